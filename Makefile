@@ -1,0 +1,74 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+UV := deploy/setup.sh
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+# A release younger than this is not locked: most bad ones are found and withdrawn within days.
+MIN_AGE := 7 days
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
+STATIC := check-format check-lint check-types check-imports
+
+PORT ?= 8000
+COMPONENT ?= deploy/examples/newsroom/newsroom
+
+.PHONY: help install run test bench check $(STATIC) lock fmt clean
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
+
+install: $(INSTALLED)  ## make .venv with all that is locked, and the two packages
+
+$(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.toml service/pyproject.toml \
+		library/src/podwright/_version.py
+	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
+	@touch $@
+
+run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
+	@printf '%s\n' 'Try, from another shell:' '' \
+		"  curl -s localhost:$(PORT)/run -H 'content-type: application/json' -d '{\"input\": \"the moon\"}'" \
+		"  curl -s localhost:$(PORT)/info" \
+		"  curl -s localhost:$(PORT)/run-blueprint -H 'content-type: application/json' -d '{\"type\": \"agent\"," \
+		"    \"blueprint\": {\"name\": \"poet\", \"instructions\": \"Write one line.\"," \
+		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
+	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
+
+test: install  ## run the tests; ARGS="-k name" picks some
+	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+
+bench: install  ## measure, and print ratios
+	$(BIN)/python tests/bench/run.py $(ARGS)
+
+check: install  ## all that must pass before a change lands: format, lint, types, floors, tests
+	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)
+	@$(MAKE) --no-print-directory test
+
+check-format: install
+	$(BIN)/ruff format --check
+
+check-lint: install
+	$(BIN)/ruff check
+
+check-types: install
+	$(BIN)/pyright
+
+check-imports: install
+	$(BIN)/lint-imports
+
+fmt: install  ## format, and fix what can be fixed
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock:  ## renew both locks: newest releases that are old enough
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build -o requirements.lock \
+		library/pyproject.toml service/pyproject.toml
+	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
+
+clean:  ## remove all that was made here
+	rm -rf .venv .uv dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
