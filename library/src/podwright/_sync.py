@@ -1,0 +1,107 @@
+"""Synchronous calls: one event loop in one background thread, for the whole process.
+
+One loop means that pooled connections stay usable from call to call; a thread of its own means that `run()`
+works where a loop is already running, as in a notebook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from podwright.errors import BlockingCallError
+
+T = TypeVar("T")
+
+_loop: asyncio.AbstractEventLoop | None = None
+_lock = threading.Lock()
+
+
+def _background() -> asyncio.AbstractEventLoop:
+    global _loop  # noqa: PLW0603 - one loop for the process is the point
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            loop = _loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, daemon=True, name="podwright-loop").start()
+        return _loop
+
+
+def _forget_loop() -> None:
+    # a forked child has the loop's data, but not its thread, and perhaps a lock that nobody will release
+    global _loop, _lock
+    _loop, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_loop)
+
+
+def run_sync(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+    """Drive a coroutine to its end from synchronous code.
+
+    Args:
+        work: The coroutine.
+        loop: The running loop of another thread that it belongs to; by default the background loop.
+
+    Raises:
+        BlockingCallError: The calling thread is the one that would have to do the work.
+    """
+    target = loop or _background()
+    if asyncio._get_running_loop() is target:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the public one raises
+        work.close()
+        raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
+    future: Future[T] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        task = target.create_task(work)
+        tasks.append(task)
+        task.add_done_callback(finish)
+
+    def finish(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            try:
+                task.result()
+            except asyncio.CancelledError as error:
+                future.set_exception(error.__cause__ or error)
+        elif error := task.exception():
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
+
+    target.call_soon_threadsafe(start, context=contextvars.copy_context())
+    try:
+        return future.result()
+    except BaseException:
+        # an interrupt of the waiting thread must not leave the work running
+        target.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        raise
+
+
+def iterate_sync(items: AsyncIterator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
+    """Go through an asynchronous iterator from synchronous code; leaving early closes it."""
+
+    async def step() -> tuple[bool, Any]:
+        try:
+            return True, await anext(items)
+        except StopAsyncIteration:
+            return False, None
+
+    async def close() -> None:
+        aclose = getattr(items, "aclose", None)
+        if aclose is not None:
+            await aclose()
+
+    try:
+        while True:
+            more, item = run_sync(step(), loop)
+            if not more:
+                return
+            yield item
+    finally:
+        run_sync(close(), loop)

@@ -1,0 +1,3 @@
+"""The version of the library, the service, the image and the charts, written here only."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,32 @@
+"""Blueprints as data: read, write, check, migrate, compare. Nothing here runs anything."""
+
+from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems
+from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
+from podwright.blueprints.diff import Change, diff
+from podwright.blueprints.files import digest, from_json, from_yaml, read_file, to_json, to_yaml
+from podwright.blueprints.schema import VERSION, json_schema
+
+__all__ = [
+    "MAX_DEPTH",
+    "VERSION",
+    "Blueprint",
+    "Change",
+    "as_array",
+    "as_object",
+    "check",
+    "copy",
+    "diff",
+    "digest",
+    "from_json",
+    "from_yaml",
+    "invalid",
+    "json_schema",
+    "kind_of",
+    "migrate",
+    "pointer",
+    "problems",
+    "read_file",
+    "to_json",
+    "to_yaml",
+    "walk_steps",
+]

@@ -1,0 +1,110 @@
+"""What changed between two blueprints, and which changes break those who deploy or call the component."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from podwright.blueprints.check import kind_of, migrate
+from podwright.blueprints.data import pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between an old and a new blueprint."""
+
+    pointer: str
+    """JSON pointer of the place; an element of a list of named things is addressed by its name."""
+    op: Literal["added", "removed", "changed"]
+    old: Any
+    """The value before; None where it was added."""
+    new: Any
+    """The value after; None where it was removed."""
+    breaking: bool
+    """Whether a caller or deployer of the old component may fail with the new one."""
+
+    def __str__(self) -> str:
+        mark = "breaking" if self.breaking else "compatible"
+        return f"{mark}: {self.pointer} {self.op}"
+
+
+_BREAKING = [
+    (r"/name", "changed"),
+    (r"/type", "changed"),
+    # whoever rebuilds the component must supply each tool, agent and condition
+    (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
+    (r".*/function/parameters(/.*)?", "added changed removed"),
+    # outputs and resume paths follow from the steps; a new step may need an agent that nobody supplies
+    (r"(/.*)?/(steps|branches|then|else)(/[^/]+)?", "added removed"),
+    (r".*/(agent|output|over|as|condition|until|workflow)(/.*)?", "added changed removed"),
+    (r"(/.*)?/type", "changed"),
+    (r"/(skills|steps)/[^/]+", "added removed"),
+]
+"""Which places break on which changes; all else is compatible."""
+
+_HARMLESS = re.compile(
+    r".*/(description|title)$|.*/tools/[^/]+/schema/function/parameters/properties/[^/]+/(description|title|examples)$"
+)
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+    """The changes from one blueprint to another, in the order of the places.
+
+    Both are migrated to today's schema version first. Tools, skills and steps are matched by name, so that
+    one inserted in front of the others is one change.
+    """
+    before, after = migrate(old), migrate(new)
+    if kind_of(before) != kind_of(after):
+        return [Change("/type", "changed", kind_of(before), kind_of(after), True)]
+    for side in (before, after):
+        side.pop("type", None)
+        side.pop("version", None)
+    return [Change(at, op, was, now, _breaks(at, op)) for at, op, was, now in _compare(before, after, "")]
+
+
+_Row = tuple[str, Literal["added", "removed", "changed"], Any, Any]
+
+
+def _compare(old: Any, new: Any, at: str) -> Iterator[_Row]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        yield from _compare_keys(cast("dict[str, Any]", old), cast("dict[str, Any]", new), at)
+    elif isinstance(old, list) and isinstance(new, list):
+        listed_old, listed_new = cast("list[Any]", old), cast("list[Any]", new)
+        if _named(listed_old) and _named(listed_new):
+            yield from _compare_keys(_by_name(listed_old), _by_name(listed_new), at)
+            order = [[one["name"] for one in side if one["name"] in _by_name(other)]
+                     for side, other in ((listed_old, listed_new), (listed_new, listed_old))]  # fmt: skip
+            if order[0] != order[1]:
+                yield at, "changed", order[0], order[1]
+        elif listed_old != listed_new:
+            yield from _compare_keys(dict(enumerate(listed_old)), dict(enumerate(listed_new)), at)
+    elif old != new or isinstance(old, bool) != isinstance(new, bool):
+        yield at, "changed", old, new
+
+
+def _compare_keys(old: Mapping[Any, Any], new: Mapping[Any, Any], at: str) -> Iterator[_Row]:
+    for key in [*old, *(key for key in new if key not in old)]:
+        here = at + pointer(key)
+        if key not in new:
+            yield here, "removed", old[key], None
+        elif key not in old:
+            yield here, "added", None, new[key]
+        else:
+            yield from _compare(old[key], new[key], here)
+
+
+def _named(entries: list[Any]) -> bool:
+    names = [cast("dict[str, Any]", one).get("name") for one in entries if isinstance(one, dict)]
+    return len(names) == len(entries) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+
+
+def _by_name(entries: list[Any]) -> dict[str, Any]:
+    return {one["name"]: one for one in entries}
+
+
+def _breaks(at: str, op: str) -> bool:
+    if _HARMLESS.fullmatch(at):
+        return False
+    return any(op in ops.split() and re.fullmatch(pattern, at) for pattern, ops in _BREAKING)

@@ -1,0 +1,120 @@
+"""Blueprints as text, JSON and YAML in and out, and their digest. YAML is another notation for JSON data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from podwright.blueprints.check import Blueprint, invalid
+from podwright.errors import ConfigurationError, Problem, did_you_mean
+
+SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def to_json(blueprint: Mapping[str, Any]) -> str:
+    """The blueprint as JSON text, indented, keys in their order."""
+    return json.dumps(blueprint, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def to_yaml(blueprint: Mapping[str, Any]) -> str:
+    """The blueprint as YAML text, keys in their order."""
+    import yaml  # costs a third of this library's import time, and JSON needs none of it
+
+    return yaml.safe_dump(dict(blueprint), allow_unicode=True, sort_keys=False, width=110)
+
+
+def from_json(text: str | bytes) -> Any:
+    """The data in a JSON text; duplicate keys, NaN and infinities are errors.
+
+    Raises:
+        BlueprintValidationError: The text is no JSON.
+    """
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a JSON number")
+
+    try:
+        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=refuse)
+    except RecursionError:
+        raise invalid([Problem("", "nested far too deep.", "Flatten it.")]) from None
+    except ValueError as error:
+        raise invalid([Problem("", f"not JSON: {error}.", "Check quotes, commas and brackets.")]) from error
+
+
+def from_yaml(text: str | bytes) -> Any:
+    """The data in a YAML text; tags, anchors and duplicate keys are errors.
+
+    Raises:
+        BlueprintValidationError: The text is no YAML, or more than data.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
+                raise yaml.YAMLError("aliases (*name) are not allowed; write the value out")
+            return super().compose_node(parent, index)  # pyright: ignore[reportArgumentType] - stubs say Node
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            construct = cast("Callable[..., Any]", self.construct_object)  # pyright: ignore[reportUnknownMemberType] - as above
+            _no_duplicates([(str(construct(key, deep=True)), None) for key, _ in node.value])
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer features
+    except RecursionError:
+        raise invalid([Problem("", "nested far too deep.", "Flatten it.")]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise invalid([Problem("", f"not YAML: {said}.", "Check indentation and quotes.")]) from error
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    whole = dict(pairs)
+    if len(whole) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return whole
+
+
+def read_file(path: str | Path) -> Blueprint:
+    """The data in a blueprint file, not yet checked.
+
+    Raises:
+        ConfigurationError: There is no such file, or it cannot be read.
+        BlueprintValidationError: It holds no JSON or YAML.
+    """
+    file = Path(path)
+    if file.suffix.lower() not in SUFFIXES:
+        raise ConfigurationError(
+            f"'{file}' is not a blueprint file: its name ends in '{file.suffix}'.",
+            suggestion=f"Name it one of {', '.join('*' + suffix for suffix in SUFFIXES)}.",
+        )
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        beside = [one.name for one in file.parent.glob("*") if one.suffix in SUFFIXES] if file.parent.is_dir() else []
+        hint = did_you_mean(file.name, beside)
+        raise ConfigurationError(f"Cannot read '{file}': {error.strerror}.", suggestion=hint or None) from error
+    data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
+    if not isinstance(data, dict):
+        raise invalid([Problem("", f"a blueprint is an object, not {type(data).__name__}.")], f"The blueprint '{file}'")
+    return cast("Blueprint", data)
+
+
+def digest(blueprint: Mapping[str, Any]) -> str:
+    """`sha256:` and 64 hex digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1."""
+    text = json.dumps(_canonical(blueprint), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _canonical(item) for key, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in cast("list[Any]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,0 +1,117 @@
+"""Putting what pydantic finds into words: where, what was expected, and what was probably meant."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from podwright.blueprints.data import as_array, as_object, pointer
+from podwright.blueprints.schema import (
+    PLACES,
+    SHAPES,
+    STEP_SHAPES,
+    AgentConfig,
+    LineConfig,
+    MemberBlueprint,
+    MemberConfig,
+    TeamConfig,
+)
+from podwright.errors import Problem, did_you_mean
+from podwright.events import Kind
+
+_JSON_NAMES: dict[object, str] = {
+    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
+}  # fmt: skip
+_CONFIGS: dict[Kind, Any] = {"agent": AgentConfig, "conductor": TeamConfig, "pipeline": LineConfig}
+_MODEL = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
+_NAME = "a name without control characters, braces and slashes"
+_PLAIN = {"Input should be ": "expected ", "a valid integer": "an integer", "a valid dictionary": "an object",
+          "a valid list": "an array", "a valid ": "a "}  # fmt: skip
+
+
+def shown(value: object) -> str:
+    """A value in a message: what it is in JSON, and its beginning."""
+    name = _JSON_NAMES.get(type(value), type(value).__name__)
+    if value is None or isinstance(value, dict | list):
+        return name
+    text = repr(value)
+    return f"the {name} {text[:57] + '…' if len(text) > 60 else text}"
+
+
+def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:
+    """The problems that a validation error of this blueprint tells of, in the order of the places."""
+    merged: dict[str, list[Problem]] = {}
+    for item in error.errors(include_url=False):
+        problem = _problem(blueprint, kind, cast("dict[str, Any]", item))
+        merged.setdefault(problem.pointer, []).append(problem)
+    return [problem for group in merged.values() for problem in _joined(group)]
+
+
+def _joined(group: list[Problem]) -> list[Problem]:
+    """The members of a union each complain of the same value; that is one problem."""
+    expectations = [problem for problem in group if problem.detail.startswith("expected ")]
+    if len(expectations) < 2:
+        return group
+    wants = [one.detail.removeprefix("expected ").partition(", not ")[0] for one in expectations]
+    first = expectations[0]
+    detail = f"expected {' or '.join(wants)}, not {first.detail.partition(', not ')[2]}"
+    rest = [problem for problem in group if problem not in expectations]
+    return [Problem(first.pointer, detail, first.suggestion), *rest]
+
+
+def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Problem:
+    place, here = _place(blueprint, error["loc"])
+    at, name = pointer(*place), str(error["loc"][-1]) if error["loc"] else ""
+    match error["type"]:
+        case "missing":
+            return Problem(at, f"the key '{name}' is missing.")
+        case "extra_forbidden":
+            allowed = _allowed(blueprint, kind, place[:-1])
+            known = AgentConfig.__required_keys__ | TeamConfig.__optional_keys__
+            misplaced = f"'{name}' belongs under 'config'." if "config" in allowed and name in known else ""
+            return Problem(at, f"unknown key '{name}'.", misplaced or did_you_mean(name, allowed))
+        case "union_tag_invalid":
+            tag = str(error["ctx"]["tag"])
+            return Problem(f"{at}/type", f"no type of step is called {tag!r}.", did_you_mean(tag, STEP_SHAPES))
+        case "union_tag_not_found":
+            return Problem(at, "the key 'type' is missing.", f"Known here: {', '.join(STEP_SHAPES)}.")
+        case "string_pattern_mismatch":
+            wanted = _MODEL if at.endswith("/model") else _NAME
+            return Problem(at, f"expected {wanted}, not {shown(here)}.")
+        case _:
+            said = str(error["msg"])
+            for theirs, ours in _PLAIN.items():
+                said = said.replace(theirs, ours)
+            if said.startswith("expected "):
+                return Problem(at, f"{said}, not {shown(here)}.")
+            return Problem(at, f"{said[0].lower()}{said[1:]}.")
+
+
+def _place(blueprint: dict[str, Any], loc: tuple[str | int, ...]) -> tuple[list[str | int], Any]:
+    """The part of an error's location that stands in the data, and what is there; the rest are names of types."""
+    place: list[str | int] = []
+    here: Any = blueprint
+    for number, part in enumerate(loc):
+        tag = part in STEP_SHAPES and number and isinstance(loc[number - 1], int)
+        inside = part in as_object(here) or (isinstance(part, int) and part < len(as_array(here)))
+        if inside and not tag:
+            place.append(part)
+            here = here[part]
+    return place, here
+
+
+def _allowed(blueprint: dict[str, Any], kind: Kind, place: list[str | int]) -> list[str]:
+    """The keys that the object at a place may have."""
+    keys = [part for part in place if isinstance(part, str)]
+    here = as_object(_place(blueprint, tuple(place))[1])
+    shape: Any
+    if not keys:
+        shape = SHAPES[kind]
+    elif keys[-1] == "config":
+        shape = _CONFIGS.get(kind, AgentConfig) if len(keys) == 1 else MemberConfig
+    elif here.get("type") in STEP_SHAPES:
+        shape = STEP_SHAPES[here["type"]]
+    else:
+        shape = PLACES.get(keys[-1], MemberBlueprint)
+    return sorted(shape.__required_keys__ | shape.__optional_keys__)

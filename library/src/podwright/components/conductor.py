@@ -1,0 +1,253 @@
+"""The conductor: a model that works through skill agents, by a plan if it is told to (spec §2.3)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from typing_extensions import Unpack
+
+from podwright import blueprints
+from podwright.blueprints import Blueprint
+from podwright.components.base import AgentOptions, Component, Modelled, checked, described
+from podwright.components.loop import Party, as_context, converse, opening
+from podwright.components.members import entries_for, rebuilt
+from podwright.errors import ToolArgumentsError
+from podwright.events import Kind, PlanMade, PlanStep
+from podwright.messages import Message, ToolSchema
+from podwright.models import Model
+from podwright.run import Run, Task
+from podwright.tools import Tool
+
+REVISE = "revise_plan"
+
+
+class Conductor(Modelled):
+    """A model whose tools are agents.
+
+    Args:
+        name: Its name.
+        instructions: System instructions. `{name}` is filled from the named inputs of a run.
+        model: "<provider>/<model_name>", or a model object, of the conductor itself.
+        skills: The agents that it may give tasks to.
+        planning: Whether it makes a plan first, which it may revise.
+        max_loops: The most model calls of its own in one run, after planning.
+        **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
+
+    Raises:
+        BlueprintValidationError: An argument has a wrong type or value.
+    """
+
+    __slots__ = ("_skills",)
+    kind: ClassVar[Kind] = "conductor"
+
+    def __init__(
+        self,
+        name: str,
+        instructions: str,
+        model: str | Model,
+        skills: Sequence[Component],
+        planning: bool = False,
+        max_loops: int = 10,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        given = model if isinstance(model, Model) else None
+        blueprint: Blueprint = {
+            "type": "Conductor",
+            "version": blueprints.VERSION,
+            "name": name,
+            "instructions": instructions,
+            "skills": entries_for(skills, "skill"),
+            "config": {"model": given.name if given else model, "max_loops": max_loops, "planning": planning},
+        }
+        kept = described(blueprint, options)
+        super().__init__(checked(blueprint, "conductor"), kept, given)
+        self._skills = _by_tool_name(skills)
+
+    @classmethod
+    def from_blueprint(
+        cls,
+        blueprint: Mapping[str, Any],
+        tools: Sequence[Callable[..., Any]] = [],
+        validate: bool = True,
+        *,
+        agents: Mapping[str, Component] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Rebuild a conductor.
+
+        Args:
+            blueprint: What `to_blueprint` gave.
+            tools: The functions behind the tools of its skill agents.
+            validate: If false, unknown keys are dropped, and tools that are missing or no longer fit are let pass.
+            agents: Components for the skills that are names only.
+            **kwargs: Values that replace the blueprint's, such as `planning` or `model`.
+
+        Raises:
+            BlueprintValidationError: The blueprint is invalid; all problems at once.
+            ConfigurationError: A keyword is no value of a conductor.
+        """
+        parts = rebuilt("conductor", blueprint, tools, validate, agents or {}, kwargs)
+        self = cls.__new__(cls)
+        Modelled.__init__(self, parts.blueprint, parts.options, parts.model)
+        self._skills = _by_tool_name(parts.members)
+        return self
+
+    @property
+    def skills(self) -> Sequence[Component]:
+        """The agents that it may give tasks to."""
+        return list(self._skills.values())
+
+    @property
+    def planning(self) -> bool:
+        """Whether it makes a plan first."""
+        return self.config.get("planning", False)
+
+    def members(self) -> Mapping[str, Component]:
+        """Its skills by name."""
+        return {skill.name: skill for skill in self._skills.values()}
+
+    async def perform(self, run: Run, task: Task) -> Any:
+        """Plan if told to, then converse, with the skills as tools."""
+        progress = _Progress()
+        messages = opening(self.instructions, as_context(task.input))
+        tools: dict[str, Tool] = {name: _SkillTool(name, skill, progress) for name, skill in self._skills.items()}
+        party = Party(self.model, self.settings, self.max_loops, tools)
+        if self.planning:
+            plan = _plan_model(tuple(self._skills))
+            messages += await self._plan(run, party, messages, plan, progress)
+            tools[REVISE] = _PlanTool(plan, progress)
+        return await converse(run, party, messages, task.response_model)
+
+    async def _plan(
+        self, run: Run, party: Party, messages: list[Message], plan: type[BaseModel], progress: _Progress
+    ) -> list[Message]:
+        offered = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
+        order = Message(
+            "user",
+            "First make a plan: the steps in order, each with the skill that does it and its task.\n"
+            f"The skills are:\n{offered}",
+        )
+        with run.step("plan", "plan", run.path):
+            planner = Party(party.model, party.settings, party.max_loops, {})
+            made = await converse(run, planner, [*messages, order], plan)
+            progress.take(run, made)
+        told = f"Carry out the plan, a skill call a step; call {REVISE} if it has to change. Then give the answer."
+        return [Message("assistant", f"The plan:\n{progress.listed()}"), Message("user", told)]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The plan of one run, and which of its steps were begun."""
+
+    revision: int = -1
+    steps: list[PlanStep] = field(default_factory=list[PlanStep])
+    begun: set[int] = field(default_factory=set[int])
+    calls: int = 0
+
+    def take(self, run: Run, plan: BaseModel) -> None:
+        """Put a plan in the place of the one before."""
+        self.revision += 1
+        self.steps = [PlanStep(one["skill"], one["task"]) for one in plan.model_dump()["steps"]]
+        self.begun = set()
+        run.emit(PlanMade(revision=self.revision, steps=tuple(self.steps)))
+
+    def begin(self, skill: str) -> tuple[int, bool]:
+        """The number of a skill call, and whether it is a step of the plan, which it then begins."""
+        number, self.calls = self.calls, self.calls + 1
+        for index, step in enumerate(self.steps):
+            if step.skill == skill and index not in self.begun:
+                self.begun.add(index)
+                return number, True
+        return number, False
+
+    def listed(self) -> str:
+        """The plan as text."""
+        return "\n".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(self.steps, 1))
+
+
+class _SkillTool:
+    """A skill agent as a tool; each call is a nested run."""
+
+    def __init__(self, name: str, skill: Component, progress: _Progress) -> None:
+        self.name = name
+        self._skill = skill
+        self._progress = progress
+        parameters: dict[str, Any] = {
+            "type": "object",
+            "properties": {"task": {"type": "string", "description": "What to do, with all that is needed to do it."}},
+            "required": ["task"],
+            "additionalProperties": False,
+        }
+        function: Any = {"name": name, "description": _purpose(skill), "parameters": parameters}
+        self.schema: ToolSchema = {"type": "function", "function": function}
+
+    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
+        """Give the skill its task."""
+        task = arguments.get("task")
+        if not isinstance(task, str) or set(arguments) != {"task"}:
+            raise ToolArgumentsError(f"Skill '{self.name}' takes one text, 'task', not {sorted(arguments)}.")
+        number, planned = self._progress.begin(self.name)
+        path = (*run.path, number)
+        with run.step(self._skill.name, "plan_step" if planned else "skill_step", path):
+            value = await run.child(self._skill, path).execute(self._skill, Task(task))
+        return self._skill.text(value)
+
+
+class _PlanTool:
+    """Lets the model put a new plan in the place of the old."""
+
+    name = REVISE
+
+    def __init__(self, plan: type[BaseModel], progress: _Progress) -> None:
+        self._plan = plan
+        self._progress = progress
+        function: Any = {
+            "name": REVISE,
+            "description": "Replace the rest of the plan by a new one.",
+            "parameters": plan.model_json_schema(),
+        }
+        self.schema: ToolSchema = {"type": "function", "function": function}
+
+    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
+        """Take the new plan."""
+        try:
+            plan = self._plan.model_validate(arguments)
+        except ValidationError as error:
+            reasons = "; ".join(one["msg"] for one in error.errors(include_url=False, include_input=False))
+            raise ToolArgumentsError(f"The revised plan does not fit: {reasons}.") from error
+        self._progress.take(run, plan)
+        return f"The plan is now:\n{self._progress.listed()}"
+
+
+@lru_cache(maxsize=64)
+def _plan_model(skills: tuple[str, ...]) -> type[BaseModel]:
+    """The type of a plan over these skills; made once, for making a model class takes milliseconds."""
+    closed = ConfigDict(extra="forbid")
+    skill: Any = Literal[skills]  # pyright: ignore[reportInvalidTypeForm] - a type that is known at run time only
+    step: Any = create_model("Step", __config__=closed, skill=skill, task=str)
+    steps: Any = Annotated[list[step], Field(min_length=1, max_length=32)]
+    return create_model("Plan", __config__=closed, steps=steps)
+
+
+def _purpose(skill: Component) -> str:
+    """What a skill is for, in a line."""
+    instructions = skill.instructions if isinstance(skill, Modelled) else ""
+    text = skill.description or instructions.strip() or f"The {skill.kind} '{skill.name}'."
+    return text.splitlines()[0]
+
+
+def _by_tool_name(skills: Sequence[Component]) -> dict[str, Component]:
+    """Skills by the names that models call them by: letters, digits, `_` and `-`, at most 64."""
+    found: dict[str, Component] = {}
+    for skill in skills:
+        base = name = re.sub(r"[^A-Za-z0-9_-]", "_", skill.name)[:60]
+        number = 2
+        while name in found or name == REVISE:
+            name, number = f"{base}_{number}", number + 1
+        found[name] = skill
+    return found

@@ -1,0 +1,150 @@
+"""A component folder: a blueprint with the code and the agents that stand beside it.
+
+    my_component/
+        blueprint.json      or .yaml, .yml
+        tools.py            functions for its tools, by name
+        conditions.py       functions for its conditions, by name
+        agents/             name.json, or a folder name/, for each agent that it names
+
+A fleet keeps its components side by side, so an agent is also looked for in the folders beside this one.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from podwright import blueprints
+from podwright.errors import ConfigurationError
+
+
+class Folder:
+    """One component folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self._modules: dict[str, ModuleType | None] = {}
+
+    def blueprint(self) -> blueprints.Blueprint:
+        """The data of its blueprint file.
+
+        Raises:
+            ConfigurationError: There is none, or more than one.
+        """
+        found = [file for suffix in (".json", ".yaml", ".yml") if (file := self.path / f"blueprint{suffix}").is_file()]
+        if len(found) != 1:
+            what = "no blueprint" if not found else "more than one blueprint: " + ", ".join(file.name for file in found)
+            raise ConfigurationError(
+                f"The folder '{self.path.name}' has {what}.",
+                suggestion="Keep one blueprint.json or blueprint.yaml in it.",
+            )
+        return blueprints.read_file(found[0])
+
+    def tool_names(self, blueprint: Mapping[str, Any]) -> set[str]:
+        """The tools that a blueprint names, its members' too."""
+        return set(_tool_names(dict(blueprint)))
+
+    def condition_names(self, blueprint: Mapping[str, Any]) -> set[str]:
+        """The conditions that a workflow's blueprint names."""
+        found: set[str] = set()
+        for _, step in blueprints.walk_steps(blueprint.get("steps")):
+            for key in ("condition", "until"):
+                found.update(_condition_names(step.get(key)))
+        return found
+
+    def agent_names(self, blueprint: Mapping[str, Any]) -> list[str]:
+        """The agents that a blueprint refers to by name only, each once."""
+        names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
+        by_name = {"type", "name", "version", "description"}
+        for key in ("skills", "steps"):
+            members = [blueprints.as_object(one) for one in blueprints.as_array(blueprint.get(key))]
+            names += [one.get("name") for one in members if one.get("type") == "Agent" and set(one) <= by_name]
+        return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+    def agent(self, name: str, within: Iterable[Path]) -> Folder | Path | None:
+        """Where the agent of that name is: a folder, a blueprint file, or nowhere.
+
+        Raises:
+            ConfigurationError: The agent is the component itself, or one that it is loaded for.
+        """
+        for suffix in (".json", ".yaml", ".yml"):
+            file = self.path / "agents" / f"{name}{suffix}"
+            if file.is_file():
+                return file
+        for parent in (self.path / "agents", self.path.parent):
+            folder = parent / name
+            if folder.is_dir():
+                found = Folder(folder)
+                if found.path in within:
+                    raise ConfigurationError(
+                        f"The component '{name}' is an agent of itself.", suggestion="Break the circle."
+                    )
+                return found
+        return None
+
+    def functions(self, file: str, names: set[str]) -> list[Callable[..., Any]]:
+        """The functions of these names in a module of the folder; names that it lacks are passed over."""
+        return list(self.named(file, names).values())
+
+    def named(self, file: str, names: set[str]) -> dict[str, Callable[..., Any]]:
+        """As `functions`, by name."""
+        module = self._module(file) if names else None
+        found = {name: getattr(module, name, None) for name in names} if module else {}
+        return {name: function for name, function in found.items() if callable(function)}
+
+    def _module(self, file: str) -> ModuleType | None:
+        if file not in self._modules:
+            path = self.path / file
+            self._modules[file] = _imported(path) if path.is_file() else None
+        return self._modules[file]
+
+
+def _imported(path: Path) -> ModuleType:
+    # a name of its own: the tools.py of two folders are two modules
+    name = "podwright_component_" + "_".join((*path.parent.parts[1:], path.stem)).replace("-", "_").replace(".", "_")
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigurationError(f"'{path}' cannot be imported.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, Exception):
+            raise
+        raise ConfigurationError(
+            f"'{path.name}' of '{path.parent.name}' cannot be imported: {type(error).__name__}: {error}",
+            suggestion=f"Try `python {path.name}` in that folder.",
+        ) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _tool_names(data: object) -> Iterable[str]:
+    """The names in every list under `tools`, at any depth."""
+    for item in blueprints.as_array(data):
+        yield from _tool_names(item)
+    for key, item in blueprints.as_object(data).items():
+        if key == "tools":
+            names = (blueprints.as_object(one).get("name") for one in blueprints.as_array(item))
+            yield from (name for name in names if isinstance(name, str))
+        else:
+            yield from _tool_names(item)
+
+
+def _condition_names(ref: object) -> Iterable[str]:
+    known = blueprints.as_object(ref)
+    if isinstance(known.get("name"), str):
+        yield known["name"]
+    for value in blueprints.as_object(known.get("args")).values():
+        for one in blueprints.as_array(value) or [value]:
+            yield from _condition_names(one)

@@ -1,0 +1,318 @@
+"""Every error that Podwright raises, in one tree.
+
+Catch the root to catch them all; each class has a stable `code`, which the service and the trace carry too.
+
+    PodwrightError
+    ├── ConfigurationError            configuration_invalid    a component was put together wrongly
+    │   ├── BlueprintValidationError  blueprint_invalid        a blueprint has problems (all of them, at once)
+    │   ├── ToolDefinitionError       tool_definition_invalid  a callable cannot be offered as a tool
+    │   └── UnknownModelError         model_unknown            nobody provides that model here
+    ├── InputError                    input_invalid            what a run was given is wrong
+    │   ├── ContextError              context_invalid          a context lacks a name, or holds the wrong thing
+    │   └── ResumePathError           resume_path_invalid      a start step or resume path leads nowhere
+    ├── TraceError                    trace_invalid            a saved trace cannot be read
+    ├── BlockingCallError             blocking_call            run() would wait for its own thread
+    └── RunError                      run_failed               a run stopped before its end
+        ├── ModelError                model_failed             a model call failed
+        │   └── ReplayMismatchError   replay_mismatch          a replayed run asked something else
+        ├── ToolError                 tool_failed              a tool raised
+        │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
+        ├── ConditionError            condition_failed         a condition raised, or cannot compare
+        ├── OutputError               output_invalid           no answer fitted the response model
+        ├── LoopLimitError            loop_limit_reached       max_loops model calls gave no answer
+        ├── LimitExceededError        limit_exceeded           a limit of RunLimits was reached
+        ├── ApprovalRequired          approval_required        a workflow waits for a person
+        └── RunCancelledError         run_cancelled            the caller cancelled the run
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from podwright.usage import Usage
+
+HELP_URL = "https://podwright.readthedocs.io/errors"
+"""Where the help links lead; the anchor is the error's code."""
+
+
+class PodwrightError(Exception):
+    """The root of all errors of this framework (spec §7, there named `PlatformError`).
+
+    Args:
+        message: What failed, with the value that was wrong.
+        suggestion: What to do about it.
+        help_url: A page about this error; by default the reference's entry for the code.
+        code: A stable identifier for programs, such as `blueprint_invalid`.
+    """
+
+    code: ClassVar[str] = "podwright_error"
+    """The stable identifier; the same for every error of a class."""
+    default_suggestion: ClassVar[str] = "Read the help page of this error."
+
+    run_id: str | None = None
+    """Identifier of the outermost run that this error ended."""
+    component: str | None = None
+    """Name of the innermost component in whose run it was raised."""
+    usage: Usage | None = None
+    """What the run had used when it stopped; a failed run has still cost money."""
+    context: dict[str, Any] | None = None
+    """A workflow's context so far; give it back to `run` to go on."""
+    resume_path: list[int] | None = None
+    """Step indices, outermost first, at which a workflow goes on."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        suggestion: str | None = None,
+        help_url: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.suggestion = suggestion or self.default_suggestion
+        if code is not None:
+            self.code = code  # pyright: ignore[reportAttributeAccessIssue] - one instance may carry a finer code
+        self.help_url = help_url or f"{HELP_URL}#{self.code}"
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  Suggestion: {self.suggestion}\n  Help: {self.help_url}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as a JSON-compatible dictionary, as traces and the service carry it."""
+        facts: dict[str, Any] = {
+            "code": self.code,
+            "message": self.message,
+            "suggestion": self.suggestion,
+            "help_url": self.help_url,
+        }
+        for name in ("run_id", "component", "context", "resume_path"):
+            value = getattr(self, name)
+            if value is not None:
+                facts[name] = value
+        return facts
+
+    def rich_print(self, console: Console | None = None) -> None:
+        """Print the error in colour.
+
+        Args:
+            console: Where to print; standard error by default.
+        """
+        # rich costs a fifth of this library's import time and is needed here only
+        from rich.console import Console as RichConsole
+        from rich.panel import Panel
+        from rich.text import Text
+
+        body = Text(self.message, style="bold")
+        for line in self.details():
+            body.append(f"\n  {line}", style="not bold")
+        body.append("\n\nSuggestion: ", style="not bold green")
+        body.append(self.suggestion, style="not bold")
+        body.append("\nHelp: ", style="not bold cyan")
+        body.append(self.help_url, style="not bold underline")
+        title = Text(f"{type(self).__name__} [{self.code}]", style="bold red")
+        (console or RichConsole(stderr=True)).print(Panel(body, title=title, border_style="red"))
+
+    def details(self) -> Sequence[str]:
+        """Further lines for `rich_print`; none for most errors."""
+        return ()
+
+
+class ConfigurationError(PodwrightError):
+    """A component, tool or setting was put together wrongly."""
+
+    code = "configuration_invalid"
+    default_suggestion = "Correct the argument that the message names."
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong in a blueprint or a request."""
+
+    pointer: str
+    """JSON pointer (RFC 6901) of the place; the empty string is the whole document."""
+    detail: str
+    """What is wrong there, and what was expected."""
+    suggestion: str = ""
+    """What to write instead, if that can be guessed."""
+
+    def __str__(self) -> str:
+        hint = f" {self.suggestion}" if self.suggestion else ""
+        return f"{self.pointer or '(the whole blueprint)'}: {self.detail}{hint}"
+
+
+class BlueprintValidationError(ConfigurationError):
+    """A blueprint is invalid; `problems` lists every reason (spec §7.2)."""
+
+    code = "blueprint_invalid"
+    default_suggestion = "Correct the places named above; `podwright.blueprints.json_schema()` has the whole schema."
+
+    def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *(f"  - {problem}" for problem in self.problems)]) + (
+            f"\n  Suggestion: {self.suggestion}\n  Help: {self.help_url}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with `problems`: a list of pointer, detail and suggestion."""
+        problems = [{"pointer": p.pointer, "detail": p.detail, "suggestion": p.suggestion} for p in self.problems]
+        return {**super().to_dict(), "problems": problems}
+
+    def details(self) -> Sequence[str]:
+        """One line a problem."""
+        return [str(problem) for problem in self.problems]
+
+
+class ToolDefinitionError(ConfigurationError):
+    """A callable cannot be offered to a model as a tool."""
+
+    code = "tool_definition_invalid"
+    default_suggestion = "Give the tool a named function whose parameters have JSON-compatible type hints."
+
+
+class UnknownModelError(ConfigurationError):
+    """No provider in this installation serves the model that was named."""
+
+    code = "model_unknown"
+    default_suggestion = "Name a model as '<provider>/<model_name>', for example 'offline/echo'."
+
+
+class InputError(PodwrightError):
+    """What a run was given is wrong; no model was called for it."""
+
+    code = "input_invalid"
+    default_suggestion = "Give the run a string, or an object of named inputs."
+
+
+class ContextError(InputError):
+    """A context lacks a name that a step needs, or holds something of the wrong shape."""
+
+    code = "context_invalid"
+    default_suggestion = "Add the name to the inputs, or correct the template that asks for it."
+
+
+class ResumePathError(InputError):
+    """A start step or a resume path does not lead to a step of the workflow."""
+
+    code = "resume_path_invalid"
+    default_suggestion = "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
+
+
+class TraceError(PodwrightError):
+    """A saved trace cannot be read."""
+
+    code = "trace_invalid"
+    default_suggestion = "Use a file that was written from `ExecutionResult.to_dict()`, unchanged."
+
+
+class BlockingCallError(PodwrightError):
+    """A synchronous call was made on the very thread that would have to do the work."""
+
+    code = "blocking_call"
+    default_suggestion = "Use `await component.arun(...)` here."
+
+
+class RunError(PodwrightError):
+    """A run stopped before its end."""
+
+    code = "run_failed"
+    default_suggestion = "See the cause of this error, and the trace of the run."
+
+
+class ModelError(RunError):
+    """A model call failed."""
+
+    code = "model_failed"
+    default_suggestion = "Check the model's name and the provider's status, then try again."
+
+
+class ReplayMismatchError(ModelError):
+    """A replayed component asked the model something other than what was recorded."""
+
+    code = "replay_mismatch"
+    default_suggestion = "If the change is intended, record a new trace."
+
+
+class ToolError(RunError):
+    """A tool raised an error, or was not available; the error is the cause."""
+
+    code = "tool_failed"
+    default_suggestion = "Correct the tool's code; its own error is the cause of this one."
+
+
+class ToolArgumentsError(ToolError):
+    """A model called a tool wrongly again after it had been told what was wrong."""
+
+    code = "tool_arguments_invalid"
+    default_suggestion = "Describe the tool's parameters better, or use a more capable model."
+
+
+class ConditionError(RunError):
+    """A condition raised an error, or could not compare what it was given."""
+
+    code = "condition_failed"
+    default_suggestion = "Correct the condition; its own error, if any, is the cause of this one."
+
+
+class OutputError(RunError):
+    """The model gave no answer that fits the response model within `max_loops`."""
+
+    code = "output_invalid"
+    default_suggestion = "Simplify the response model, raise max_loops, or use a more capable model."
+
+
+class LoopLimitError(RunError):
+    """The model still called tools after `max_loops` model calls."""
+
+    code = "loop_limit_reached"
+    default_suggestion = "Raise max_loops, or make the instructions say when to stop."
+
+
+class LimitExceededError(RunError):
+    """A limit of `RunLimits` was reached; `limit` names it."""
+
+    code = "limit_exceeded"
+    default_suggestion = "Raise the limit, or make the task smaller."
+
+    def __init__(self, message: str, *, limit: str = "", suggestion: str | None = None) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.limit = limit
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with `limit`: the field of `RunLimits`."""
+        return {**super().to_dict(), "limit": self.limit}
+
+
+class ApprovalRequired(RunError):  # noqa: N818 - a pause that asks for something, not a fault
+    """A workflow waits for a person; run it again with `context` and `resume_path` to approve."""
+
+    code = "approval_required"
+    default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
+
+
+class RunCancelledError(RunError):
+    """The caller cancelled the run; found as the `__cause__` of the `asyncio.CancelledError`."""
+
+    code = "run_cancelled"
+    default_suggestion = "A workflow can go on from this error's context and resume_path."
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """A sentence that names the option nearest to a misspelt word, else the options, else nothing."""
+    known = list(dict.fromkeys(options))
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if near:
+        return f"Did you mean '{near[0]}'?"
+    if known:
+        shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        return f"Known here: {shown}."
+    return ""

@@ -1,0 +1,42 @@
+"""The seam to models: one method. Everything that a provider is sits behind it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
+
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.usage import Usage
+
+TokenCallback = Callable[[str], None]
+"""Is given each piece of the answer's text as it arrives, in order."""
+
+
+class Model(ABC):
+    """Answers requests. One instance serves many runs at once, so it keeps nothing of a run."""
+
+    name: str = "offline/model"
+    """"<provider>/<model_name>", as a blueprint writes it."""
+
+    json_output: ClassVar[bool] = True
+    """Whether it obeys `ModelRequest.output`; if not, structured output goes through a tool call."""
+
+    @abstractmethod
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Answer one request.
+
+        Args:
+            request: The whole request.
+            on_token: If given, the answer is streamed: called with each piece of its text.
+
+        Returns:
+            The whole answer, streamed or not, with the tokens that it took.
+
+        Raises:
+            ModelError: The model gave no answer. Other exceptions are reported as one.
+        """
+
+    def price(self, usage: Usage) -> float | None:
+        """What `usage` would cost with this model, in USD; None if the price is unknown."""
+        return None

@@ -1,0 +1,302 @@
+"""Models that need no network: for demonstrations, tests and replays.
+
+They are part of the product: examples run on `offline/echo`, users test with `ScriptedModel` and
+`FunctionModel`, and a recorded trace answers through `ReplayModel`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, cast
+
+from podwright.errors import ModelError, ReplayMismatchError
+from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
+from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
+from podwright.models.base import Model, TokenCallback
+from podwright.templates import plain
+from podwright.usage import Usage
+
+_PIECES = re.compile(r"\s*\S+|\s+")
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text is: a quarter of its bytes, rounded up."""
+    return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def estimate_input(request: ModelRequest) -> int:
+    """About how many input tokens a request is, tools and schemas included."""
+    total = 3
+    for message in request.messages:
+        total += 4 + estimate_tokens(message.content)
+        total += sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
+    extra: list[Any] = [*request.tools, *([request.output.schema] if request.output else [])]
+    return total + sum(estimate_tokens(json.dumps(one)) for one in extra)
+
+
+class OfflineModel(Model):
+    """What the offline models share: they cost nothing, and stream word by word."""
+
+    def price(self, usage: Usage) -> float | None:
+        """Nothing."""
+        return 0.0
+
+    def _answer(self, request: ModelRequest, answer: ModelResponse, on_token: TokenCallback | None) -> ModelResponse:
+        if on_token is not None:
+            for piece in _PIECES.findall(answer.text):
+                on_token(piece)
+        if answer.usage.total_tokens:
+            return answer
+        output = estimate_tokens(answer.text) + sum(estimate_tokens(c.name + c.arguments) for c in answer.tool_calls)
+        usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=answer.usage.cost)
+        return dataclasses.replace(answer, usage=usage, model=answer.model or self.name)
+
+
+class EchoModel(OfflineModel):
+    """`offline/echo`: answers with what it was asked, the same each time.
+
+    It calls each tool that it has not called yet once, with made-up arguments that fit the schema, and then
+    answers; where an output schema is given, with made-up data that fits it.
+    """
+
+    name = "offline/echo"
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Answer with an echo."""
+        return self._answer(request, self._echo(request), on_token)
+
+    def _echo(self, request: ModelRequest) -> ModelResponse:
+        asked = _gist(next((m.content for m in request.messages if m.role == "user"), ""), 160)
+        called = {call.name for message in request.messages for call in message.tool_calls}
+        if request.output:
+            return ModelResponse(json.dumps(example(request.output.schema, asked)))
+        waiting = [tool["function"] for tool in request.tools if tool["function"]["name"] not in called]
+        if request.tool_choice:
+            waiting = [tool["function"] for tool in request.tools if tool["function"]["name"] == request.tool_choice]
+        if waiting:
+            calls = tuple(
+                ToolCall(f"call_{len(called) + number}", one["name"], json.dumps(example(one["parameters"], asked)))
+                for number, one in enumerate(waiting[:8])
+            )
+            return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
+        found = [_gist(message.content, 80) for message in request.messages if message.role == "tool"]
+        return ModelResponse(f"Echo: {asked}" + (f" (found: {'; '.join(found)})" if found else ""))
+
+
+def _gist(text: str, limit: int) -> str:
+    """The text on one line, cut to a length: echoes of echoes must not grow."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def example(schema: Mapping[str, Any], text: str, definitions: Mapping[str, Any] | None = None) -> Any:
+    """Made-up data that fits a JSON Schema, with `text` for its strings; enough for function parameters."""
+    known = definitions if definitions is not None else cast("dict[str, Any]", schema.get("$defs", {}))
+    if "$ref" in schema:
+        target = known.get(str(schema["$ref"]).rpartition("/")[2], {})
+        return example(target, text, {key: value for key, value in known.items() if value is not target})
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if "enum" in schema:
+        return schema["enum"][0]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return example(schema[key][0], text, known)
+    match schema.get("type"):
+        case "object":
+            properties = cast("dict[str, Any]", schema.get("properties", {}))
+            wanted = schema.get("required", ())
+            return {name: example(one, text, known) for name, one in properties.items() if name in wanted}
+        case "array":
+            return _example_items(cast("dict[str, Any]", schema.get("items", {})), schema, text, known)
+        case "integer" | "number":
+            low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + ("exclusiveMinimum" in schema))
+            return max(1, low) if schema.get("maximum", 1) >= max(1, low) else low
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            return text[: schema.get("maxLength", len(text))].ljust(schema.get("minLength", 0), ".")
+
+
+def _example_items(
+    item: Mapping[str, Any], schema: Mapping[str, Any], text: str, known: Mapping[str, Any]
+) -> list[Any]:
+    """One item for each value of the first choice inside it, so that a plan names every skill once."""
+    target = cast("dict[str, Any]", known.get(str(item.get("$ref", "")).rpartition("/")[2], item))
+    for name, inner in cast("dict[str, Any]", target.get("properties", {})).items():
+        if "enum" in inner:
+            return [
+                {**example(item, text, known), name: choice} for choice in inner["enum"][: schema.get("maxItems", 8)]
+            ]
+    return [example(item, text, known)] * max(1, schema.get("minItems", 1))
+
+
+Answer = str | ModelResponse | ToolCall | list[ToolCall] | BaseException
+"""What a scripted model may be told to do: say a text, give a response, call tools, or raise an error."""
+
+
+def _as_response(answer: Answer) -> ModelResponse:
+    match answer:
+        case ModelResponse():
+            return answer
+        case str():
+            return ModelResponse(answer)
+        case ToolCall():
+            return ModelResponse(tool_calls=(answer,), finish_reason="tool_calls")
+        case BaseException():
+            raise answer
+        case _:
+            return ModelResponse(tool_calls=tuple(answer), finish_reason="tool_calls")
+
+
+class ScriptedModel(OfflineModel):
+    """Gives the answers of a script, one a call, and keeps the requests that it was asked.
+
+    Args:
+        *answers: Texts, responses, tool calls (one, or a list for one turn), or exceptions to raise.
+        name: Its name in requests, events and usage.
+    """
+
+    def __init__(self, *answers: Answer, name: str = "offline/scripted") -> None:
+        self.name = name
+        self.requests: list[ModelRequest] = []
+        self._answers = deque(answers)
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Give the next answer of the script.
+
+        Raises:
+            ModelError: The script has ended.
+        """
+        self.requests.append(request)
+        if not self._answers:
+            raise ModelError(
+                f"The script of '{self.name}' has ended: call {len(self.requests)} has no answer.",
+                suggestion="Add an answer to the script, or find out why the component asks so often.",
+            )
+        return self._answer(request, _as_response(self._answers.popleft()), on_token)
+
+
+class FunctionModel(OfflineModel):
+    """Answers with what a function returns.
+
+    Args:
+        function: Is given the `ModelRequest`; returns a text, a response or tool calls. It may be async.
+        name: Its name in requests, events and usage.
+    """
+
+    def __init__(self, function: Callable[[ModelRequest], Any], name: str = "offline/function") -> None:
+        self.name = name
+        self._function = function
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Ask the function."""
+        answer = self._function(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return self._answer(request, _as_response(answer), on_token)
+
+
+class Trace(Protocol):
+    """Whatever has recorded events, such as an `ExecutionResult`."""
+
+    @property
+    def events(self) -> Iterable[Event]:
+        """The events, in their order."""
+        ...
+
+
+class ReplayModel(OfflineModel):
+    """Gives the answers that a trace recorded, so that a component runs again with no model at all.
+
+    Give it to every component of the run, for example by `podwright.load(path, model=ReplayModel(result))`. A
+    request is matched with the recorded ones of the same component at the same place, in their order; one
+    that differs fails by name, so a trace from production is a regression test.
+
+    Args:
+        trace: The `ExecutionResult` of the recorded run.
+    """
+
+    name = "offline/replay"
+
+    def __init__(self, trace: Trace) -> None:
+        self._recorded: defaultdict[tuple[str, tuple[int, ...]], deque[_Call]] = defaultdict(deque)
+        calls: dict[tuple[str, int], _Call] = {}
+        for event in trace.events:
+            match event:
+                case ModelCallStarted():
+                    call = calls[event.run_id, event.call] = _Call(len(calls), event.request)
+                    self._recorded[event.component, event.path].append(call)
+                case ModelCallFinished():
+                    calls[event.run_id, event.call].response = event.response
+                case ModelCallFailed():
+                    calls[event.run_id, event.call].error = event.error
+                case _:
+                    pass
+
+    @property
+    def left(self) -> list[ModelRequest]:
+        """Recorded requests that have not been asked for; empty after a faithful replay."""
+        return [call.request for queue in self._recorded.values() for call in queue]
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Give the recorded answer.
+
+        Raises:
+            ReplayMismatchError: The trace has no such request at this place.
+            ModelError: The recorded call failed.
+        """
+        queue = self._recorded.get((request.component, request.path))
+        where = f"'{request.component}'" + (f" at {list(request.path)}" if request.path else "")
+        if not queue:
+            raise ReplayMismatchError(f"{where} made a model call that the trace does not have.")
+        call = queue.popleft()
+        differences = _differences(call.request, request)
+        if differences:
+            raise ReplayMismatchError(f"Model call {call.number} of the trace, by {where}, differs: {differences}.")
+        if call.response is None:
+            raise ModelError(f"Recorded: {call.error.get('message', 'the call did not finish.')}")
+        return self._answer(request, call.response, on_token)
+
+
+@dataclasses.dataclass(slots=True)
+class _Call:
+    number: int
+    request: ModelRequest
+    response: ModelResponse | None = None
+    error: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+
+
+def _differences(recorded: ModelRequest, asked: ModelRequest) -> str:
+    """The first place in which two requests differ, in words; the model's own name does not count."""
+    for number, (was, now) in enumerate(zip(recorded.messages, asked.messages, strict=False)):
+        if was != now:
+            return f"message {number} ({now.role}) was {_excerpt(was, now)}, now {_excerpt(now, was)}"
+    if len(recorded.messages) != len(asked.messages):
+        return f"it had {len(recorded.messages)} messages, now {len(asked.messages)}"
+    for name in ("tools", "settings", "output", "tool_choice"):
+        was, now = plain(getattr(recorded, name)), plain(getattr(asked, name))
+        if was != now:
+            return f"{name} was {_gist(json.dumps(was), 120)}, now {_gist(json.dumps(now), 120)}"
+    return ""
+
+
+def _excerpt(message: Message, other: Message) -> str:
+    """What a message says where it first differs from another."""
+    text, against = (json.dumps(plain(one), ensure_ascii=False) for one in (message, other))
+    if message.content != other.content:
+        text, against = message.content, other.content
+    start = next(
+        (i for i, (a, b) in enumerate(zip(text, against, strict=False)) if a != b),
+        min(len(text), len(against)),
+    )
+    begin = max(0, start - 20)
+    return repr(("…" if begin else "") + text[begin : start + 40] + ("…" if len(text) > start + 40 else ""))

@@ -1,0 +1,99 @@
+"""What a run gives back when tracing is on: value, events, time and usage; replayed, saved and read again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from podwright.errors import TraceError
+from podwright.events import Event, Subscriber, adapter
+from podwright.subscribers import Printer
+from podwright.templates import plain
+from podwright.usage import Usage
+
+FORMAT = "podwright.trace/1"
+"""The format that `to_dict` writes; it changes only with the meaning of the data."""
+
+
+@dataclass(slots=True)
+class ExecutionResult:
+    """A run's outcome (spec §2.5)."""
+
+    value: Any
+    """What the run returned; plain data where the result was read from a file."""
+    events: list[Event]
+    """What happened, in order; empty unless the run was traced."""
+    duration_ms: float
+    """Milliseconds from start to end."""
+    usage: Usage
+    """Tokens, calls and cost, nested runs included."""
+
+    def replay(self, delay: float | None = 0.0, subscriber: Subscriber | None = None) -> None:
+        """Emit the recorded events again, step by step.
+
+        Args:
+            delay: Seconds to pause between events; None pauses as long as the run did.
+            subscriber: Who is given the events; by default they are printed with their timing.
+        """
+        emit = subscriber or Printer(timing=True)
+        before: float | None = None
+        for event in self.events:
+            if before is not None:
+                pause = event.at - before if delay is None else delay
+                if pause > 0:
+                    time.sleep(pause)
+            before = event.at
+            emit(event)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as a JSON-compatible dictionary, the trace included."""
+        return {
+            "format": FORMAT,
+            "value": plain(self.value),
+            "events": [event.to_dict() for event in self.events],
+            "duration_ms": self.duration_ms,
+            "usage": self.usage.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ExecutionResult:
+        """Read what `to_dict` wrote, on this machine or another.
+
+        Raises:
+            TraceError: The data is no trace, or one of a newer format.
+        """
+        if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a file
+            raise TraceError(f"A trace is an object, not {type(data).__name__}.")
+        if data.get("format") != FORMAT:
+            raise TraceError(
+                f"This is no trace that this release reads: its format is {data.get('format')!r}, not '{FORMAT}'.",
+                suggestion="Use a file written from ExecutionResult.to_dict(), or upgrade podwright.",
+            )
+        missing = [key for key in ("value", "events", "duration_ms", "usage") if key not in data]
+        if missing:
+            raise TraceError(f"The trace is incomplete: it has no {', '.join(repr(key) for key in missing)}.")
+        try:
+            events = [adapter().validate_python(event) for event in cast("list[Any]", data["events"])]
+            usage = usage_from(data["usage"])
+            return cls(data["value"], events, float(data["duration_ms"]), usage)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = "/".join(str(part) for part in first["loc"])
+            raise TraceError(f"The trace is damaged at {error.title} {where}: {first['msg']}.") from error
+        except (TypeError, ValueError) as error:
+            raise TraceError(f"The trace is damaged: {error}.") from error
+
+
+def usage_from(data: Any) -> Usage:
+    """The usage that `Usage.to_dict` wrote.
+
+    Raises:
+        pydantic.ValidationError: It is none.
+    """
+    from pydantic import TypeAdapter  # built here only: reading a trace is rare, and importing is not
+
+    return TypeAdapter(Usage).validate_python(data)

@@ -1,0 +1,72 @@
+"""Templates, and how values become text: `{name}` only, replaced in one pass.
+
+No attributes, no indexes, no format specs, no second expansion: a value that looks like a template is text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from podwright.errors import ContextError, did_you_mean
+
+_NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
+
+
+def names(template: str) -> list[str]:
+    """The names that a template asks for, in order, each once."""
+    return list(dict.fromkeys(_NAME.findall(template)))
+
+
+def fill(template: str, context: Mapping[str, Any]) -> str:
+    """Replace every `{name}` that the context has; leave all other braces as they are."""
+    if "{" not in template:
+        return template
+    return _NAME.sub(lambda match: as_text(context[match[1]]) if match[1] in context else match[0], template)
+
+
+def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:
+    """As `fill`, but a name that the context lacks is an error.
+
+    Raises:
+        ContextError: The template names something that is not there.
+    """
+    for name in names(template):
+        if name not in context:
+            raise ContextError(
+                f"{where} asks for '{{{name}}}', which the context does not have.",
+                suggestion=did_you_mean(name, visible(context)) or None,
+            )
+    return fill(template, context)
+
+
+def visible(context: Mapping[str, Any]) -> Iterable[str]:
+    """The names of a context that are for models and people; those with a leading underscore are not."""
+    return [name for name in context if not name.startswith("_")]
+
+
+def sections(context: Mapping[str, Any], leave_out: Iterable[str] = ()) -> str:
+    """A context as text for a model: the bare value if there is one, else each under its name."""
+    skip = set(leave_out)
+    shown = [name for name in visible(context) if name not in skip]
+    if len(shown) == 1:
+        return as_text(context[shown[0]])
+    return "\n\n".join(f"## {name}\n{as_text(context[name])}" for name in shown)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON-compatible data: models and dataclasses as objects, anything strange as its text."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+
+
+def as_text(value: Any) -> str:
+    """A value as a model or a caller reads it: a string as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(plain(value), ensure_ascii=False)
