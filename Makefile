@@ -40,8 +40,8 @@ run: install  ## serve the example newsroom with no model vendor; PORT=8000, POD
 test: install  ## run the tests; ARGS="-k name" picks some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
-bench: install  ## measure, and print ratios
-	$(BIN)/python tests/bench/run.py $(ARGS)
+bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
+	$(BIN)/python tests/bench/run.py
 
 check: install  ## all that must pass before a change lands: format, lint, types, floors, tests
 	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)

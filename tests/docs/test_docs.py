@@ -1,0 +1,123 @@
+"""The pages are true: their Python runs, their commands exist, their requests are answered, their links lead on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[str]:
+    return [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def newsroom() -> Iterator[str]:
+    """The address of what `make run` serves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PODWRIGHT_")}
+    server = subprocess.Popen(
+        ["make", "run", f"PORT={port}"],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            try:
+                if httpx.get(f"{address}/ready").status_code == 200:
+                    break
+            except httpx.TransportError:
+                time.sleep(0.1)
+        else:
+            pytest.fail("`make run` does not become ready")
+        yield address
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        output, _ = server.communicate(timeout=30)
+    assert "curl -s localhost" in output, "`make run` prints the requests to try"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=named)
+def test_python(page: Path, tmp_path: Path) -> None:
+    """The Python of a page runs from top to bottom, without a warning."""
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks(page, "python")))
+    done = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_make_targets(page: Path) -> None:
+    """Every `make` command that a page names is a target."""
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    used = set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE))
+    assert used <= targets
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [(page, command) for page in PAGES for command in commands(page) if command.startswith("curl ")],
+    ids=lambda value: named(value) if isinstance(value, Path) else value[:60],
+)
+def test_requests(page: Path, command: str, newsroom: str) -> None:
+    """Every request of a page is answered by what `make run` serves."""
+    words = shlex.split(command, comments=True)
+    url = next(word for word in words if word.startswith("localhost:8000"))
+    headers = [words[place + 1].split(": ", 1) for place, word in enumerate(words) if word == "-H"]
+    data = next((words[place + 1] for place, word in enumerate(words) if word == "-d"), None)
+    method = next((words[place + 1] for place, word in enumerate(words) if word == "-X"), "POST" if data else "GET")
+    answer = httpx.request(
+        method,
+        url.replace("localhost:8000", newsroom),
+        headers=dict(headers),
+        content=data,
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_first_request(newsroom: str) -> None:
+    """The README's request answers the workflow's context, with an output for each agent."""
+    context = httpx.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
+    assert context["input"] == "the moon"
+    assert {"researcher_output", "writer_output", "reviewer_output"} <= set(context)
+    assert all(isinstance(value, str) for value in context.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links(page: Path) -> None:
+    """Every link of a page to another file leads to one."""
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_locks_hold_no_addresses() -> None:
+    """The locks pin by hash, and name no place to download from."""
+    for lock in ROOT.glob("requirements*.lock"):
+        text = lock.read_text()
+        assert "sha256:" in text
+        assert not re.search(r"https?://|file:|^-", text, re.MULTILINE), lock.name
