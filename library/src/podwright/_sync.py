@@ -11,7 +11,7 @@ import contextvars
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from podwright.errors import BlockingCallError
@@ -74,12 +74,20 @@ def run_sync(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | Non
         else:
             future.set_result(task.result())
 
-    target.call_soon_threadsafe(start, context=contextvars.copy_context())
+    def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        if not tasks:  # an interrupt came before the start
+            work.close()
+            future.cancel()
+
     try:
+        target.call_soon_threadsafe(start, context=contextvars.copy_context())
         return future.result()
     except BaseException:
         # an interrupt of the waiting thread must not leave the work running
-        target.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        target.call_soon_threadsafe(stop)
+        wait([future])
         raise
 
 

@@ -21,6 +21,8 @@ class Hold:
 
     tokens: int
     cost: float
+    limit: str = ""
+    """The limit that left the call less output than it asked for; empty if none did."""
 
 
 class Budget:
@@ -54,26 +56,30 @@ class Budget:
             LimitExceededError: Not even one output token is left.
         """
         calls = self.limits.model_calls
-        if calls is not None and self.calls >= calls:
-            raise LimitExceededError(f"The run has made its {calls} model calls.", limit="model_calls")
-        self.calls += 1
         while True:
+            if calls is not None and self.calls >= calls:
+                raise LimitExceededError(f"The run has made its {calls} model calls.", limit="model_calls")
             allowed, limit = self._allowed(input_tokens, output_tokens, price)
             if allowed >= output_tokens or (allowed > 0 and not self._holds):
-                hold = self._hold(input_tokens, min(allowed, output_tokens), price)
+                hold = self._hold(input_tokens, allowed, price)
+                hold.limit = limit if allowed < output_tokens else ""
                 self._holds.append(hold)
-                return hold, min(allowed, output_tokens)
+                self.calls += 1
+                return hold, allowed
             if not self._holds:
                 raise self._exhausted(limit, input_tokens)
             changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._changed.append(changed)
             await changed
 
-    def settle(self, hold: Hold, usage: Usage) -> None:
-        """Give back what a call did not need, and count what it used."""
+    def settle(self, hold: Hold, usage: Usage | None) -> None:
+        """Give back what a call did not need, and count what it used; None is a call that was not made."""
         self._holds = [one for one in self._holds if one is not hold]
-        self.tokens += usage.total_tokens
-        self.cost = add_cost(self.cost, usage.cost or 0.0) or 0.0
+        if usage is None:
+            self.calls -= 1
+        else:
+            self.tokens += usage.total_tokens
+            self.cost = add_cost(self.cost, usage.cost or 0.0) or 0.0
         waiting, self._changed = self._changed, []
         for changed in waiting:
             if not changed.done():

@@ -6,13 +6,13 @@ arguments are templates, filled from the context in one pass.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from podwright import blueprints
 from podwright.errors import ConditionError, Problem, did_you_mean
 from podwright.templates import as_text, fill_all
-from podwright.tools import in_thread
+from podwright.tools import in_thread, is_async
 
 Condition = Callable[..., Any]
 """A caller's condition: given the context (and `args` as keywords), it answers true or false. It may be async."""
@@ -83,9 +83,9 @@ async def holds(ref: Mapping[str, Any], context: Mapping[str, Any], conditions: 
 
 
 async def _ask(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
-    given = dict(context)  # what a condition does to its context stays there
+    given = blueprints.copy(dict(context))  # what a condition does to its context stays there
     try:
-        if inspect.iscoroutinefunction(condition):
+        if is_async(condition):
             return bool(await condition(given, **args))
         return bool(await in_thread(condition, given, **args))
     except Exception as error:
@@ -102,13 +102,10 @@ def _filled(value: Any, context: Mapping[str, Any], name: str) -> Any:
 
 def problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
     """What is wrong with a reference to a condition: an unknown name, or a built-in's arguments."""
-    if not isinstance(ref, dict):
-        yield Problem(at, "a condition is an object with a 'name'.")
-        return
-    known = cast("dict[str, Any]", ref)
+    known = blueprints.as_object(ref)
     name, args = known.get("name"), known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict) or name in conditions:
-        return  # what is no name or no object, the schema has said
+        return  # what is no name or no object, the shape has said
     given = cast("dict[str, Any]", args)
     if name in _TESTS:
         yield from _arguments(name, given, _TESTS[name][0], at)
@@ -118,17 +115,32 @@ def problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
         key = _COMBINED[name]
         yield from _arguments(name, given, (key,), at)
         inner = given.get(key)
-        if key == "condition" and inner is not None:
-            yield from problems(inner, f"{at}/args/condition", conditions)
-        elif key == "conditions" and inner is not None:
-            listed = cast("list[object]", inner) if isinstance(inner, list) else []
+        if key == "condition" and key in given:
+            yield from _inner_problems(inner, f"{at}/args/condition", conditions)
+        elif key in given:
+            listed = blueprints.as_array(inner)
             if not listed:
                 yield Problem(f"{at}/args/conditions", "expected an array of at least one condition.")
             for number, one in enumerate(listed):
-                yield from problems(one, f"{at}/args/conditions/{number}", conditions)
+                yield from _inner_problems(one, f"{at}/args/conditions/{number}", conditions)
     else:
         hint = did_you_mean(name, [*conditions, *BUILT_IN])
         yield Problem(f"{at}/name", f"no condition called '{name}' was given, nor is one built in.", hint)
+
+
+def _inner_problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
+    """As `problems`, for a condition among the arguments of another, where no shape is checked."""
+    known = blueprints.as_object(ref)
+    if not isinstance(known.get("name"), str):
+        yield Problem(at, "a condition is an object with a 'name'.")
+        return
+    if not isinstance(known.get("args", {}), dict):
+        yield Problem(f"{at}/args", "expected an object.")
+    for key in known:
+        if key not in ("name", "args"):
+            hint = did_you_mean(key, ("name", "args"))
+            yield Problem(at + blueprints.pointer(key), f"unknown key '{key}'.", hint)
+    yield from problems(ref, at, conditions)
 
 
 def _arguments(name: str, given: Mapping[str, Any], wanted: tuple[str, ...], at: str) -> Iterator[Problem]:
@@ -138,7 +150,7 @@ def _arguments(name: str, given: Mapping[str, Any], wanted: tuple[str, ...], at:
     for key in given:
         if key not in wanted:
             yield Problem(
-                f"{at}/args/{key}",
+                f"{at}/args" + blueprints.pointer(key),
                 f"the condition '{name}' has no argument '{key}'.",
                 did_you_mean(key, wanted),
             )

@@ -76,6 +76,8 @@ class ExecutionResult:
         missing = [key for key in ("value", "events", "duration_ms", "usage") if key not in data]
         if missing:
             raise TraceError(f"The trace is incomplete: it has no {', '.join(repr(key) for key in missing)}.")
+        if not isinstance(data["events"], list):
+            raise TraceError(f"The trace is damaged: its events are no array but {type(data['events']).__name__}.")
         try:
             events = [adapter().validate_python(event) for event in cast("list[Any]", data["events"])]
             usage = usage_from(data["usage"])
@@ -84,7 +86,7 @@ class ExecutionResult:
             first = error.errors(include_url=False, include_input=False)[0]
             where = "/".join(str(part) for part in first["loc"])
             raise TraceError(f"The trace is damaged at {error.title} {where}: {first['msg']}.") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TraceError(f"The trace is damaged: {error}.") from error
 
 

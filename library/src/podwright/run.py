@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter, time
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from podwright.budget import Budget
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
@@ -91,7 +91,6 @@ class _Tree:
     """What a run shares with all runs nested in it."""
 
     loop: asyncio.AbstractEventLoop
-    streaming: bool
     numbers: count[int] = field(default_factory=count)
     dropped: set[int] = field(default_factory=set[int])
     """Subscribers that raised, by identity: a callable need not be hashable."""
@@ -101,8 +100,8 @@ class Run:
     """One execution of one component."""
 
     __slots__ = (
-        "_tree", "budgets", "calls", "checkpoint", "component", "id", "kind", "parent", "path", "started",
-        "subscribers", "usage", "wall_time",
+        "_tree", "budgets", "calls", "checkpoint", "component", "id", "kind", "nested", "over", "parent", "path",
+        "started", "streaming", "subscribers", "usage", "wall_time",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +112,7 @@ class Run:
         path: tuple[int, ...] = (),
         subscribers: tuple[Subscriber, ...] = (),
         limits: Iterable[RunLimits] = (),
+        streaming: bool = False,
     ) -> None:
         self.id: str = os.urandom(16).hex()
         """32 hexadecimal digits."""
@@ -139,13 +139,14 @@ class Run:
         """How many model calls it has begun."""
         self.checkpoint: Checkpoint | None = None
         """Set by a workflow that is stopped."""
+        self.streaming: bool = streaming or (parent is not None and parent.streaming)
+        """Whether models are asked for their tokens one by one."""
+        self.nested: set[asyncio.Task[Any]] = set()
+        """Tasks of the runs that its tools started and that are under way."""
+        self.over = False
+        """Whether it has ended, or is about to."""
         self.started = perf_counter()
         self._tree = tree
-
-    @property
-    def streaming(self) -> bool:
-        """Whether models are asked for their tokens one by one."""
-        return self._tree.streaming
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -194,12 +195,14 @@ class Run:
         path: tuple[int, ...] | None = None,
         subscribers: tuple[Subscriber, ...] = (),
         limits: RunLimits | None = None,
+        streaming: bool = False,
     ) -> Run:
         """A run nested in this one: the same trace, subscribers and limits; its usage counts here too."""
         heard = self.subscribers
         extra = tuple(one for one in (*subscribers, *component.subscribers) if one not in heard)
         own = [one for one in (limits, component.limits) if one is not None]
-        return Run(component, self._tree, self, self.path if path is None else path, heard + extra, own)
+        here = self.path if path is None else path
+        return Run(component, self._tree, self, here, heard + extra, own, streaming)
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
@@ -228,20 +231,42 @@ class Run:
             asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the facts.
         """
         token = _current.set(self)
-        self.emit(RunStarted(input=_shown_input(task.input)))
+        self.emit(RunStarted(input=_shown(getattr(task.input, "shown_input", task.input))))
         try:
             value = await self._within_wall_time(component, task)
         except asyncio.CancelledError as stop:
+            await self._stop_nested()
             self._cancelled(stop)
         except BaseException as error:
+            await self._stop_nested()
             self._failed(error)
             raise
         else:
-            self.emit(RunFinished(value=plain(value), usage=self.usage, duration_ms=self.duration_ms))
+            self.emit(RunFinished(value=_shown(value), usage=self.usage, duration_ms=self.duration_ms))
             return value
         finally:
+            self.over = True
             component.last_usage = self.usage
             _current.reset(token)
+
+    @contextlib.contextmanager
+    def holding(self) -> Generator[None]:
+        """Within this context, the current task works on a run nested in this one, and is stopped with it."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self.nested.add(task)
+        try:
+            yield
+        finally:
+            self.nested.discard(task)
+
+    async def _stop_nested(self) -> None:
+        """Cancel the runs that tools in threads still wait for: the thread cannot be cancelled, so nobody else does."""
+        self.over = True
+        for task in self.nested:
+            task.cancel()
+        if self.nested:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(self.nested)
 
     async def _within_wall_time(self, component: Component, task: Task) -> Any:
         if self.wall_time is None:
@@ -300,14 +325,22 @@ class Run:
             error.context, error.resume_path = self.checkpoint.context, self.checkpoint.resume_path
 
 
-def _shown_input(value: Any) -> Any:
-    shown = getattr(value, "shown_input", value)
-    return plain(shown)
+def _shown(value: Any) -> Any:
+    """A value as the trace has it: what is no JSON is only named there."""
+    try:
+        return plain(value)
+    except (ValueError, RecursionError):
+        return f"({type(value).__name__}, no JSON)"
 
 
 def current() -> Run | None:
     """The run that the calling code is part of, such as that of the agent whose tool it is."""
     return _current.get()
+
+
+if hasattr(os, "register_at_fork"):
+    # the loop of a run that a tool was forked from does not run in the child
+    os.register_at_fork(after_in_child=lambda: _current.set(None))
 
 
 async def execute(
@@ -333,16 +366,19 @@ async def execute(
     """
     loop = asyncio.get_running_loop()
     parent = _current.get()
-    if parent is not None and parent.loop is not loop:
-        parent = None  # a trace lives on one loop: its subscribers and budgets are not made for two threads
+    if parent is not None and (parent.over or parent.loop is not loop):
+        # a trace ends with its run, and lives on one loop: its subscribers and budgets are not made for two threads
+        parent = None
     events: list[Event] = []
     extra = (*subscribers, events.append) if trace else tuple(subscribers)
     if parent is None:
         own = [one for one in (limits, component.limits) if one is not None]
-        run = Run(component, _Tree(loop, stream), subscribers=extra + component.subscribers, limits=own)
+        run = Run(component, _Tree(loop), subscribers=extra + component.subscribers, limits=own, streaming=stream)
+        value = await run.execute(component, task)
     else:
-        run = parent.child(component, subscribers=extra, limits=limits)
-    value = await run.execute(component, task)
+        run = parent.child(component, subscribers=extra, limits=limits, streaming=stream)
+        with parent.holding():
+            value = await run.execute(component, task)
     return ExecutionResult(value, events, run.duration_ms, run.usage)
 
 

@@ -58,6 +58,12 @@ class Printer:
         self._start: float | None = None
         self._in_tokens = False
 
+    def __eq__(self, other: object) -> bool:
+        # a run counts equal subscribers once, so a verbose component in a verbose one is printed once
+        return isinstance(other, Printer) and (self._timing, self._file) == (other._timing, other._file)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - as it is said of a class that compares by value
+
     def __call__(self, event: Event) -> None:
         """Print one event."""
         if self._start is None:

@@ -9,11 +9,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
@@ -45,16 +46,13 @@ class Tool(Protocol):
 class FunctionTool:
     """A Python callable as a tool; one that blocks runs in a thread of its own."""
 
-    __slots__ = ("__weakref__", "arguments", "function", "is_async", "name", "schema")
+    __slots__ = ("__weakref__", "arguments", "function", "name", "schema")
 
     def __init__(self, function: Callable[..., Any], schema: ToolSchema, arguments: type[BaseModel]) -> None:
         self.function = function
         self.schema: ToolSchema = schema
         self.name: str = schema["function"]["name"]
         self.arguments = arguments
-        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is a function here
-        )
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
@@ -74,10 +72,17 @@ class FunctionTool:
                 for one in error.errors(include_url=False, include_input=False)
             )
             raise ToolArgumentsError(f"Tool '{self.name}' was called with wrong arguments: {reasons}.") from error
-        given = {name: getattr(checked, name) for name in checked.model_fields_set}
-        if self.is_async:
+        given = {_bare_name(field): getattr(checked, field) for field in checked.model_fields_set}
+        if is_async(self.function):
             return await self.function(**given)
         return await in_thread(self.function, **given)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await; an object with an async `__call__` counts too."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but what its call is
+    )
 
 
 async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -112,11 +117,13 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     return await future
 
 
-_made: weakref.WeakKeyDictionary[Callable[..., Any], FunctionTool] = weakref.WeakKeyDictionary()
+_Parts = tuple[ToolSchema, type[BaseModel]]
+_made: weakref.WeakKeyDictionary[Callable[..., Any], _Parts] = weakref.WeakKeyDictionary()
+"""What was made from each callable. It must not hold the callable, which would then live for ever."""
 
 
 def tool_of(function: Callable[..., Any]) -> FunctionTool:
-    """The tool made from a callable; made once, then remembered as long as the callable lives.
+    """The tool made from a callable; its schema is made once, then remembered as long as the callable lives.
 
     The name is the function's, the description its docstring, the parameters its type hints; Google-style
     `Args:` describe them.
@@ -127,12 +134,12 @@ def tool_of(function: Callable[..., Any]) -> FunctionTool:
     try:
         known = _made.get(function)
     except TypeError:  # not hashable, or no weak references: made anew each time
-        return _make(function)
+        return FunctionTool(function, *_make(function))
     if known is None:
         known = _make(function)
         if not inspect.ismethod(function):  # a bound method is a new object at each look
             _made[function] = known
-    return known
+    return FunctionTool(function, *known)
 
 
 class _Schema(GenerateJsonSchema):
@@ -140,20 +147,34 @@ class _Schema(GenerateJsonSchema):
         """Titles only repeat the names, and a model pays for each token."""
         return False
 
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """A default that is no JSON is left out of the schema, and that is all."""
 
-def _make(function: Callable[..., Any]) -> FunctionTool:
+
+_FIELD = "field_"
+"""Begins the name of each field of an arguments model, so that a parameter may be called as a model's own method."""
+
+
+def _bare_name(field: str) -> str:
+    return field.removeprefix(_FIELD)
+
+
+def _make(function: Callable[..., Any]) -> _Parts:
     if not callable(function):
         raise ToolDefinitionError(f"A tool is a callable, not {function!r}.")
-    name = getattr(function, "__name__", None) or type(function).__name__
+    inner = function
+    while isinstance(inner, partial):
+        inner = cast("Callable[..., Any]", inner.func)
+    name = getattr(function, "__name__", None) or getattr(inner, "__name__", None) or type(inner).__name__
     if not name.isidentifier():
         raise ToolDefinitionError(f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function.")
-    target = function if inspect.isroutine(function) else type(function).__call__
+    target = inner if inspect.isroutine(inner) else type(inner).__call__
     try:
         signature = inspect.signature(function)
         hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
     except (TypeError, ValueError, NameError) as error:
         raise ToolDefinitionError(f"The parameters of tool '{name}' cannot be read: {error}.") from error
-    description, described = _docstring(function)
+    description, described = _docstring(inner)
     fields: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
@@ -166,25 +187,25 @@ def _make(function: Callable[..., Any]) -> FunctionTool:
             FieldInfo.from_annotated_attribute(hint, default) if default is not ... else FieldInfo.from_annotation(hint)
         )
         info.description = info.description or described.get(parameter.name)
-        fields[parameter.name] = (hint, info)
+        info.alias = info.validation_alias = info.serialization_alias = parameter.name
+        fields[_FIELD + parameter.name] = (hint, info)
     try:
         arguments = create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
         parameters = arguments.model_json_schema(schema_generator=_Schema)
     except (PydanticUserError, TypeError, NameError) as error:
-        raise ToolDefinitionError(f"The parameters of tool '{name}' have no JSON Schema: {error}") from error
+        reason = str(error).partition("\n")[0]
+        raise ToolDefinitionError(f"The parameters of tool '{name}' have no JSON Schema: {reason}") from error
     parameters.pop("title", None)
     parameters.setdefault("properties", {})
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
         schema["function"]["description"] = description
-    return FunctionTool(function, schema, arguments)
+    return schema, arguments
 
 
 def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     text = inspect.getdoc(function)
-    if not text or (
-        not inspect.isroutine(function) and text == inspect.getdoc(type(function)) and not function.__doc__
-    ):
+    if not text:
         return "", {}
     import docstring_parser  # a fifth of this library's import time, and needed once a tool
 
@@ -198,6 +219,8 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Function
     Raises:
         ToolDefinitionError: One cannot be a tool, or two have one name.
     """
+    if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+        raise ToolDefinitionError(f"Tools are a list of callables, not {functions!r}.", suggestion="Use tools=[…].")
     found: dict[str, FunctionTool] = {}
     for function in functions:
         tool = function if isinstance(function, FunctionTool) else tool_of(function)
@@ -246,7 +269,7 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
             found.append(f"the blueprint has the parameter '{name}', the function has not")
         elif had[name] != has[name]:
             found.append(f"the parameter '{name}' was {_compact(had[name])}, and is {_compact(has[name])}")
-    required_before = stored.get("required", ())
+    required_before = blueprints.as_array(stored.get("required"))
     for name in actual.get("required", ()):
         if name not in had:
             found.append(f"the function requires '{name}', which the blueprint does not have")
@@ -256,7 +279,7 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    definitions = schema.get("$defs", {})
+    definitions = blueprints.as_object(schema.get("$defs"))
     properties = blueprints.as_object(schema.get("properties"))
     return {name: _bare(one, definitions, ()) for name, one in properties.items()}
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from podwright.errors import ConfigurationError
+
 _STEP = 1_000_000_000_000
 """Money is summed in whole steps of 1e-12 USD, so a sum is the same in every order."""
 
@@ -95,7 +97,11 @@ def add_cost(one: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run and all its nested runs may use together; None is no limit."""
+    """What a run and all its nested runs may use together; None is no limit.
+
+    Raises:
+        ConfigurationError: A limit is no number of the right kind, or below 0.
+    """
 
     wall_time: float | None = None
     """Seconds from start to end."""
@@ -109,5 +115,8 @@ class RunLimits:
     def __post_init__(self) -> None:
         for name in ("wall_time", "model_calls", "tokens", "cost"):
             value = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise ValueError(f"RunLimits.{name} must be 0 or more, not {value!r}")
+            whole = name in ("model_calls", "tokens")
+            kinds = int if whole else (int, float)
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0):
+                wanted = "a whole number" if whole else "a number"
+                raise ConfigurationError(f"RunLimits.{name} is {wanted}, 0 or more, not {value!r}.")

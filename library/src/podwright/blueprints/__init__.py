@@ -1,6 +1,6 @@
 """Blueprints as data: read, write, check, migrate, compare. Nothing here runs anything."""
 
-from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems
+from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import digest, from_json, from_yaml, read_file, to_json, to_yaml
@@ -28,5 +28,6 @@ __all__ = [
     "read_file",
     "to_json",
     "to_yaml",
+    "unreadable",
     "walk_steps",
 ]

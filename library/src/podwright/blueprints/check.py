@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.data import as_array, as_object, copy, pointer
+from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.schema import SHAPES, VERSION, adapter
 from podwright.blueprints.wording import shown, worded
 from podwright.errors import BlueprintValidationError, Problem, did_you_mean
@@ -44,11 +44,8 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         blueprint: What was given, whatever it is.
         kind: The kind that it must be of; by default the one that it says.
     """
-    found = _not_json(blueprint)
-    if found:
+    if found := unreadable(blueprint):
         return found
-    if not isinstance(blueprint, Mapping):
-        return [Problem("", f"a blueprint is an object, not {shown(blueprint)}.")]
     given = cast("Mapping[str, Any]", blueprint)
     try:
         said = kind_of(given)
@@ -62,6 +59,14 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
         return list(error.problems)
     found = _shape_problems(current, kind or said)
     return [*found, *_meaning_problems(current)]
+
+
+def unreadable(blueprint: object) -> list[Problem]:
+    """Why something cannot be looked into as a blueprint: it is no object of JSON data, or nested too deep."""
+    found = _not_json(blueprint)
+    if not found and not isinstance(blueprint, Mapping):
+        return [Problem("", f"a blueprint is an object, not {shown(blueprint)}.")]
+    return found
 
 
 def check(blueprint: object, kind: Kind | None = None, validate: bool = True) -> Blueprint:
@@ -176,7 +181,20 @@ def _meaning_problems(blueprint: Blueprint) -> list[Problem]:
     for key in ("skills", "steps"):
         for number, member in enumerate(as_array(blueprint.get(key))):
             found += _tool_problems(as_object(member), f"/{key}/{number}")
+            found += _version_problems(as_object(member), f"/{key}/{number}")
+    for at, step in walk_steps(blueprint.get("steps")):
+        found += _version_problems(as_object(step.get("workflow")), f"{at}/workflow")
     return found
+
+
+def _version_problems(nested: Mapping[str, Any], at: str) -> list[Problem]:
+    if not isinstance(nested.get("version", VERSION), str):
+        return []  # the shape has said so
+    try:
+        migrate(nested)
+    except BlueprintValidationError as error:
+        return [Problem(at + one.pointer, one.detail, one.suggestion) for one in error.problems]
+    return []
 
 
 def _duplicates(entries: object, at: str, what: str) -> list[Problem]:

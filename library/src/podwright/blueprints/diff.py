@@ -37,7 +37,7 @@ _BREAKING = [
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
     (r".*/function/parameters(/.*)?", "added changed removed"),
     # outputs and resume paths follow from the steps; a new step may need an agent that nobody supplies
-    (r"(/.*)?/(steps|branches|then|else)(/[^/]+)?", "added removed"),
+    (r"(/.*)?/(steps|branches|then|else)(/[^/]+)?", "added changed removed"),
     (r".*/(agent|output|over|as|condition|until|workflow)(/.*)?", "added changed removed"),
     (r"(/.*)?/type", "changed"),
     (r"/(skills|steps)/[^/]+", "added removed"),
@@ -45,8 +45,9 @@ _BREAKING = [
 """Which places break on which changes; all else is compatible."""
 
 _HARMLESS = re.compile(
-    r".*/(description|title)$|.*/tools/[^/]+/schema/function/parameters/properties/[^/]+/(description|title|examples)$"
+    r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
 )
+"""Texts for people; but things that have such a name, a parameter called `title` say, are not texts."""
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

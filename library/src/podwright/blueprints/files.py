@@ -23,7 +23,16 @@ def to_yaml(blueprint: Mapping[str, Any]) -> str:
     """The blueprint as YAML text, keys in their order."""
     import yaml  # costs a third of this library's import time, and JSON needs none of it
 
-    return yaml.safe_dump(dict(blueprint), allow_unicode=True, sort_keys=False, width=110)
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True  # `from_yaml` knows none
+
+        def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> yaml.ScalarNode:
+            # what YAML 1.1 takes for a line break is read back as it was from within double quotes only
+            odd = isinstance(value, str) and any(char in value for char in "\x85\u2028\u2029")
+            return super().represent_scalar(tag, value, '"' if odd else style)
+
+    return yaml.dump(dict(blueprint), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=110)
 
 
 def from_json(text: str | bytes) -> Any:
@@ -90,20 +99,41 @@ def read_file(path: str | Path) -> Blueprint:
     """
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
+        if not _exists(file):
+            raise ConfigurationError(f"There is no '{_shown(file)}'.", suggestion=_nearest(file))
         raise ConfigurationError(
             f"'{file}' is not a blueprint file: its name ends in '{file.suffix}'.",
             suggestion=f"Name it one of {', '.join('*' + suffix for suffix in SUFFIXES)}.",
         )
     try:
         text = file.read_bytes()
-    except OSError as error:
-        beside = [one.name for one in file.parent.glob("*") if one.suffix in SUFFIXES] if file.parent.is_dir() else []
-        hint = did_you_mean(file.name, beside)
-        raise ConfigurationError(f"Cannot read '{file}': {error.strerror}.", suggestion=hint or None) from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"Cannot read '{_shown(file)}': {said}.", suggestion=_nearest(file)) from error
     data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     if not isinstance(data, dict):
         raise invalid([Problem("", f"a blueprint is an object, not {type(data).__name__}.")], f"The blueprint '{file}'")
     return cast("Blueprint", data)
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # too long for a name, or with a NUL in it
+        return False
+
+
+def _nearest(file: Path) -> str | None:
+    """The blueprint file or folder whose name is nearest to one that is not there."""
+    if not _exists(file.parent):
+        return None
+    beside = [one.name for one in sorted(file.parent.glob("*")) if one.suffix in SUFFIXES or one.is_dir()]
+    return did_you_mean(file.name, beside) or None
+
+
+def _shown(file: Path) -> str:
+    text = str(file)
+    return text if len(text) <= 200 else text[:199] + "…"
 
 
 def digest(blueprint: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ _CONFIGS: dict[Kind, Any] = {"agent": AgentConfig, "conductor": TeamConfig, "pip
 _MODEL = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 _NAME = "a name without control characters, braces and slashes"
 _PLAIN = {"Input should be ": "expected ", "a valid integer": "an integer", "a valid dictionary": "an object",
-          "a valid list": "an array", "a valid ": "a "}  # fmt: skip
+          " or object to extract fields from": "", "a valid list": "an array", "a valid ": "a "}  # fmt: skip
 
 
 def shown(value: object) -> str:
@@ -35,7 +35,8 @@ def shown(value: object) -> str:
     name = _JSON_NAMES.get(type(value), type(value).__name__)
     if value is None or isinstance(value, dict | list):
         return name
-    text = repr(value)
+    # Python refuses to write out an integer of thousands of digits
+    text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
     return f"the {name} {text[:57] + '…' if len(text) > 60 else text}"
 
 
@@ -45,7 +46,14 @@ def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> lis
     for item in error.errors(include_url=False):
         problem = _problem(blueprint, kind, cast("dict[str, Any]", item))
         merged.setdefault(problem.pointer, []).append(problem)
-    return [problem for group in merged.values() for problem in _joined(group)]
+    # where a union's member went into a value and complains there, the others' complaints of its type only mislead
+    inside = {at for at in merged if any(other.startswith(f"{at}/") for other in merged)}
+    return [
+        problem
+        for at, group in merged.items()
+        for problem in _joined(group)
+        if at not in inside or not problem.detail.startswith("expected ")
+    ]
 
 
 def _joined(group: list[Problem]) -> list[Problem]:
@@ -79,6 +87,10 @@ def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Pr
         case "string_pattern_mismatch":
             wanted = _MODEL if at.endswith("/model") else _NAME
             return Problem(at, f"expected {wanted}, not {shown(here)}.")
+        case "too_short" | "string_too_short":
+            return Problem(at, f"expected at least {_counted(error['ctx']['min_length'], here)}, not {len(here)}.")
+        case "too_long" | "string_too_long":
+            return Problem(at, f"expected at most {_counted(error['ctx']['max_length'], here)}, not {len(here)}.")
         case _:
             said = str(error["msg"])
             for theirs, ours in _PLAIN.items():
@@ -86,6 +98,10 @@ def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Pr
             if said.startswith("expected "):
                 return Problem(at, f"{said}, not {shown(here)}.")
             return Problem(at, f"{said[0].lower()}{said[1:]}.")
+
+
+def _counted(number: int, value: object) -> str:
+    return f"{number} {'character' if isinstance(value, str) else 'item'}{'' if number == 1 else 's'}"
 
 
 def _place(blueprint: dict[str, Any], loc: tuple[str | int, ...]) -> tuple[list[str | int], Any]:

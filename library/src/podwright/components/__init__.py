@@ -89,9 +89,16 @@ def load(
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
         raise ConfigurationError(f"A component is loaded from a path or a dictionary, not from {source!r}.")
     path = Path(source)
-    if path.is_dir():
+    if _is_folder(path):
         return _from_folder(Folder(path), parts, options, ())
     return _build(blueprints.read_file(path), parts, options)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # no name of anything: too long, say
+        return False
 
 
 class _Parts:

@@ -79,7 +79,7 @@ class Agent(Modelled):
             BlueprintValidationError: The blueprint is invalid; all problems at once.
             ConfigurationError: A keyword is no value of an agent.
         """
-        whole, options, model = overridden(blueprint, "agent", kwargs) if kwargs else (blueprint, None, None)
+        whole, options, model = overridden(blueprint, "agent", kwargs)
         found = blueprints.problems(whole, "agent") if validate else []
         attached, drifted = attach(whole.get("tools"), tools_by_name(tools), "/tools")
         found += drifted if validate else []

@@ -14,7 +14,7 @@ from podwright import blueprints
 from podwright._sync import iterate_sync, run_sync
 from podwright.blueprints import Blueprint
 from podwright.blueprints.schema import SHAPES, AgentConfig, adapter
-from podwright.errors import ConfigurationError, did_you_mean
+from podwright.errors import ConfigurationError, RunCancelledError, did_you_mean
 from podwright.events import Event, EventManager, Kind, Subscriber
 from podwright.messages import ModelSettings
 from podwright.models import DEFAULT, Connection, Model, resolve
@@ -130,8 +130,8 @@ class Component(ABC):
         return result if trace else result.value
 
     def _run(self, task: Task, stream: bool, trace: bool) -> Any:
-        outer = current()
-        return run_sync(self._arun(task, stream, trace), outer.loop if outer else None)
+        home = _home()
+        return run_sync(self._arun(task, stream, trace), home)
 
     async def _astream(self, task: Task) -> AsyncIterator[Event]:
         # the run is a task of its own: its context variables stay out of the reader, who may be any task
@@ -146,10 +146,11 @@ class Component(ABC):
             if not running.done():
                 running.cancel()
                 await asyncio.wait([running])
+            if not running.cancelled():
+                running.exception()  # the reader who left has seen its event, or does not care
 
     def _stream(self, task: Task) -> Iterator[Event]:
-        outer = current()
-        return iterate_sync(self._astream(task), outer.loop if outer else None)
+        return iterate_sync(self._astream(task), _home())
 
 
 class Answering(Component):
@@ -240,6 +241,18 @@ class Modelled(Answering):
         return cast("ModelSettings", {key: value for key, value in self.config.items() if key in known})
 
 
+def _home() -> asyncio.AbstractEventLoop | None:
+    """The event loop that a synchronous call belongs to: that of the run whose tool makes it, if any.
+
+    Raises:
+        RunCancelledError: That run is over; only the tool's thread goes on.
+    """
+    outer = current()
+    if outer is not None and outer.over:
+        raise RunCancelledError(f"The run of '{outer.component}' that this call is part of is over.")
+    return outer.loop if outer else None
+
+
 def _listeners(options: Options) -> tuple[Subscriber, ...]:
     for name, wanted in (("limits", RunLimits), ("event_manager", EventManager)):
         value = options.get(name)
@@ -259,10 +272,14 @@ def checked(blueprint: Blueprint, kind: Kind) -> Blueprint:
     Raises:
         BlueprintValidationError: With every problem found.
     """
-    try:
-        adapter(kind).validate_python(blueprint)
-    except ValidationError:
-        raise blueprints.invalid(blueprints.problems(blueprint, kind), f"This {kind}") from None
+    what = f"This {kind}"
+    if kind == "agent":  # made often; what its shape cannot say, its making has made sure
+        try:
+            adapter(kind).validate_python(blueprint)
+        except ValidationError:
+            raise blueprints.invalid(blueprints.problems(blueprint, kind), what) from None
+    elif found := blueprints.problems(blueprint, kind):
+        raise blueprints.invalid(found, what)
     return blueprint
 
 
@@ -279,8 +296,11 @@ def overridden(
         The new blueprint, the options, and the model if it was given as an object.
 
     Raises:
+        BlueprintValidationError: The blueprint is no object of JSON data.
         ConfigurationError: A keyword is none of these.
     """
+    if found := blueprints.unreadable(blueprint):
+        raise blueprints.invalid(found)
     shape: Any = SHAPES[kind]
     top = shape.__required_keys__ | shape.__optional_keys__
     config = _CONFIG if "config" in top else frozenset[str]()
@@ -291,7 +311,7 @@ def overridden(
         elif key == "model" and isinstance(value, Model):
             model = value
         elif key in config:
-            new["config"] = {**new.get("config", {}), key: value}
+            new["config"] = {**blueprints.as_object(new.get("config")), key: value}
         elif key in top:
             new[key] = value
         else:
@@ -300,14 +320,26 @@ def overridden(
     return new, options, model
 
 
-def described(blueprint: Blueprint, options: Mapping[str, Any]) -> Options | None:
-    """Put a constructor's keywords where they belong: into the blueprint, or into the options."""
+def described(blueprint: Blueprint, options: Mapping[str, Any], settings: bool = True) -> Options | None:
+    """Put a constructor's keywords where they belong: into the blueprint, or into the options.
+
+    Args:
+        blueprint: Is given the description and the settings.
+        options: The keywords.
+        settings: Whether the kind has model settings.
+
+    Raises:
+        ConfigurationError: It has none, and a keyword is nothing else either.
+    """
     kept = Options()
     for key, value in options.items():
         if key in _OPTIONS:
             kept[key] = value
         elif key == "description":
             blueprint["description"] = value
-        else:
+        elif settings:
             blueprint.setdefault("config", {})[key] = value
+        else:
+            hint = did_you_mean(key, sorted(DescribedOptions.__optional_keys__))
+            raise ConfigurationError(f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint)
     return kept or None

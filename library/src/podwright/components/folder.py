@@ -11,6 +11,7 @@ A fleet keeps its components side by side, so an agent is also looked for in the
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -105,7 +106,7 @@ class Folder:
 
 def _imported(path: Path) -> ModuleType:
     # a name of its own: the tools.py of two folders are two modules
-    name = "podwright_component_" + "_".join((*path.parent.parts[1:], path.stem)).replace("-", "_").replace(".", "_")
+    name = f"podwright_component_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

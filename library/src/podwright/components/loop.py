@@ -46,14 +46,12 @@ from podwright.messages import (
     ToolSchema,
 )
 from podwright.models import Model
+from podwright.models.base import ANSWER_TOOL
 from podwright.models.offline import estimate_input
 from podwright.run import Run, together
 from podwright.templates import as_text, fill, names, sections
 from podwright.tools import Tool
 from podwright.usage import Usage
-
-ANSWER_TOOL = "final_answer"
-"""The tool through which a model without JSON output gives structured answers."""
 
 _CANCELLED = {"code": "run_cancelled", "message": "The run was cancelled."}
 
@@ -211,7 +209,8 @@ async def converse(run: Run, party: Party, messages: list[Message], response_mod
                 messages.append(Message("user", complaint))
         elif response.tool_calls:
             reason = ""
-            messages += await together(_call_tool(run, party.tools, call, told) for call in response.tool_calls)
+            before = frozenset(told)
+            messages += await together(_call_tool(run, party.tools, call, before, told) for call in response.tool_calls)
         else:
             return response.text
     if reason:
@@ -248,21 +247,22 @@ async def ask(
     model, settings = party.model, party.settings
     request = ModelRequest(model.name, tuple(messages), tools, settings, output, tool_choice, run.component, run.path)
     holds: list[Hold] = []
-    spent = Usage()
+    spent: Usage | None = None
     try:
         if run.budgets:
             request = await _reserve(run, model, request, holds)
+        spent = Usage()
         response = await _complete(run, model, request)
         spent = response.usage.of_call(model.name)
     finally:
         for budget, hold in zip(run.budgets, holds, strict=False):
             budget.settle(hold, spent)
     if response.finish_reason == "length":
-        cut = request.settings.get("max_tokens")
-        if cut != settings.get("max_tokens"):
-            raise LimitExceededError(f"The answer of '{model.name}' was cut off at the run's limits.", limit="tokens")
+        limit = next((hold.limit for hold in reversed(holds) if hold.limit), "")
+        if limit:
+            raise LimitExceededError(f"The answer of '{model.name}' was cut off at the run's limits.", limit=limit)
         raise ModelError(
-            f"The answer of '{model.name}' was cut off at {cut or 'its limit of'} output tokens.",
+            f"The answer of '{model.name}' was cut off at {settings.get('max_tokens', 'its limit of')} output tokens.",
             suggestion="Raise max_tokens, or ask for a shorter answer.",
         )
     return response
@@ -327,8 +327,18 @@ def _priced(model: Model, response: ModelResponse) -> ModelResponse:
     return ModelResponse(response.text, response.tool_calls, usage, response.finish_reason, response.model, response.id)
 
 
-async def _call_tool(run: Run, tools: Mapping[str, Tool], call: ToolCall, told: set[str]) -> Message:
-    """Call a tool as the model asked; what is wrong with the call itself goes back to the model, once a tool."""
+async def _call_tool(
+    run: Run, tools: Mapping[str, Tool], call: ToolCall, before: frozenset[str], told: set[str]
+) -> Message:
+    """Call a tool as the model asked; what is wrong with the call itself goes back to the model, once a tool.
+
+    Args:
+        run: The run that the model works in.
+        tools: The tools by name.
+        call: What the model asked for.
+        before: Names of tools whose wrong calls the model was told of in an earlier turn.
+        told: To be given this one's name, if the model is told now.
+    """
     started = perf_counter()
     arguments: Any = call.arguments
     run.add_usage(Usage(tool_calls=1))
@@ -346,13 +356,13 @@ async def _call_tool(run: Run, tools: Mapping[str, Tool], call: ToolCall, told: 
         if tool is None:
             known = did_you_mean(call.name, tools) or "There are no tools."
             raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{run.component}'. {known}")
-        value = await tool.call(run, arguments)
+        text = as_text(await tool.call(run, arguments))
     except CancelledError:
         failed(_CANCELLED)
         raise
     except ToolArgumentsError as error:
         failed(error.to_dict())
-        if call.name in told:
+        if call.name in before or error.run_id is not None:  # told before, or the error of a nested run
             raise
         told.add(call.name)
         return Message("tool", f"Error: {error.message}", tool_call_id=call.id)
@@ -363,7 +373,6 @@ async def _call_tool(run: Run, tools: Mapping[str, Tool], call: ToolCall, told: 
         failure = ToolError(f"Tool '{call.name}' raised {type(error).__name__}: {error}")
         failed(failure.to_dict())
         raise failure from error
-    text = as_text(value)
     took = round((perf_counter() - started) * 1000, 3)
     run.emit(ToolCallFinished(tool=call.name, call_id=call.id, output=text, duration_ms=took))
     return Message("tool", text, tool_call_id=call.id)

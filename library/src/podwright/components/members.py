@@ -93,7 +93,7 @@ def _member_problems(
         hint = did_you_mean(name, agents) or "Give it in agents={…}, or add its instructions."
         return [] if name in agents else [Problem(at, f"no agent called '{name}' was given.", hint)]
     found = attach(entry.get("tools"), supplied, f"{at}/tools")[1] if validate else []
-    if shared is None and "model" not in (entry.get("config") or {}):
+    if shared is None and "model" not in blueprints.as_object(entry.get("config")):
         found.append(Problem(at, f"the agent '{name}' has no model.", "Add it under 'config'."))
     return found
 

@@ -48,7 +48,7 @@ class Pipeline(Answering):
         blueprint["steps"] = entries_for(steps, "pipeline step")
         if model is not None:
             blueprint["config"] = {"model": model}
-        kept = described(blueprint, options)
+        kept = described(blueprint, options, settings=False)
         super().__init__(checked(blueprint, "pipeline"), kept)
         self._steps = list(steps)
 

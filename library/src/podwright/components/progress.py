@@ -12,7 +12,8 @@ A node for each level, changed in place as the workflow goes on: whatever stops 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from podwright.blueprints import Blueprint, as_object
@@ -21,7 +22,23 @@ from podwright.errors import ResumePathError
 KEY = "_resume"
 """Where a stopped workflow's context holds its progress."""
 
+_MOST_ITEMS = 1_000_000
+"""No map step goes over more."""
+
 Node = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where progress may lead: the steps of a workflow, and of the workflows among its agents."""
+
+    steps: Sequence[Blueprint]
+    into: Callable[[str], Route | None]
+    """The route inside an agent; None for one that is no workflow."""
+
+    def along(self, steps: Sequence[Blueprint]) -> Route:
+        """The route of a sequence inside one of its steps."""
+        return Route(steps, self.into)
 
 
 def path_of(sequence: Node) -> list[int]:
@@ -36,11 +53,11 @@ def path_of(sequence: Node) -> list[int]:
     return [*path, *path_of(inner.get("in", {}))]
 
 
-def restored(steps: Sequence[Blueprint], saved: object, start_step: object, resume_path: object) -> Node:
+def restored(route: Route, saved: object, start_step: object, resume_path: object) -> Node:
     """The progress that a run starts from.
 
     Args:
-        steps: The workflow's steps.
+        route: The workflow's steps, and what is inside them.
         saved: What the context holds under `_resume`, if anything.
         start_step: Index of the first step to run.
         resume_path: Indices down to the step to run first; None starts at `start_step`.
@@ -48,6 +65,7 @@ def restored(steps: Sequence[Blueprint], saved: object, start_step: object, resu
     Raises:
         ResumePathError: They do not lead to a step, or do not fit each other.
     """
+    steps = route.steps
     if not isinstance(start_step, int) or isinstance(start_step, bool):
         raise ResumePathError(f"start_step is a whole number, not {start_step!r}.")
     if resume_path is None:
@@ -62,19 +80,19 @@ def restored(steps: Sequence[Blueprint], saved: object, start_step: object, resu
             raise ResumePathError(f"resume_path={path} holds {index!r}, which is no index.")
     if start_step not in (0, path[0]):
         raise ResumePathError(f"start_step={start_step} and resume_path={path} begin at different steps.")
-    built = _from_path(steps, path, path)
+    built = _from_path(route, path, path)
     if path[0] >= len(steps):
         raise ResumePathError(f"resume_path={path} leads past the last step, {len(steps) - 1}.")
     if saved is None:
         return built
-    _check_sequence(steps, saved)
+    _check_sequence(route, saved)
     return cast("Node", saved) if path_of(cast("Node", saved)) == path else built
 
 
-def _from_path(steps: Sequence[Blueprint], path: list[int], whole: list[int]) -> Node:
+def _from_path(route: Route, path: list[int], whole: list[int]) -> Node:
     if not path:
         return {}
-    index, rest = path[0], path[1:]
+    steps, index, rest = route.steps, path[0], path[1:]
     if index > len(steps) or (index == len(steps) and rest):
         place = len(whole) - len(path)
         raise ResumePathError(
@@ -82,23 +100,25 @@ def _from_path(steps: Sequence[Blueprint], path: list[int], whole: list[int]) ->
         )
     if not rest:
         return {"step": index}
-    return {"step": index, "in": _inside(steps[index], rest, whole)}
+    return {"step": index, "in": _inside(route, steps[index], rest, whole)}
 
 
-def _inside(step: Blueprint, path: list[int], whole: list[int]) -> Node:
+def _inside(route: Route, step: Blueprint, path: list[int], whole: list[int]) -> Node:
     at, rest = path[0], path[1:]
     match step["type"]:
         case "workflow_step":
-            return {"in": _from_path(step["workflow"]["steps"], path, whole)}
+            return {"in": _from_path(route.along(step["workflow"]["steps"]), path, whole)}
         case "condition_step" | "loop_step":
             choices = [step["then"], step.get("else", [])] if step["type"] == "condition_step" else None
             _within(step, at, len(choices) if choices else step["max_iterations"], whole)
-            return {"at": at, "in": _from_path(choices[at] if choices else step["steps"], rest, whole)}
+            return {"at": at, "in": _from_path(route.along(choices[at] if choices else step["steps"]), rest, whole)}
         case "parallel_step":
             _within(step, at, len(step["branches"]), whole)
-            return {"at": at, "parts": {str(at): {"in": _from_path(step["branches"][at], rest, whole)}}}
+            return {"at": at, "parts": {str(at): {"in": _from_path(route.along(step["branches"][at]), rest, whole)}}}
         case "map_step":
-            return {"at": at, "parts": {str(at): {"in": _from_path(step["steps"], rest, whole)}}}
+            return {"at": at, "parts": {str(at): {"in": _from_path(route.along(step["steps"]), rest, whole)}}}
+        case "agent_step" if inner := route.into(step["agent"]):
+            return {"in": _from_path(inner, path, whole)}
         case _:
             raise ResumePathError(f"resume_path={whole} goes into step '{step['name']}', which has nothing inside.")
 
@@ -108,42 +128,70 @@ def _within(step: Blueprint, at: int, count: int, whole: list[int]) -> None:
         raise ResumePathError(f"resume_path={whole}: step '{step['name']}' has no {at}, only 0 to {count - 1}.")
 
 
-def _check_sequence(steps: Sequence[Blueprint], node: object) -> None:
+def _check_sequence(route: Route, node: object) -> None:
     """A context comes back from outside: what it says of progress is checked before it is believed."""
-    if node == {}:
+    known = _known(node, "step", "in")
+    if not known:
         return
-    match node:
-        case {"step": int(index)} if 0 <= index <= len(steps):
-            inner = cast("Mapping[str, Any]", node).get("in", {})
-        case _:
-            raise _damaged(node)
-    if inner != {} and (index == len(steps) or not isinstance(inner, dict)):
+    index, inner = _number(known, "step", len(route.steps) + 1), known.get("in", {})
+    if inner == {}:
+        return
+    if index == len(route.steps):
         raise _damaged(inner)
-    if inner:
-        _check_inside(steps[index], cast("Node", inner))
+    _check_inside(route, route.steps[index], inner)
 
 
-def _check_inside(step: Blueprint, node: Node) -> None:
-    match step["type"], node:
-        case "workflow_step", {"in": inner}:
-            _check_sequence(step["workflow"]["steps"], inner)
-        case "condition_step", {"at": 0 | 1 as at}:
-            _check_sequence([step["then"], step.get("else", [])][at], node.get("in", {}))
-        case "loop_step", {"at": int(at)} if 0 <= at < step["max_iterations"]:
-            _check_sequence(step["steps"], node.get("in", {}))
-        case "parallel_step" | "map_step", {"at": int(at), "parts": dict()} if at >= 0:
-            for key, part in as_object(node["parts"]).items():
-                choices = step.get("branches")
-                known = as_object(part)
-                if not key.isdecimal() or (choices and int(key) >= len(choices)) or known != part:
-                    raise _damaged(part)
-                if not isinstance(known.get("set", {}), dict):
-                    raise _damaged(part)
-                _check_sequence(choices[int(key)] if choices else step["steps"], known.get("in", {}))
-        case "agent_step", {"context": dict()}:
-            pass  # checked by the workflow that it belongs to, when it gets there
+def _check_inside(route: Route, step: Blueprint, node: object) -> None:
+    match step["type"]:
+        case "workflow_step":
+            _check_sequence(route.along(step["workflow"]["steps"]), _known(node, "in")["in"])
+        case "condition_step":
+            known = _known(node, "at", "in")
+            chosen = (step["then"], step.get("else", []))[_number(known, "at", 2)]
+            _check_sequence(route.along(chosen), known.get("in", {}))
+        case "loop_step":
+            known = _known(node, "at", "in")
+            _number(known, "at", step["max_iterations"])
+            _check_sequence(route.along(step["steps"]), known.get("in", {}))
+        case "parallel_step" | "map_step":
+            _check_parts(route, step, _known(node, "at", "parts"))
+        case "agent_step" if inside := route.into(step["agent"]):
+            known = _known(node, "context", "in")
+            if "input" not in as_object(known.get("context")):
+                raise _damaged(node)
+            _check_sequence(inside, known.get("in", {}))
         case _:
             raise _damaged(node)
+
+
+def _check_parts(route: Route, step: Blueprint, node: Node) -> None:
+    branches: Sequence[Sequence[Blueprint]] | None = step.get("branches")
+    count = len(branches) if branches else _MOST_ITEMS  # how many items a map has is known when it gets there
+    _number(node, "at", count)
+    if not isinstance(node.get("parts"), dict):
+        raise _damaged(node)
+    for key, part in as_object(node["parts"]).items():
+        number = int(key) if str(key).isdecimal() and len(key) < len(str(_MOST_ITEMS)) else count
+        known = _known(part, "set", "in")
+        if number >= count or not isinstance(known.get("set", {}), dict):
+            raise _damaged(part)
+        _check_sequence(route.along(branches[number] if branches else step["steps"]), known.get("in", {}))
+
+
+def _known(node: object, *keys: str) -> Node:
+    """A node that has these keys at most."""
+    known = as_object(node)
+    if known != node or not known.keys() <= set(keys):
+        raise _damaged(node)
+    return known
+
+
+def _number(node: Node, key: str, count: int) -> int:
+    """The whole number below `count` that a node has under a key."""
+    value = node.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
+        raise _damaged(node)
+    return value
 
 
 def _damaged(node: object) -> ResumePathError:

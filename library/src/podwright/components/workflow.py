@@ -14,11 +14,18 @@ from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.base import Component, DescribedOptions, Options, checked, described, overridden
 from podwright.components.loop import as_context
-from podwright.components.progress import KEY, Node, path_of, restored
+from podwright.components.progress import KEY, Node, Route, path_of, restored
 from podwright.components.steps import Parts, Step
 from podwright.conditions import Conditions, holds
 from podwright.conditions import problems as condition_problems
-from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, Problem, did_you_mean
+from podwright.errors import (
+    ApprovalRequired,
+    ConfigurationError,
+    ContextError,
+    Problem,
+    ResumePathError,
+    did_you_mean,
+)
 from podwright.events import ConditionChecked, Event, EventManager, Kind
 from podwright.run import Checkpoint, Run, Task
 from podwright.templates import as_text, fill, fill_all, sections, visible
@@ -54,7 +61,7 @@ class Workflow(Component):
             parts.add_agent(key, agent)
         blueprint: Blueprint = {"type": "Workflow", "version": blueprints.VERSION, "name": name}
         blueprint["steps"] = parts.lower(steps)
-        kept = described(blueprint, options)
+        kept = described(blueprint, options, settings=False)
         blueprint = checked(blueprint, "workflow")
         if found := list(_problems(blueprint, parts.agents, parts.conditions)):
             raise blueprints.invalid(found, f"The workflow '{name}'")
@@ -205,7 +212,7 @@ class Workflow(Component):
             InputError: The context, the start step or the resume path is wrong.
         """
         given = dict(as_context({"input": ""} if context is None else context))
-        progress = restored(self.steps, given.pop(KEY, None), start_step, resume_path)
+        progress = restored(_route(self), given.pop(KEY, None), start_step, resume_path)
         outputs = outputs_of(self.steps)
         inputs = {key: value for key, value in given.items() if key not in ("input", *outputs)}
         whole = sections(inputs)
@@ -365,6 +372,8 @@ class _Walker:
 
     async def _map(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
         items = _items(step, scope.context)
+        if node.get("at", 0) >= max(1, len(items)):
+            raise ResumePathError(f"Step '{step['name']}' has no item {node['at']}, only {len(items)} items.")
         locals_ = [{step["as"]: item} for item in items]
         await self._fan_out([step["steps"]] * len(items), locals_, step.get("max_concurrency", 8), scope, node, here)
         parts = [node["parts"][str(number)]["set"] for number in range(len(items))]
@@ -424,6 +433,14 @@ async def _until_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 def _unfinished(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
+
+
+def _route(workflow: Workflow) -> Route:
+    def into(agent: str) -> Route | None:
+        member = workflow.members().get(agent)
+        return _route(member) if isinstance(member, Workflow) else None
+
+    return Route(workflow.steps, into)
 
 
 def outputs_of(steps: Sequence[Blueprint]) -> list[str]:

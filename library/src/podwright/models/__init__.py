@@ -76,7 +76,11 @@ def resolve(name: str, given: Model | None = None, connection: Connection = DEFA
     Raises:
         UnknownModelError: No provider of that name is known.
     """
-    model = _instead.get() or given or _resolved.get((name, connection))
+    return _instead.get() or given or _named(name, connection)
+
+
+def _named(name: str, connection: Connection) -> Model:
+    model = _resolved.get((name, connection))
     if model is None:
         provider, _, model_name = name.partition("/")
         if provider not in _providers:
@@ -91,7 +95,7 @@ def resolve(name: str, given: Model | None = None, connection: Connection = DEFA
 @contextlib.contextmanager
 def use_model(model: Model | str) -> Generator[Model]:
     """Within this context, this model answers every model call, whatever the components name."""
-    chosen = resolve(model) if isinstance(model, str) else model
+    chosen = _named(model, DEFAULT) if isinstance(model, str) else model
     token = _instead.set(chosen)
     try:
         yield chosen

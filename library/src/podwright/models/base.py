@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.usage import Usage
+
+ANSWER_TOOL = "final_answer"
+"""The tool through which a model without JSON output gives structured answers."""
 
 TokenCallback = Callable[[str], None]
 """Is given each piece of the answer's text as it arrives, in order."""
@@ -19,8 +21,8 @@ class Model(ABC):
     name: str = "offline/model"
     """"<provider>/<model_name>", as a blueprint writes it."""
 
-    json_output: ClassVar[bool] = True
-    """Whether it obeys `ModelRequest.output`; if not, structured output goes through a tool call."""
+    json_output: bool = True
+    """Whether it obeys `ModelRequest.output`; if not, structured output goes through a call of `ANSWER_TOOL`."""
 
     @abstractmethod
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import math
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
-from podwright.errors import ModelError, ReplayMismatchError
+from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
-from podwright.models.base import Model, TokenCallback
+from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
 from podwright.templates import plain
 from podwright.usage import Usage
 
@@ -94,6 +95,18 @@ def _gist(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+_FORMATS = {
+    "date": "2000-01-01",
+    "date-time": "2000-01-01T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "email": "someone@example.com",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+"""A text of each format that is often asked for."""
+
+
 def example(schema: Mapping[str, Any], text: str, definitions: Mapping[str, Any] | None = None) -> Any:
     """Made-up data that fits a JSON Schema, with `text` for its strings; enough for function parameters."""
     known = definitions if definitions is not None else cast("dict[str, Any]", schema.get("$defs", {}))
@@ -107,36 +120,67 @@ def example(schema: Mapping[str, Any], text: str, definitions: Mapping[str, Any]
         return schema["enum"][0]
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return example(schema[key][0], text, known)
-    match schema.get("type"):
+            options = cast("list[dict[str, Any]]", schema[key])
+            return example(next((one for one in options if _ends(one, known)), options[0]), text, known)
+    match _type(schema):
         case "object":
             properties = cast("dict[str, Any]", schema.get("properties", {}))
             wanted = schema.get("required", ())
             return {name: example(one, text, known) for name, one in properties.items() if name in wanted}
         case "array":
-            return _example_items(cast("dict[str, Any]", schema.get("items", {})), schema, text, known)
+            return _example_items(cast("dict[str, Any]", schema.get("items") or {}), schema, text, known)
         case "integer" | "number":
-            low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + ("exclusiveMinimum" in schema))
-            return max(1, low) if schema.get("maximum", 1) >= max(1, low) else low
+            return _example_number(schema)
         case "boolean":
             return True
         case "null":
             return None
         case _:
+            text = _FORMATS.get(schema.get("format", ""), text)
             return text[: schema.get("maxLength", len(text))].ljust(schema.get("minLength", 0), ".")
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    match schema.get("type"):
+        case [str(first), *_]:
+            return first
+        case given:
+            return str(given)
+
+
+def _ends(schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether an example of it can be made: a type that holds itself must stop somewhere."""
+    return "$ref" not in schema or str(schema["$ref"]).rpartition("/")[2] in known
+
+
+def _example_number(schema: Mapping[str, Any]) -> int | float:
+    low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+    high = schema.get("maximum", schema.get("exclusiveMaximum", low + 2))
+    whole = _type(schema) == "integer"
+    step = schema.get("multipleOf") or (1 if whole else (high - low) / 4 or 1)
+
+    def fits(number: float) -> bool:
+        above = number >= schema.get("minimum", number) and number > schema.get("exclusiveMinimum", number - 1)
+        below = number <= schema.get("maximum", number) and number < schema.get("exclusiveMaximum", number + 1)
+        return above and below and not (whole and number % 1) and not number % schema.get("multipleOf", number or 1)
+
+    candidates = (1, low, low + step, high, high - step, math.ceil(low / step) * step, math.floor(high / step) * step)
+    return next((number for number in candidates if fits(number)), 1)
 
 
 def _example_items(
     item: Mapping[str, Any], schema: Mapping[str, Any], text: str, known: Mapping[str, Any]
 ) -> list[Any]:
     """One item for each value of the first choice inside it, so that a plan names every skill once."""
+    if "prefixItems" in schema or not _ends(item, known):
+        return [example(one, text, known) for one in schema.get("prefixItems", ())]
     target = cast("dict[str, Any]", known.get(str(item.get("$ref", "")).rpartition("/")[2], item))
     for name, inner in cast("dict[str, Any]", target.get("properties", {})).items():
         if "enum" in inner:
             return [
                 {**example(item, text, known), name: choice} for choice in inner["enum"][: schema.get("maxItems", 8)]
             ]
-    return [example(item, text, known)] * max(1, schema.get("minItems", 1))
+    return [example(item, text, known)] * min(max(1, schema.get("minItems", 1)), schema.get("maxItems", 64))
 
 
 Answer = str | ModelResponse | ToolCall | list[ToolCall] | BaseException
@@ -223,6 +267,9 @@ class ReplayModel(OfflineModel):
 
     Args:
         trace: The `ExecutionResult` of the recorded run.
+
+    Raises:
+        TraceError: The trace has the end of a model call without its start.
     """
 
     name = "offline/replay"
@@ -235,12 +282,18 @@ class ReplayModel(OfflineModel):
                 case ModelCallStarted():
                     call = calls[event.run_id, event.call] = _Call(len(calls), event.request)
                     self._recorded[event.component, event.path].append(call)
-                case ModelCallFinished():
-                    calls[event.run_id, event.call].response = event.response
-                case ModelCallFailed():
-                    calls[event.run_id, event.call].error = event.error
+                case ModelCallFinished() | ModelCallFailed():
+                    call = calls.get((event.run_id, event.call))
+                    if call is None:
+                        raise TraceError(f"The trace is damaged: model call {event.call} ended before it began.")
+                    if isinstance(event, ModelCallFinished):
+                        call.response = event.response
+                    else:
+                        call.error = event.error
                 case _:
                     pass
+        offered = (tool["function"]["name"] for call in calls.values() for tool in call.request.tools)
+        self.json_output = ANSWER_TOOL not in offered
 
     @property
     def left(self) -> list[ModelRequest]:
