@@ -1,0 +1,54 @@
+"""The whole application on one screen."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from podwright import __version__
+from podwright.components import Component
+from podwright.models import resolve
+from podwright_service import problems
+from podwright_service.docs import DocsPage
+from podwright_service.health import Health
+from podwright_service.openapi import Documentation
+from podwright_service.routes import Routes
+from podwright_service.settings import Settings
+
+
+def create_app(settings: Settings, component: Component) -> FastAPI:
+    """The ASGI application that serves a component; `app.state.health` is its `Health`.
+
+    Args:
+        settings: All that can be set.
+        component: What is served.
+
+    Raises:
+        PodwrightError: The settings do not fit the component, or name a model that nobody provides.
+    """
+    if settings.model:
+        resolve(settings.model)
+    health, routes = Health(), Routes(component, settings)
+    docs = Documentation(component, routes.allowed, settings)
+    app = FastAPI(
+        title=settings.title or component.name,
+        description=component.description,
+        version=__version__,
+        lifespan=health.lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+    )
+    app.state.health = health
+    problems.install(app)
+
+    add = app.add_api_route
+    add("/health", health.health, **docs.health)
+    add("/ready", health.ready, **docs.ready)
+    add("/info", routes.info, **docs.info)
+    add("/run", routes.run, methods=["POST"], **docs.run)
+    add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)
+    add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
+    add("/docs", DocsPage().page, include_in_schema=False)
+    docs.attach(app)
+    return app

@@ -1,0 +1,103 @@
+"""Reading a request's JSON: strictly, so that what comes after need not be afraid of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from podwright import blueprints
+from podwright.errors import BlueprintValidationError, Problem
+from podwright_service.problems import RequestError
+
+_Place = tuple["_Place", str | int] | None
+
+
+async def read_json(request: Request, max_bytes: int, max_depth: int) -> Any:
+    """The JSON data in a request's body.
+
+    Raises:
+        RequestError: 415, 413 or 400: not said to be JSON, too large, or not JSON that is taken here.
+        starlette.requests.ClientDisconnect: The client left.
+    """
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise RequestError(
+            415,
+            "media_type_unsupported",
+            f"The body is said to be {media or 'nothing'!r}, not 'application/json'.",
+            "Send the header 'content-type: application/json'.",
+        )
+    text = await _read(request, max_bytes)
+    try:
+        data = blueprints.from_json(text.decode())
+    except BlueprintValidationError as error:
+        raise _refused(list(error.problems)) from error
+    except UnicodeDecodeError as error:
+        raise _refused([Problem("", f"not UTF-8: byte {error.start} does not fit.", "Send UTF-8.")]) from error
+    if found := _unsound(data, max_depth):
+        raise _refused(found)
+    return data
+
+
+async def _read(request: Request, max_bytes: int) -> bytes:
+    announced = request.headers.get("content-length", "0")
+    body = bytearray()
+    if int(announced) <= max_bytes:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > max_bytes:
+                break
+        else:
+            return bytes(body)
+    raise RequestError(
+        413, "body_too_large", f"The body is larger than {max_bytes} bytes.", "Send less.", {"connection": "close"}
+    )
+
+
+def _refused(found: list[Problem]) -> RequestError:
+    hint = "Correct the places that are named."
+    return RequestError(400, "json_invalid", f"The body is no valid JSON: {found[0].detail}", hint, problems=found)
+
+
+def _unsound(data: Any, max_depth: int) -> list[Problem]:
+    """What JSON's grammar allows and no component can use."""
+    found: list[Problem] = []
+    # a place is a chain of keys, written out only where something is wrong: a body may hold a million values
+    stack: list[tuple[_Place, object, int]] = [(None, data, 1)]
+    while stack:
+        place, item, depth = stack.pop()
+        if isinstance(item, dict | list):
+            if depth > max_depth:
+                return [Problem(_pointer(place), f"nested deeper than {max_depth} levels.", "Flatten it.")]
+            inside = cast("dict[str, object]", item) if isinstance(item, dict) else None
+            pairs = inside.items() if inside is not None else enumerate(cast("list[object]", item))
+            stack += [((place, key), one, depth + 1) for key, one in pairs]
+            faults = [fault for key in inside or () if (fault := _fault(key))]
+        else:
+            faults = [fault] if (fault := _fault(item)) else []
+        found += [Problem(_pointer(place), fault, "Leave it out, or send something else.") for fault in faults]
+    return found
+
+
+def _pointer(place: _Place) -> str:
+    parts: list[str | int] = []
+    while place is not None:
+        place, key = place
+        parts.append(key)
+    return blueprints.pointer(*reversed(parts))
+
+
+def _fault(value: object) -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "the number is too large."
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return None
+    if "\0" in value:
+        return "a text holds the character NUL."
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "a text holds half of a surrogate pair, which is no Unicode text."
+    return None

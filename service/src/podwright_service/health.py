@@ -1,0 +1,40 @@
+"""Liveness and readiness: the one says that the process lives, the other that a run would be accepted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from podwright_service.problems import as_json
+
+
+class Health:
+    """Where the service is in its life."""
+
+    def __init__(self) -> None:
+        self.state: Literal["starting", "ready", "draining"] = "starting"
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
+        """Ready from when the app has started until it is told to stop."""
+        self.state = "ready"
+        try:
+            yield
+        finally:
+            self.drain()
+
+    def drain(self) -> None:
+        """No more runs are accepted from now on."""
+        self.state = "draining"
+
+    async def health(self) -> Response:
+        """The process lives; this depends on nothing outside it."""
+        return as_json({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """Whether a run would be accepted."""
+        return as_json({"status": self.state}, 200 if self.state == "ready" else 503)

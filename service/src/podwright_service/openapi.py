@@ -1,0 +1,226 @@
+"""What `/openapi.json` says beyond the routes: bodies, examples for this very component, and every error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from podwright import blueprints
+from podwright.components import Component, Workflow
+from podwright.components.workflow import outputs_of
+from podwright.errors import HELP_URL
+from podwright_service import schema
+from podwright_service.posted import Allowed
+from podwright_service.problems import MEDIA_TYPE
+from podwright_service.settings import Settings
+
+_WIRE = (
+    schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, schema.Output,
+    schema.Context, schema.Trace, schema.ProblemDetails, schema.Validation, schema.Status, schema.Info,
+)  # fmt: skip
+_REFUSED = {400: "json_invalid", 413: "body_too_large", 415: "media_type_unsupported", 422: "request_invalid"}
+_FAILED = {409: "approval_required", 500: "internal_error", 502: "model_failed", 504: "limit_exceeded"}
+_MEANING = {
+    400: "The body is no JSON, or JSON that is not taken here.",
+    409: "The workflow waits for a person; send `context` back as `inputs`, with `resume_path`, to approve.",
+    413: "The body is too large.",
+    415: "The body is not said to be JSON.",
+    422: "The body does not fit, the blueprint is invalid, or the run came to a limit; `errors` lists the places.",
+    500: "The service or the component is at fault.",
+    502: "A model, a tool or the component failed.",
+    504: "The run took too long.",
+}
+_RUN_HEADERS: dict[str, Any] = {
+    "Podwright-Run-Id": {"description": "Identifier of the run.", "schema": {"type": "string"}},
+    "Podwright-Usage": {
+        "description": "What the run used: a dictionary of structured fields (RFC 9651). The cost, in USD, is a "
+        "string, and left out if a price is unknown.",
+        "schema": {"type": "string"},
+        "example": 'input_tokens=24, output_tokens=8, cost="0.0000084"',
+    },
+}
+
+
+class Documentation:
+    """Keywords for each route, made for the served component: its examples work as they stand."""
+
+    def __init__(self, component: Component, allowed: Allowed, settings: Settings) -> None:
+        self._component = component
+        self._model = next(iter(allowed.models), settings.model or "offline/echo")
+
+    def attach(self, app: FastAPI) -> None:
+        """Have the app's document carry the schemas."""
+        plain = app.openapi
+
+        def openapi() -> dict[str, Any]:
+            if app.openapi_schema is None:
+                document = plain()
+                document.setdefault("components", {})["schemas"] = _schemas()
+            return app.openapi_schema or {}
+
+        app.openapi = openapi
+
+    @cached_property
+    def health(self) -> dict[str, Any]:
+        """For `/health`."""
+        return {"summary": "Liveness", "responses": {200: _answer("The process lives.", "Status", {"status": "ok"})}}
+
+    @cached_property
+    def ready(self) -> dict[str, Any]:
+        """For `/ready`."""
+        ready = _answer("A run would be accepted.", "Status", {"status": "ready"})
+        not_ready = _answer("The service starts, or ends.", "Status", {"status": "draining"})
+        return {"summary": "Readiness", "responses": {200: ready, 503: not_ready}}
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """For `/info`."""
+        return {"summary": "What this service is", "responses": {200: _answer("The facts.", "Info")}}
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """For `/run`."""
+        complex_form = "WorkflowRun" if isinstance(self._component, Workflow) else "ComplexRun"
+        examples = {
+            "simple": {"input": "the moon"},
+            "complex": {"inputs": {"query": "the moon", "language": "English"}},
+        }
+        return {
+            "summary": f"Run {self._component.name}",
+            "responses": {200: self._ran([self._component.kind]), **_problems({**_REFUSED, **_FAILED}, run=True)},
+            "openapi_extra": _body({"oneOf": [_ref("SimpleRun"), _ref(complex_form)]}, examples),
+        }
+
+    @cached_property
+    def run_blueprint(self) -> dict[str, Any]:
+        """For `/run-blueprint`."""
+        kinds = list(self._examples)
+        examples = {kind: {**one, "input": "the moon"} for kind, one in self._examples.items()}
+        return {
+            "summary": "Run a blueprint",
+            "responses": {200: self._ran(kinds), **_problems({**_REFUSED, **_FAILED}, run=True)},
+            "openapi_extra": _body(_ref("PostedRun"), examples),
+        }
+
+    @cached_property
+    def validate_blueprint(self) -> dict[str, Any]:
+        """For `/validate-blueprint`."""
+        entry = {"pointer": "/blueprint/instruction", "detail": "unknown key 'instruction'.", "suggestion": "…"}
+        found = _answer("What was found.", "Validation", {"valid": False, "errors": [entry]})
+        return {
+            "summary": "Check a blueprint",
+            "responses": {
+                200: found,
+                **_problems({**_REFUSED, 500: _FAILED[500]}),
+            },
+            "openapi_extra": _body(_ref("PostedCheck"), self._examples),
+        }
+
+    def _ran(self, kinds: list[str]) -> dict[str, Any]:
+        outputs = ["poet_output"]
+        if isinstance(self._component, Workflow) and kinds == ["workflow"]:
+            outputs = outputs_of(self._component.steps)
+        shown: dict[str, Any] = {
+            kind: {"input": "the moon", **dict.fromkeys(outputs, "…")} if kind == "workflow" else {"output": "…"}
+            for kind in kinds
+        }
+        value = shown[kinds[0]]
+        shown["with ?trace=true"] = {
+            "format": "podwright.trace/1",
+            "value": value.get("output", value),
+            "events": [{"type": "run_started", "seq": 0, "component": self._component.name, "input": "the moon"}],
+            "duration_ms": 1.5,
+            "usage": {"input_tokens": 24, "output_tokens": 8, "model_calls": 1, "cost": 0.0000084},
+        }
+        refs = [_ref("Context")] if "workflow" in kinds else []
+        refs += [_ref("Output")] if kinds != ["workflow"] else []
+        content = {"schema": {"anyOf": [*refs, _ref("Trace")]}, "examples": _named(shown)}
+        return {
+            "description": "The run came to its end.",
+            "headers": _RUN_HEADERS,
+            "content": {"application/json": content},
+        }
+
+    @cached_property
+    def _examples(self) -> dict[str, dict[str, Any]]:
+        """A request for each kind, on a model that is allowed here."""
+        config, instructions = {"model": self._model}, "Write one line on what you are given."
+        poet: dict[str, Any] = {"name": "poet", "instructions": instructions, "config": {**config, "max_loops": 1}}
+        member = {"type": "Agent", **poet}
+        step = {"type": "agent_step", "agent": "poet", "name": "write"}
+        lead = {"type": "Conductor", "name": "lead", "instructions": "Have it written.", "skills": [member]}
+        return {
+            "agent": {"type": "agent", "blueprint": {**poet, "tools": []}},
+            "workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": [step]}, "agents": {"poet": poet}},
+            "conductor": {"type": "conductor", "blueprint": {**lead, "config": {**config, "planning": True}}},
+            "pipeline": {
+                "type": "pipeline",
+                "blueprint": {"type": "Pipeline", "name": "line", "steps": [member], "config": config},
+            },
+        }
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _named(examples: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"value": value} for name, value in examples.items()}
+
+
+def _body(shape: Mapping[str, Any], examples: Mapping[str, Any]) -> dict[str, Any]:
+    content = {"application/json": {"schema": shape, "examples": _named(examples)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def _answer(description: str, shape: str, example: Any = None) -> dict[str, Any]:
+    content: dict[str, Any] = {"schema": _ref(shape)}
+    if example is not None:
+        content["example"] = example
+    return {"description": description, "content": {"application/json": content}}
+
+
+def _problems(codes: Mapping[int, str], run: bool = False) -> dict[int, dict[str, Any]]:
+    return {status: _problem(status, code, run) for status, code in sorted(codes.items())}
+
+
+def _problem(status: int, code: str, run: bool) -> dict[str, Any]:
+    example = {
+        "type": f"{HELP_URL}#{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "detail": _MEANING[status],
+        "instance": "/run",
+        "code": code,
+        "suggestion": "…",
+    }
+    answer: dict[str, Any] = {
+        "description": _MEANING[status],
+        "content": {MEDIA_TYPE: {"schema": _ref("ProblemDetails"), "example": example}},
+    }
+    if run and status not in (400, 413, 415):
+        answer["headers"] = _RUN_HEADERS
+    return answer
+
+
+def _schemas() -> dict[str, Any]:
+    """The schemas of the wire and of blueprints, by name."""
+    wire = models_json_schema([(shape, "validation") for shape in _WIRE], ref_template="#/components/schemas/{model}")[
+        1
+    ]["$defs"]
+    found: dict[str, Any] = dict(wire)
+    for kind, whole in blueprints.json_schema().items():
+        moved = json.loads(json.dumps(whole).replace('"#/$defs/', '"#/components/schemas/'))
+        moved.pop("$schema")
+        found |= moved.pop("$defs", {})
+        found.setdefault(f"{kind.capitalize()}Blueprint", moved)
+    any_kind = {"anyOf": [_ref(f"{kind.capitalize()}Blueprint") for kind in blueprints.json_schema()]}
+    for shape in ("PostedRun", "PostedCheck"):
+        properties = found[shape]["properties"]
+        properties["blueprint"] = {**any_kind, "description": properties["blueprint"]["description"]}
+    return dict(sorted(found.items()))

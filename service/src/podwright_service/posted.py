@@ -1,0 +1,215 @@
+"""Blueprints from outside: safe by construction. They may name what the operator allows, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from podwright import blueprints
+from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
+from podwright.events import Kind
+from podwright_service.settings import Settings
+
+MOST_REPEATS = 16
+"""How often one text may name the same value: what a template makes stays of the order of what was sent."""
+_NAMED = re.compile(r"\{[\w-]+\}")
+_STAND_IN = Agent("unbuilt", "", "offline/echo")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a posted blueprint may name, and how large it may be."""
+
+    models: tuple[str, ...]
+    tools: Mapping[str, Callable[..., Any]]
+    agents: Mapping[str, Component]
+    conditions: Mapping[str, Callable[..., Any]]
+    settings: Settings
+    """For the sizes."""
+
+
+def allowed_by(component: Component, settings: Settings) -> Allowed:
+    """What blueprints posted to the service of a component may name.
+
+    Raises:
+        ConfigurationError: The settings allow a tool that the component does not have.
+    """
+    inside = list(everything_in(component))
+    tools = tools_of(component)
+    wanted = list(tools) if settings.allowed_tools is None else settings.allowed_tools
+    for name in wanted:
+        if name not in tools:
+            raise ConfigurationError(
+                f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
+                suggestion=did_you_mean(name, tools) or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
+            )
+    models = settings.allowed_models
+    if models is None:
+        models = [*component.models(), *([settings.model] if settings.model else [])]
+    conditions = {name: one for part in inside if isinstance(part, Workflow) for name, one in part.conditions.items()}
+    agents = {part.name: part for part in reversed(inside) if part is not component or isinstance(part, Agent)}
+    return Allowed(tuple(models), {name: tools[name] for name in wanted}, agents, conditions, settings)
+
+
+def everything_in(component: Component) -> Iterator[Component]:
+    """A component and all inside it."""
+    yield component
+    for member in component.members().values():
+        yield from everything_in(member)
+
+
+def tools_of(component: Component) -> dict[str, Callable[..., Any]]:
+    """The functions behind a component's tools, and behind those of all inside it, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    clashing: set[str] = set()
+    for part in everything_in(component):
+        for name, tool in part.tools.items() if isinstance(part, Agent) else ():
+            if found.setdefault(name, tool.function) is not tool.function:
+                clashing.add(name)
+    # a name that stands for two functions would be a guess
+    return {name: function for name, function in found.items() if name not in clashing}
+
+
+def build(
+    allowed: Allowed, kind: Kind | None, blueprint: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]]
+) -> Component:
+    """The component of a posted blueprint.
+
+    Args:
+        allowed: What it may name.
+        kind: What it was said to be; None is whatever it says.
+        blueprint: The blueprint.
+        agents: Blueprints of agents that it names. Those of teams and workflows may name the others.
+
+    Raises:
+        BlueprintValidationError: Every problem, with pointers into the request's body.
+    """
+    supplied = dict(allowed.agents)
+    found: list[Problem] = []
+    # those that need no others first
+    for name in sorted(agents, key=lambda name: "steps" in agents[name] or "skills" in agents[name]):
+        made, wrong = _built(allowed, None, agents[name], supplied, blueprints.pointer("agents", name))
+        supplied[name] = made or _STAND_IN
+        found += wrong
+    component, wrong = _built(allowed, kind, blueprint, supplied, "/blueprint")
+    found = wrong + found
+    if found or component is None:
+        raise blueprints.invalid(found, "The posted blueprint")
+    return component
+
+
+def _built(
+    allowed: Allowed,
+    kind: Kind | None,
+    blueprint: Mapping[str, Any],
+    agents: Mapping[str, Component],
+    at: str,
+) -> tuple[Component | None, list[Problem]]:
+    size, most = len(json.dumps(blueprint, separators=(",", ":"))), allowed.settings.max_blueprint_bytes
+    if size > most:
+        return None, [Problem(at, f"the blueprint has {size} bytes; {most} are allowed.", "Split it.")]
+    too_large = list(_too_large(allowed.settings, blueprint))
+    if too_large:  # and is not looked at any closer, for that takes time
+        return None, [Problem(at + one.pointer, one.detail, one.suggestion) for one in too_large]
+    found = list(_refused(allowed, blueprint))
+    component: Component | None = None
+    try:
+        said = kind or blueprints.kind_of(blueprint)
+        tools = list(allowed.tools.values())
+        if said == "workflow":
+            component = Workflow.from_blueprint(blueprint, agents, allowed.conditions)
+        elif said == "agent":
+            component = Agent.from_blueprint(blueprint, tools)
+        else:
+            team = Conductor if said == "conductor" else Pipeline
+            component = team.from_blueprint(blueprint, tools, agents=agents)
+    except BlueprintValidationError as error:
+        told = {problem.pointer for problem in found}
+        found += [problem for problem in error.problems if problem.pointer not in told]
+    except PodwrightError as error:
+        found.append(Problem("", error.message, error.suggestion))
+    return component, [Problem(at + one.pointer, one.detail, one.suggestion) for one in found]
+
+
+def _too_large(settings: Settings, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
+    """Where a blueprint has more of something than it may have."""
+    counts = {"/steps": sum(1 for _ in blueprints.walk_steps(blueprint.get("steps")))}
+    counts |= {"/skills": len(_entries(blueprint.get("skills")))}
+    counts |= {f"{at}/tools": len(_entries(one.get("tools"))) for at, one in _agents(blueprint)}
+    for at, count in counts.items():
+        if count > settings.max_steps:
+            what = at.rpartition("/")[2]
+            yield Problem(at, f"{count} {what} are too many; {settings.max_steps} are allowed.", "Split it.")
+
+
+def _agents(blueprint: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The blueprint and its members, each with its place: wherever a model and tools may be named."""
+    members = [(f"/{key}/{n}", one) for key in ("skills", "steps") for n, one in _entries(blueprint.get(key))]
+    return [("", blueprint), *members]
+
+
+def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
+    """What a blueprint names and may not, and where it goes further than it may. Its shape is checked elsewhere."""
+    for at, one in _agents(blueprint):
+        yield from _refused_names(allowed, one, at)
+    yield from _refused_steps(allowed.settings, blueprint.get("steps"))
+    for at, text in _texts(blueprint, ""):
+        for name, times in Counter(_NAMED.findall(text)).most_common(1):
+            if times > MOST_REPEATS:
+                yield Problem(at, f"the text names {name} {times} times; {MOST_REPEATS} are allowed.", "Say it once.")
+
+
+def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Iterator[Problem]:
+    config = agent.get("config")
+    settings: dict[str, Any] = cast("dict[str, Any]", config) if isinstance(config, dict) else {}
+    model = settings.get("model")
+    if isinstance(model, str) and model not in allowed.models:
+        hint = did_you_mean(model, allowed.models)
+        yield Problem(f"{at}/config/model", f"the model '{model}' is not allowed here.", hint)
+    loops, most = settings.get("max_loops", 10 if "instructions" in agent else 0), allowed.settings.max_loops
+    if isinstance(loops, int) and loops > most:
+        yield Problem(f"{at}/config/max_loops", f"max_loops is {loops}; at most {most} is allowed.", f"Say {most}.")
+    for number, tool in _entries(agent.get("tools")):
+        name = tool.get("name")
+        if isinstance(name, str) and name not in allowed.tools:
+            hint = did_you_mean(name, allowed.tools) or "No tools are allowed here."
+            yield Problem(f"{at}/tools/{number}", f"the tool '{name}' is not allowed here.", hint)
+
+
+def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
+    walked = list(blueprints.walk_steps(steps))
+    caps = {"max_iterations": settings.max_loops, "max_concurrency": settings.max_branches}
+    for at, step in walked:
+        around = sum(at.startswith(f"{other}/") for other, _ in walked)
+        if around == settings.max_nesting:  # of a nest that is too deep, the first step tells
+            yield Problem(at, f"steps are nested deeper than {settings.max_nesting}.", "Flatten them.")
+        branches = step.get("branches")
+        count = len(cast("list[object]", branches)) if isinstance(branches, list) else 0
+        if count > settings.max_branches:
+            detail = f"{count} branches are too many; {settings.max_branches} are allowed."
+            yield Problem(f"{at}/branches", detail, "Do some of them one after the other.")
+        for key, most in caps.items():
+            value = step.get(key)
+            if isinstance(value, int) and value > most:
+                yield Problem(f"{at}/{key}", f"{key} is {value}; at most {most} is allowed.", f"Say {most}.")
+
+
+def _entries(value: object) -> list[tuple[int, dict[str, Any]]]:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [(number, cast("dict[str, Any]", one)) for number, one in enumerate(listed) if isinstance(one, dict)]
+
+
+def _texts(value: object, at: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, Mapping):
+        for key, one in cast("Mapping[str, object]", value).items():
+            yield from _texts(one, at + blueprints.pointer(key))
+    elif isinstance(value, list):
+        for number, one in enumerate(cast("list[object]", value)):
+            yield from _texts(one, f"{at}/{number}")

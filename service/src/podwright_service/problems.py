@@ -1,0 +1,159 @@
+"""From errors to HTTP: one shape for all of them, RFC 9457's problem details."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from podwright import errors
+from podwright.errors import HELP_URL, PodwrightError, Problem
+from podwright.templates import plain
+from podwright.usage import Usage
+
+MEDIA_TYPE = "application/problem+json"
+MOST_ERRORS = 100
+"""How many `errors` a problem lists; a hostile blueprint may have a million."""
+
+_log = logging.getLogger("podwright.service")
+
+STATUS: Mapping[type[Exception], int] = {
+    errors.InputError: 422,
+    errors.BlueprintValidationError: 422,
+    errors.LimitExceededError: 422,  # never 429, which clients take as an invitation to try the same again
+    errors.ApprovalRequired: 409,
+    errors.RunCancelledError: 503,
+    # what runs here, or what it depends on, failed; the request was in order
+    errors.RunError: 502,
+    # the operator put the component together wrongly
+    errors.PodwrightError: 500,
+}
+"""The status of each class of errors; a class that is not here has that of its nearest base class."""
+
+
+class RequestError(Exception):
+    """A request that is refused before anything runs."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        suggestion: str = "See /docs for what is expected.",
+        headers: Mapping[str, str] | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.code, self.detail, self.suggestion = status, code, detail, suggestion
+        self.headers, self.problems = headers, problems
+
+
+def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "") -> Response:
+    """An answer of JSON-compatible data."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    # half a surrogate pair, which a model may well produce, becomes the \\udXXX that JSON writes it as
+    body = text.encode("utf-8", "backslashreplace")
+    return Response(body, status, headers, media_type or "application/json")
+
+
+def as_entries(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    """Problems as the entries of `errors`, the first hundred of them."""
+    shown = [{"pointer": p.pointer, "detail": p.detail, "suggestion": p.suggestion} for p in problems[:MOST_ERRORS]]
+    left = len(problems) - len(shown)
+    return [*shown, {"pointer": "", "detail": f"… and {left} more.", "suggestion": ""}] if left else shown
+
+
+def answer(request: Request, error: Exception, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer that tells of an error.
+
+    Args:
+        request: What was asked.
+        error: Any exception; one that is not known to be safe to show is logged, and told of in general words.
+        headers: Headers to add.
+    """
+    match error:
+        case ClientDisconnect():
+            return Response(status_code=499)  # nobody reads it; the number is for the access log, as in nginx
+        case RequestError():
+            facts: dict[str, Any] = {"detail": error.detail, "code": error.code, "suggestion": error.suggestion}
+            facts |= {"errors": as_entries(error.problems)} if error.problems else {}
+            return _problem(request, error.status, facts, {**(error.headers or {}), **(headers or {})})
+        case PodwrightError():
+            status = _status(error)
+            if status >= 500:
+                _log.warning("%s %s: %s", request.method, request.url.path, error)
+            return _problem(request, status, _facts(error), headers)
+        case HTTPException():
+            code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+            detail = f"{request.method} {request.url.path}: {str(error.detail).lower()}."
+            facts = {"detail": detail, "code": code, "suggestion": "See /docs for the routes."}
+            return _problem(request, error.status_code, facts, {**(error.headers or {}), **(headers or {})})
+        case RequestValidationError():
+            said = [f"{one['loc'][-1]!r}: {one['msg']}" for one in error.errors()]
+            facts = {"detail": f"A query parameter is wrong: {'; '.join(said)}.", "code": "request_invalid"}
+            return _problem(request, 422, {**facts, "suggestion": "See /docs for the parameters."}, headers)
+        case _:
+            _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+            facts = {"detail": "The service failed in a way that it does not know.", "code": "internal_error"}
+            return _problem(request, 500, {**facts, "suggestion": "Ask the operator to look in the logs."}, headers)
+
+
+def _status(error: PodwrightError) -> int:
+    if isinstance(error, errors.LimitExceededError) and error.limit == "wall_time":
+        return 504
+    if isinstance(error, errors.BlueprintValidationError) and error.run_id:
+        return 500  # not the caller's blueprint: one that the component itself builds from while it runs
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def _facts(error: PodwrightError) -> dict[str, Any]:
+    facts: dict[str, Any] = {"detail": _safe_detail(error), "code": error.code, "suggestion": error.suggestion}
+    for name in ("run_id", "component", "context", "resume_path"):
+        value = getattr(error, name)
+        if value is not None:
+            facts[name] = plain(value)
+    if isinstance(error.usage, Usage):
+        facts["usage"] = error.usage.to_dict()
+    if isinstance(error, errors.LimitExceededError):
+        facts["limit"] = error.limit
+    if isinstance(error, errors.BlueprintValidationError):
+        facts["errors"] = as_entries(error.problems)
+    return facts
+
+
+def _safe_detail(error: PodwrightError) -> str:
+    """The message without the words of an exception that is not ours, which may hold anything: a key, a body."""
+    cause = error.__cause__
+    if isinstance(error, errors.RunError) and cause is not None and not isinstance(cause, PodwrightError):
+        return error.message.replace(f": {cause}", ".") if str(cause) else error.message
+    return error.message
+
+
+def _problem(request: Request, status: int, facts: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
+    code = str(facts["code"])
+    body = {
+        "type": f"{HELP_URL}#{code}",
+        "title": code.replace("_", " ").capitalize(),
+        "status": status,
+        "instance": request.url.path,
+        **facts,
+    }
+    return as_json(body, status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Have the app answer all that it does not answer itself with problems: unknown routes, wrong methods, faults."""
+
+    async def tell(request: Request, error: Exception) -> Response:
+        return answer(request, error)
+
+    for kind in (RequestError, PodwrightError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+        app.add_exception_handler(kind, tell)

@@ -1,0 +1,130 @@
+"""The routes that have to do with the component. They translate between HTTP and what does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from typing import Annotated, Any
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+import podwright
+from podwright import blueprints
+from podwright.components import Component, Workflow
+from podwright.components.base import Modelled
+from podwright.errors import BlueprintValidationError, UnknownModelError
+from podwright.templates import plain
+from podwright_service.body import read_json
+from podwright_service.posted import allowed_by, build, everything_in, tools_of
+from podwright_service.problems import answer, as_entries, as_json
+from podwright_service.runs import Watch, perform, unless_gone
+from podwright_service.schema import (
+    ComplexRun,
+    PostedCheck,
+    PostedRun,
+    SimpleRun,
+    WorkflowRun,
+    read,
+    read_posted_run,
+    read_run,
+)
+from podwright_service.settings import Settings
+
+WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
+
+
+class Routes:
+    """The endpoints of one served component."""
+
+    def __init__(self, component: Component, settings: Settings) -> None:
+        self.component = component
+        self.settings = settings
+        self.allowed = allowed_by(component, settings)
+
+    async def info(self) -> Response:
+        """What this service is: its blueprint, its versions, and what may be posted to it."""
+        blueprint, allowed = self.component.to_blueprint(), self.allowed
+        facts = {
+            "name": self.component.name,
+            "kind": self.component.kind,
+            "title": self.settings.title or self.component.name,
+            "description": self.component.description,
+            "versions": {
+                "podwright": podwright.__version__,
+                "blueprint": blueprints.VERSION,
+                "python": platform.python_version(),
+            },
+            "blueprint": blueprint,
+            "digest": blueprints.digest(blueprint),
+            "models": {"named": self.component.models(), "effective": self._effective_models()},
+            "tools": list(tools_of(self.component)),
+            "accepts": {
+                "models": list(allowed.models),
+                "tools": list(allowed.tools),
+                "agents": list(allowed.agents),
+                "conditions": list(allowed.conditions),
+            },
+            "limits": self.settings.model_dump(include=_LIMITS),
+        }
+        return as_json(facts)
+
+    async def run(self, request: Request, trace: WithTrace = False) -> Response:
+        """Run the served component."""
+        body = read_run(await self._json(request), self.component.kind)
+        return await self._ran(request, self.component, body, trace)
+
+    async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
+        """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
+        posted = read_posted_run(await self._json(request))
+        component = await self._built(posted)
+        return await self._ran(request, component, _run_of(posted), trace)
+
+    async def validate_blueprint(self, request: Request) -> Response:
+        """Check a blueprint as `/run-blueprint` would; nothing is run."""
+        posted = read(PostedCheck, await self._json(request))
+        try:
+            await self._built(posted)
+        except BlueprintValidationError as error:
+            return as_json({"valid": False, "errors": as_entries(error.problems)})
+        return as_json({"valid": True, "errors": []})
+
+    async def _json(self, request: Request) -> Any:
+        return await read_json(request, self.settings.max_body_bytes, self.settings.max_json_depth)
+
+    async def _built(self, posted: PostedRun | PostedCheck) -> Component:
+        # a large blueprint with many faults takes a while, in which the loop has others to serve
+        return await asyncio.to_thread(build, self.allowed, posted.type, posted.blueprint, posted.agents)
+
+    async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
+        watch = Watch()
+        try:
+            result = await unless_gone(request, perform(component, body, self.settings, watch, trace))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the answer tells which run it was and what it cost
+            return answer(request, error, watch.headers())
+        value = plain(result.value)
+        shown = result.to_dict() if trace else value if isinstance(component, Workflow) else {"output": value}
+        return as_json(shown, headers=watch.headers())
+
+    def _effective_models(self) -> list[str]:
+        if self.settings.model:
+            return [self.settings.model]
+        found: list[str] = []
+        for part in everything_in(self.component):
+            if isinstance(part, Modelled):
+                try:
+                    found.append(part.model.name)
+                except UnknownModelError:
+                    found.append(part.config["model"])
+        return list(dict.fromkeys(found))
+
+
+_LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
+
+
+def _run_of(posted: PostedRun) -> SimpleRun | ComplexRun:
+    if posted.type == "workflow":
+        inputs = posted.inputs or {"input": posted.input}
+        return WorkflowRun(inputs=inputs, start_step=posted.start_step, resume_path=posted.resume_path)
+    return ComplexRun(inputs=posted.inputs) if posted.inputs else SimpleRun(input=posted.input or "")

@@ -1,0 +1,96 @@
+"""One run for one request: on the operator's model, within its limits, and no longer than the caller waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+
+from podwright.components import Component, Workflow
+from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused
+from podwright.models import use_model
+from podwright.result import ExecutionResult
+from podwright.run import Task, execute
+from podwright.usage import Usage
+from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
+from podwright_service.settings import Settings
+
+T = TypeVar("T")
+
+
+class Watch:
+    """A subscriber that knows, however a run ends, which run it was and what it used."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.usage = Usage()
+
+    def __call__(self, event: Event) -> None:
+        """Hear one event."""
+        self.run_id = self.run_id or event.run_id
+        if event.parent_id is None and isinstance(event, RunFinished | RunFailed | RunPaused | RunCancelled):
+            self.usage = event.usage
+
+    def headers(self) -> dict[str, str]:
+        """The headers of the run's answer; none where the request was refused before a run began."""
+        if not self.run_id:
+            return {}
+        return {"Podwright-Run-Id": self.run_id, "Podwright-Usage": usage_header(self.usage)}
+
+
+def usage_header(usage: Usage) -> str:
+    """A usage as a dictionary of structured fields (RFC 9651).
+
+    The cost, in USD, is a string: a decimal of that format has three digits after its point, and one call may
+    cost less than a thousandth. An unknown cost is left out.
+    """
+    text = f"input_tokens={usage.input_tokens}, output_tokens={usage.output_tokens}"
+    if usage.cost is None:
+        return text
+    cost = f"{usage.cost:.12f}".rstrip("0").rstrip(".")
+    return f'{text}, cost="{cost}"'
+
+
+async def perform(
+    component: Component, body: SimpleRun | ComplexRun, settings: Settings, watch: Watch, trace: bool
+) -> ExecutionResult:
+    """Run a component on a request.
+
+    Raises:
+        PodwrightError: See `podwright.errors`.
+    """
+    given: Any = body.input if isinstance(body, SimpleRun) else body.inputs
+    if isinstance(component, Workflow):
+        start, path = (body.start_step, body.resume_path) if isinstance(body, WorkflowRun) else (0, None)
+        task = component.task(given, start, path)
+    else:
+        task = Task(given)
+    with use_model(settings.model) if settings.model else contextlib.nullcontext():
+        return await execute(component, task, subscribers=(watch,), limits=settings.run_limits, trace=trace)
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The outcome of some work, which is cancelled as soon as the client leaves. The request's body has been read.
+
+    Raises:
+        starlette.requests.ClientDisconnect: The client left.
+    """
+    running = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            return running.result()
+        raise ClientDisconnect
+    finally:
+        running.cancel()
+        leaving.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

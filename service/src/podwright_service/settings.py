@@ -1,0 +1,90 @@
+"""Everything that an operator can set, by environment variables with the prefix `PODWRIGHT_`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from podwright.errors import ConfigurationError
+from podwright.usage import RunLimits
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
+"""A list of names; in the environment with commas between them."""
+
+
+class Settings(BaseSettings):
+    """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`, and so on. An empty variable is as none."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="PODWRIGHT_", env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+    )
+
+    component: str | None = None
+    """What to serve: a blueprint file, a component folder, or `module:attribute`."""
+    model: str | None = None
+    """A model, "<provider>/<model_name>", that answers in place of all that the blueprints name."""
+    host: str = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
+    """Address to listen on."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    title: str | None = None
+    """Title of the service and of its API page; by default the component's name."""
+    shutdown_timeout: PositiveInt = 30
+    """Seconds that runs have to finish once the service was told to stop."""
+
+    max_body_bytes: PositiveInt = 1024 * 1024
+    """Largest request body."""
+    max_blueprint_bytes: PositiveInt = 256 * 1024
+    """Largest blueprint in a request, as JSON without white space."""
+    max_json_depth: int = Field(default=32, ge=1, le=60)
+    """Deepest nesting of a request's JSON."""
+
+    max_steps: PositiveInt = 64
+    """Most steps of a posted blueprint, nested ones included; also its most skills, and an agent's most tools."""
+    max_nesting: PositiveInt = 4
+    """How deep steps of a posted workflow may stand in each other; 1 is no nesting."""
+    max_branches: PositiveInt = 8
+    """Most branches of a posted parallel step, and the largest `max_concurrency` of a map step."""
+    max_loops: PositiveInt = 10
+    """Largest `max_loops` of a posted agent, and the largest `max_iterations` of a loop step."""
+    allowed_models: Names | None = None
+    """Models that a posted blueprint may name; by default those of the served component, and `model`."""
+    allowed_tools: Names | None = None
+    """Tools that a posted blueprint may name, of those that the served component has; by default all of them."""
+
+    run_wall_time: NonNegativeFloat | None = 600.0
+    """Seconds that a run may take."""
+    run_tokens: NonNegativeInt | None = 200_000
+    """Input and output tokens that a run may use."""
+    run_model_calls: NonNegativeInt | None = 50
+    """Model calls that a run may make."""
+    run_cost: NonNegativeFloat | None = None
+    """USD that a run may cost. Off by default: with it, a model whose price is unknown is refused."""
+
+    @property
+    def run_limits(self) -> RunLimits:
+        """What each run may use."""
+        return RunLimits(self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost)
+
+
+def read_settings(**given: Any) -> Settings:
+    """The settings of the environment, with those given in their place; None is not given.
+
+    Raises:
+        ConfigurationError: One has a wrong value; the message names it.
+    """
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = f"PODWRIGHT_{str(first['loc'][0]).upper()}"
+        raise ConfigurationError(
+            f"The setting {name} is {first['input']!r}: {first['msg']}.", suggestion=f"Correct or unset {name}."
+        ) from error

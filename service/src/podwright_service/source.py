@@ -1,0 +1,55 @@
+"""From the name of a component, as an operator gives it, to the component."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import podwright
+from podwright.components import Component
+from podwright.errors import ConfigurationError, PodwrightError, did_you_mean
+
+
+def load_component(source: str) -> Component:
+    """The component behind a name.
+
+    Args:
+        source: The path of a blueprint file or a component folder, or `module:attribute`.
+
+    Raises:
+        PodwrightError: It cannot be loaded; the message says why.
+    """
+    path = Path(source)
+    if path.exists():
+        return podwright.load(path)
+    module, colon, attribute = source.partition(":")
+    if colon and module and attribute and "/" not in module:
+        return _from_module(module, attribute)
+    beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise ConfigurationError(
+        f"There is no component at '{source}'.",
+        suggestion=did_you_mean(path.name, (name for name in beside if not name.startswith(".")))
+        or "Give a blueprint file, a component folder, or module:attribute.",
+    )
+
+
+def _from_module(name: str, attribute: str) -> Component:
+    here = str(Path.cwd())
+    if here not in sys.path:  # a console script does not look in its working directory
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(name), attribute, None)
+    except PodwrightError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"The module '{name}' cannot be imported: {type(error).__name__}: {error}",
+            suggestion=f"Try `python -c 'import {name}'` in this folder.",
+        ) from error
+    if not isinstance(found, Component):
+        what = "nothing" if found is None else f"a {type(found).__name__}"
+        raise ConfigurationError(
+            f"'{name}:{attribute}' is {what}, not a component.", suggestion="Name an Agent, Workflow, and so on."
+        )
+    return found

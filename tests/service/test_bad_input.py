@@ -1,0 +1,165 @@
+"""Requests that no client should send: one shape of answer, never a fault of the service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+Example = Callable[[str], httpx.Client]
+
+JSON = {"content-type": "application/json"}
+
+
+def check(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"].endswith(f"#{code}")
+    assert {"title", "detail", "instance", "suggestion"} <= set(problem)
+    assert "Traceback" not in response.text
+    return problem
+
+
+NOT_JSON = {
+    "nothing": b"",
+    "half an object": b'{"input": ',
+    "single quotes": b"{'input': 'x'}",
+    "NaN": b'{"inputs": {"a": NaN}}',
+    "Infinity": b'{"inputs": {"a": -Infinity}}',
+    "1e400": b'{"inputs": {"a": [1, 1e400]}}',
+    "a number of 5000 digits": b'{"inputs": {"a": ' + b"9" * 5000 + b"}}",
+    "duplicate keys": b'{"input": "a", "input": "b"}',
+    "duplicate keys within": b'{"inputs": {"a": {"b": 1, "b": 2}}}',
+    "half a surrogate pair": b'{"input": "\\ud800"}',
+    "half a surrogate pair in a key": b'{"inputs": {"\\udfff": 1}}',
+    "NUL": b'{"input": "a\\u0000b"}',
+    "a raw NUL": b'{"input": "a\x00b"}',
+    "not UTF-8": b'{"input": "\xff"}',
+    "UTF-16": '{"input": "x"}'.encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "33 levels": b'{"inputs": {"a": ' + b"[" * 31 + b"]" * 31 + b"}}",
+    "100000 levels": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("route", ["/run", "/run-blueprint", "/validate-blueprint"])
+@pytest.mark.parametrize("body", NOT_JSON.values(), ids=NOT_JSON)
+def test_what_is_no_json_is_refused(example: Example, route: str, body: bytes) -> None:
+    """Anything but sound JSON is a 400, whichever route it is sent to."""
+    problem = check(example("writer").post(route, content=body, headers=JSON), 400, "json_invalid")
+    assert problem["errors"][0]["detail"]
+
+
+def test_the_place_in_the_json_is_named(example: Example) -> None:
+    """What JSON allows and no component can use is told of with its pointer."""
+    response = example("writer").post("/run", content=NOT_JSON["1e400"], headers=JSON)
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/inputs/a/1"]
+
+
+def test_32_levels_are_allowed(example: Example) -> None:
+    """JSON as deep as the limit runs."""
+    deep = b'{"inputs": {"a": ' + b"[" * 30 + b"]" * 30 + b"}}"
+    assert example("writer").post("/run", content=deep, headers=JSON).status_code == 200
+
+
+SHAPES: dict[str, tuple[Any, str]] = {
+    "a list": ([], ""),
+    "a text": ("the moon", ""),
+    "null": (None, ""),
+    "neither form": ({}, ""),
+    "both forms": ({"input": "a", "inputs": {"b": 1}}, ""),
+    "a number": ({"input": 1}, "/input"),
+    "null input": ({"input": None}, "/input"),
+    "a list of inputs": ({"inputs": ["a"]}, "/inputs"),
+    "no inputs": ({"inputs": {}}, "/inputs"),
+    "an unknown key": ({"input": "a", "stream": True}, "/stream"),
+    "steps for an agent": ({"inputs": {"a": 1}, "start_step": 0}, "/start_step"),
+}
+
+
+@pytest.mark.parametrize(("body", "pointer"), SHAPES.values(), ids=SHAPES)
+def test_a_wrong_shape_is_refused(example: Example, body: Any, pointer: str) -> None:
+    """JSON of another shape is a 422 that names the place."""
+    response = example("writer").post("/run", content=json.dumps(body), headers=JSON)
+    problem = check(response, 422, "request_invalid")
+    assert pointer in [error["pointer"] for error in problem["errors"]]
+
+
+POSTED: dict[str, tuple[dict[str, Any], str]] = {
+    "no blueprint": ({"type": "agent", "input": "a"}, "/blueprint"),
+    "no type": ({"blueprint": {}, "input": "a"}, "/type"),
+    "a wrong type": ({"type": "robot", "blueprint": {}, "input": "a"}, "/type"),
+    "a list for a blueprint": ({"type": "agent", "blueprint": [], "input": "a"}, "/blueprint"),
+    "a list of agents": ({"type": "agent", "blueprint": {}, "agents": [], "input": "a"}, "/agents"),
+    "an agent that is a text": ({"type": "agent", "blueprint": {}, "agents": {"a": "b"}, "input": "a"}, "/agents/a"),
+    "no input": ({"type": "agent", "blueprint": {}}, ""),
+    "a resume path": ({"type": "agent", "blueprint": {}, "input": "a", "resume_path": [0]}, "/resume_path"),
+}
+
+
+@pytest.mark.parametrize(("body", "pointer"), POSTED.values(), ids=POSTED)
+def test_a_wrong_posted_shape_is_refused(example: Example, body: Any, pointer: str) -> None:
+    """The same holds for `/run-blueprint`."""
+    problem = check(example("writer").post("/run-blueprint", json=body), 422, "request_invalid")
+    assert pointer in [error["pointer"] for error in problem["errors"]]
+
+
+@pytest.mark.parametrize("body", [{"start_step": 9}, {"start_step": -1}, {"resume_path": [9, 9]}, {"resume_path": "0"}])
+def test_a_wrong_start_is_refused(example: Example, body: dict[str, Any]) -> None:
+    """A workflow's start step and resume path must lead to a step."""
+    response = example("newsroom").post("/run", json={"inputs": {"input": "a"}, **body})
+    assert response.status_code == 422
+    assert response.json()["code"] in ("request_invalid", "resume_path_invalid")
+
+
+@pytest.mark.parametrize("value", ["maybe", "2", "[]"])
+def test_a_wrong_query_parameter_is_refused(example: Example, value: str) -> None:
+    """A trace is asked for with true or false."""
+    problem = check(example("writer").post(f"/run?trace={value}", json={"input": "a"}), 422, "request_invalid")
+    assert "trace" in problem["detail"]
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""])
+def test_another_media_type_is_refused(example: Example, media: str) -> None:
+    """A body must be said to be JSON."""
+    headers = {"content-type": media}
+    check(example("writer").post("/run", content=b'{"input": "a"}', headers=headers), 415, "media_type_unsupported")
+
+
+def test_a_charset_is_allowed(example: Example) -> None:
+    """A media type with a parameter is still JSON."""
+    headers = {"content-type": "Application/JSON; charset=utf-8"}
+    assert example("writer").post("/run", content=b'{"input": "a"}', headers=headers).status_code == 200
+
+
+def test_a_large_body_is_refused(example: Example) -> None:
+    """A body over the limit is a 413, announced or not, and the next request is served."""
+    body = json.dumps({"input": "x" * (1024 * 1024)}).encode()
+    check(example("writer").post("/run", content=body, headers=JSON), 413, "body_too_large")
+    pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
+    check(example("writer").post("/run", content=pieces, headers=JSON), 413, "body_too_large")
+    assert example("writer").post("/run", json={"input": "a"}).status_code == 200
+
+
+def test_other_routes_and_methods_are_problems(example: Example) -> None:
+    """An unknown route is a 404, a wrong method a 405 that says which are right."""
+    client = example("writer")
+    check(client.get("/nowhere"), 404, "not_found")
+    check(client.post("/run/", json={"input": "a"}), 404, "not_found")
+    check(client.get("/redoc"), 404, "not_found")
+    response = client.get("/run")
+    check(response, 405, "method_not_allowed")
+    assert response.headers["allow"] == "POST"
+
+
+def test_many_errors_are_cut(example: Example) -> None:
+    """A request with thousands of faults is answered with the first hundred."""
+    body = {"type": "agent", "blueprint": {f"key{n}": n for n in range(3000)}, "input": "a"}
+    problem = check(example("writer").post("/run-blueprint", json=body), 422, "blueprint_invalid")
+    assert len(problem["errors"]) == 101
+    assert problem["errors"][-1]["detail"].endswith("more.")

@@ -1,0 +1,291 @@
+"""Hostile blueprints: whatever they name and however large they are, they are refused before any model call."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from podwright import Agent, FunctionModel, ScriptedModel, Workflow
+from podwright.testing import ModelRequest
+
+Serve = Callable[..., httpx.Client]
+
+MODEL = "offline/counted"
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+class Counted(FunctionModel):
+    """Says yes, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        super().__init__(self.said, name=MODEL)
+
+    def said(self, request: ModelRequest) -> str:
+        self.calls += 1
+        return "yes"
+
+
+@pytest.fixture(scope="module")
+def model() -> Counted:
+    return Counted()
+
+
+@pytest.fixture(scope="module")
+def client(served: Callable[..., Any], model: Counted) -> Iterator[httpx.Client]:
+    helper = Agent("helper", "Help.", model, tools=[look_up])
+    with served(Workflow("flow", [helper], conditions={"is_late": lambda context: False})) as client:
+        yield client
+
+
+def agent(**changes: Any) -> dict[str, Any]:
+    return {"name": "a", "instructions": "Do.", "config": {"model": MODEL, "max_loops": 3}, "tools": [], **changes}
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return agent(config={"model": MODEL, **changes})
+
+
+def tool(name: str, **parameters: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"], **parameters}
+    return {"name": name, "schema": {"type": "function", "function": {"name": name, "parameters": schema}}}
+
+
+def flow(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Workflow", "name": "w", "steps": list(steps)}
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    return {"type": "agent_step", "agent": "helper", "name": "s", **changes}
+
+
+def condition(**ref: Any) -> dict[str, Any]:
+    return {"type": "condition_step", "name": "c", "condition": ref, "then": [step()]}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    inner = step()
+    for _ in range(depth - 1):
+        inner = {"type": "loop_step", "name": "l", "steps": [inner], "until": {"name": "is_late"}, "max_iterations": 1}
+    return inner
+
+
+def line(*members: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {"type": "Pipeline", "name": "p", "steps": list(members), **changes}
+
+
+def team(*skills: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    whole = {"type": "Conductor", "name": "c", "instructions": "Lead.", "skills": list(skills)}
+    return {**whole, "config": {"model": MODEL, **changes}}
+
+
+MEMBER = {"type": "Agent", **agent()}
+
+HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
+    # what names code, or reaches out
+    "a module": (agent(module="os"), ["/module"]),
+    "a class": (agent(**{"class": "subprocess.Popen"}), ["/class"]),
+    "a type-reviving marker": (agent(**{"py/object": "os.system"}), ["/py~1object"]),
+    "a tool's code": (agent(tools=[{**tool("look_up"), "code": "import os"}]), ["/tools/0/code"]),
+    "a tool's import path": (agent(tools=[tool("os.system")]), ["/tools/0"]),
+    "a tool that is not allowed": (agent(tools=[tool("look_up"), tool("shell")]), ["/tools/1"]),
+    "a remote schema": (
+        agent(tools=[tool("look_up", properties={"word": {"$ref": "http://evil/x"}})]),
+        ["/tools/0/schema/function/parameters", "/tools/0/schema/function/parameters/properties/word/$ref"],
+    ),
+    "base_url": (agent(base_url="http://evil"), ["/base_url"]),
+    "base_url in config": (config(base_url="http://evil"), ["/config/base_url"]),
+    "api_base in config": (config(api_base="http://evil"), ["/config/api_base"]),
+    "api_key in config": (config(api_key="os.environ/KEY"), ["/config/api_key"]),
+    "headers in config": (config(extra_headers={"a": "b"}), ["/config/extra_headers"]),
+    "extra_body in config": (config(extra_body={"api_base": "x"}), ["/config/extra_body"]),
+    "base_url in a skill": (
+        team({**MEMBER, "config": {"model": MODEL, "base_url": "http://evil"}}),
+        ["/skills/0/config/base_url"],
+    ),
+    "base_url in a step": (flow(step(base_url="http://evil")), ["/steps/0/base_url"]),
+    "base_url in a nested workflow": (
+        flow({"type": "workflow_step", "name": "n", "workflow": {**flow(step()), "config": {"base_url": "x"}}}),
+        ["/steps/0/workflow/config"],
+    ),
+    "a limit switched off": (config(limits=None), ["/config/limits"]),
+    # what is not on a list
+    "a model": (config(model="openai/gpt-4o"), ["/config/model"]),
+    "a model that looks alike": (config(model=MODEL + " "), ["/config/model"]),
+    "a model of a skill": (
+        team(MEMBER, {**MEMBER, "name": "b", "config": {"model": "offline/echo"}}),
+        ["/skills/1/config/model"],
+    ),
+    "a model of a pipeline": (line(MEMBER, config={"model": "offline/echo"}), ["/config/model"]),
+    "a model of its step": (line({**MEMBER, "config": {"model": "offline/echo"}}), ["/steps/0/config/model"]),
+    "an agent": (flow(step(agent="root")), ["/steps/0/agent"]),
+    "a condition": (flow(condition(name="__import__")), ["/steps/0/condition/name"]),
+    "an expression": (flow(condition(name="eval", args={"expression": "1"})), ["/steps/0/condition/name"]),
+    "a condition within": (
+        flow(condition(name="all", args={"conditions": [{"name": "eval"}]})),
+        ["/steps/0/condition/args/conditions/0/name"],
+    ),
+    # what is too large
+    "max_loops": (config(max_loops=11), ["/config/max_loops"]),
+    "max_loops of a skill": (
+        team({**MEMBER, "config": {"model": MODEL, "max_loops": 99}}),
+        ["/skills/0/config/max_loops"],
+    ),
+    "65 steps": (flow(*[step(name=f"s{n}") for n in range(65)]), ["/steps"]),
+    "65 tools": (agent(tools=[tool(f"t{n}") for n in range(65)]), ["/tools"]),
+    "65 skills": (team(*[{**MEMBER, "name": f"a{n}"} for n in range(65)]), ["/skills"]),
+    "65 steps, nested": (flow({**nested(2), "steps": [step()] * 64}), ["/steps"]),
+    "5 levels of steps": (flow(nested(5)), ["/steps/0/steps/0/steps/0/steps/0/steps/0"]),
+    "9 branches": (flow({"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}), ["/steps/0/branches"]),
+    "11 iterations": (flow({**nested(2), "max_iterations": 11}), ["/steps/0/max_iterations"]),
+    "9 at once": (
+        flow({"type": "map_step", "name": "m", "over": "input", "as": "x", "steps": [step()], "max_concurrency": 9}),
+        ["/steps/0/max_concurrency"],
+    ),
+    "one value 17 times": (flow(step(input="{input} " * 17)), ["/steps/0/input"]),
+    "256 KiB": (agent(instructions="x" * 256 * 1024), [""]),
+    # all at once
+    "all at once": (
+        {
+            "name": "x/y",
+            "instructions": 5,
+            "config": {"model": "a/b", "max_loops": 0, "api_key": "k"},
+            "tools": [tool("shell")],
+        },
+        ["/name", "/instructions", "/config/model", "/config/max_loops", "/config/api_key", "/tools/0"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("blueprint", "pointers"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_blueprint_is_refused(
+    client: httpx.Client, model: Counted, blueprint: dict[str, Any], pointers: list[str]
+) -> None:
+    """It is a 422 that names each place, as the blueprint and as an agent of another, and no model is called."""
+    kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(blueprint.get("type", ""))
+    body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
+    response = client.post("/run-blueprint", json=body)
+    assert response.status_code == 422, response.text
+    assert response.json()["code"] == "blueprint_invalid"
+    found = [error["pointer"] for error in response.json()["errors"]]
+    assert {f"/blueprint{pointer}" for pointer in pointers} == set(found), response.text
+    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+
+    outer = {"type": "workflow", "blueprint": flow(step(agent="in/ner")), "agents": {"in/ner": blueprint}}
+    response = client.post("/run-blueprint", json={**outer, "input": "x"})
+    assert response.status_code == 422
+    found = {error["pointer"] for error in response.json()["errors"] if error["pointer"].startswith("/agents/")}
+    assert found == {f"/agents/in~1ner{pointer}" for pointer in pointers}
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize("kind", ["workflow", "conductor", "pipeline"])
+def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Counted, kind: str) -> None:
+    """A blueprint of another kind than `type` says is refused."""
+    body = {"type": kind, "blueprint": agent(type="Agent"), "input": "x"}
+    response = client.post("/run-blueprint", json=body)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/blueprint/type"
+    assert model.calls == 0
+
+
+@pytest.mark.parametrize(
+    "blueprint",
+    [
+        agent(),
+        agent(tools=[tool("look_up", additionalProperties=False)]),
+        flow(step()),
+        flow(condition(name="is_late")),
+        flow(nested(4)),
+        line(MEMBER, {"type": "Agent", "name": "helper"}),
+        team(MEMBER),
+    ],
+    ids=["agent", "tool", "served agent", "served condition", "4 levels", "pipeline", "conductor"],
+)
+def test_what_is_allowed_is_let_through(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+    """What names only the served component's own models, tools, agents and conditions is valid."""
+    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == {"valid": True, "errors": []}
+
+
+def test_the_lists_can_be_set(serve: Serve) -> None:
+    """The operator's lists take the place of the component's own."""
+    served = Agent("helper", "Help.", Counted(), tools=[look_up])
+    client = serve(served, allowed_models="offline/echo, offline/other", allowed_tools="")
+    assert client.get("/info").json()["accepts"]["models"] == ["offline/echo", "offline/other"]
+    body = {"type": "agent", "blueprint": config(model="offline/echo"), "input": "x"}
+    assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
+    found = client.post("/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}).json()["errors"]
+    assert [error["pointer"] for error in found] == ["/blueprint/config/model", "/blueprint/tools/0"]
+
+
+def test_the_operators_model_answers(serve: Serve) -> None:
+    """With `model` set, a posted blueprint runs on it, whatever allowed model it names."""
+    client = serve(Agent("helper", "Help.", ScriptedModel("never")), model="offline/echo")
+    body = {"type": "agent", "blueprint": config(model="offline/scripted"), "input": "x"}
+    assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """A schema of a few lines that is 2 to the power of `levels` long when it is written out."""
+    twice = [{"x": {"$ref": f"#/$defs/d{n}"}, "y": {"$ref": f"#/$defs/d{n}"}} for n in range(1, levels + 1)]
+    return {"properties": {"word": twice[0]}, "$defs": {f"d{n}": one for n, one in enumerate(twice)}}
+
+
+LARGE = {
+    "unknown keys": {f"instruction{n}": "{x}" for n in range(10_500)},
+    "tools": agent(tools=[{"name": f"look_up{n}"} for n in range(9_000)]),
+    "steps": flow(*[{"agent": "x"}] * 15_000),
+    "conditions": flow(condition(name="all", args={"conditions": [{"name": "equal"}] * 14_000})),
+    "a doubling schema": agent(tools=[tool("look_up", **doubling(40))]),
+}
+
+
+@pytest.mark.parametrize("blueprint", LARGE.values(), ids=LARGE)
+def test_many_faults_are_found_quickly(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+    """What is made to take long to check is refused within seconds."""
+    assert len(json.dumps(blueprint, separators=(",", ":"))) <= 256 * 1024
+    started = time.monotonic()
+    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+    assert time.monotonic() - started < 3
+
+
+_PLACES = st.integers(0, 10_000)
+_JUNK = st.sampled_from(
+    [None, True, -1, 1.5, 10**30, "", "{x}", [], {}, [[]], [None], {"name": "x"}, {"type": []}, {"type": "Agent"},
+     [{"name": 1}], {"name": "all", "args": {"conditions": 1}}, {"$ref": 5}, [{"type": "agent_step"}]]
+)  # fmt: skip
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in JSON data: what holds it, and its key or index there."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    return [place for key in keys for place in [(value, key), *places(value[key])]]
+
+
+@hypothesis_settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(0, 4), st.lists(st.tuples(_PLACES, _JUNK), min_size=1, max_size=3))
+def test_a_mangled_blueprint_is_no_fault_of_the_service(
+    client: httpx.Client, number: int, changes: list[tuple[int, Any]]
+) -> None:
+    """Whatever stands in the place of any part of a blueprint, the answer is a 200 with what was found."""
+    deep = flow(nested(3), condition(name="not", args={"condition": {"name": "is_late"}}))
+    whole = [agent(tools=[tool("look_up")]), flow(step()), deep, line(MEMBER), team(MEMBER)][number]
+    mangled = json.loads(json.dumps(whole))
+    for place, junk in changes:
+        if found := places(mangled):
+            holder, key = found[place % len(found)]
+            holder[key] = json.loads(json.dumps(junk))
+    response = client.post("/validate-blueprint", json={"blueprint": mangled})
+    assert response.status_code == 200, response.text

@@ -1,0 +1,163 @@
+"""Each route, for each kind of component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from podwright import ExecutionResult, blueprints, load
+from podwright.testing import assert_events
+
+Example = Callable[[str], httpx.Client]
+
+KINDS = {
+    "researcher": "agent",
+    "writer": "agent",
+    "reviewer": "agent",
+    "newsroom": "workflow",
+    "desk": "conductor",
+    "press": "pipeline",
+}
+OUTPUTS = ["input", "researcher_output", "reviewer_output", "writer_output"]
+
+each_example = pytest.mark.parametrize("name", KINDS)
+
+
+def check(name: str, answer: Any) -> None:
+    if KINDS[name] == "workflow":
+        assert sorted(answer) == OUTPUTS
+        assert all(isinstance(value, str) and value for value in answer.values())
+    else:
+        assert list(answer) == ["output"]
+        assert isinstance(answer["output"], str)
+
+
+def check_headers(headers: httpx.Headers) -> None:
+    assert len(headers["podwright-run-id"]) == 32
+    tokens, output, cost = headers["podwright-usage"].split(", ")
+    assert int(tokens.removeprefix("input_tokens=")) > 0
+    assert int(output.removeprefix("output_tokens=")) > 0
+    assert cost == 'cost="0"'
+
+
+@each_example
+def test_the_probes_answer(example: Example, name: str) -> None:
+    """A service that runs is alive and ready."""
+    assert example(name).get("/health").json() == {"status": "ok"}
+    assert example(name).get("/ready").json() == {"status": "ready"}
+
+
+@each_example
+def test_info_describes_the_component(example: Example, newsroom: Path, name: str) -> None:
+    """`/info` gives name, kind, title, versions, the blueprint with its digest, models, tools and limits."""
+    component = load(newsroom / name)
+    info = example(name).get("/info").json()
+    assert (info["name"], info["kind"], info["title"]) == (name, KINDS[name], f"The {name}")
+    assert info["description"] == component.description
+    assert info["blueprint"] == component.to_blueprint()
+    assert info["digest"] == blueprints.digest(component.to_blueprint())
+    assert info["models"] == {"named": ["openai/gpt-4o-mini"], "effective": ["offline/echo"]}
+    assert info["accepts"]["models"] == ["openai/gpt-4o-mini", "offline/echo"]
+    assert info["tools"] == ([] if name in ("writer", "reviewer") else ["search_archive"])
+    assert set(info["versions"]) == {"podwright", "blueprint", "python"}
+    assert info["limits"]["run_wall_time"] == 600
+    assert info["limits"]["run_cost"] is None
+
+
+@each_example
+def test_the_simple_form_runs(example: Example, name: str) -> None:
+    """A text is answered with the output, or with a workflow's context, and with the run's id and usage."""
+    response = example(name).post("/run", json={"input": "the moon"})
+    assert response.status_code == 200, response.text
+    check(name, response.json())
+    check_headers(response.headers)
+
+
+@each_example
+def test_the_complex_form_runs(example: Example, name: str) -> None:
+    """Named inputs are answered alike; a workflow keeps them in its context."""
+    response = example(name).post("/run", json={"inputs": {"query": "the moon", "language": "German"}})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    if KINDS[name] == "workflow":
+        assert (answer.pop("query"), answer.pop("language")) == ("the moon", "German")
+    check(name, answer)
+
+
+@each_example
+def test_a_trace_is_answered_on_request(example: Example, name: str) -> None:
+    """`?trace=true` gives an execution result that the library reads and replays."""
+    response = example(name).post("/run?trace=true", json={"input": "the moon"})
+    result = ExecutionResult.from_dict(response.json())
+    assert_events(result, "run_started", "model_call_finished", "run_finished")
+    check(name, result.value if KINDS[name] == "workflow" else {"output": result.value})
+    assert result.events[0].run_id == response.headers["podwright-run-id"]
+    assert f"input_tokens={result.usage.input_tokens}," in response.headers["podwright-usage"]
+
+
+def test_a_conductor_plans(example: Example) -> None:
+    """The trace of the desk shows its plan, and each skill at work."""
+    trace = example("desk").post("/run?trace=true", json={"input": "the moon"}).json()
+    result = ExecutionResult.from_dict(trace)
+    assert_events(result, "plan_made", "run_started component=researcher", "run_started component=reviewer")
+
+
+def test_the_branch_is_taken(example: Example) -> None:
+    """A topic that the archive does not have ends in a short note, without a review."""
+    trace = example("newsroom").post("/run?trace=true", json={"input": "zebra crossings"}).json()
+    result = ExecutionResult.from_dict(trace)
+    assert_events(result, "condition_checked result=true", "step_started step=decline", "run_finished")
+    assert sorted(result.value) == OUTPUTS
+
+
+@each_example
+def test_its_own_blueprint_runs_on_itself(example: Example, name: str) -> None:
+    """The blueprint in `/info`, posted to the same service, gives the answer of `/run`."""
+    client = example(name)
+    body = {"type": KINDS[name], "blueprint": client.get("/info").json()["blueprint"], "input": "the moon"}
+    response = client.post("/run-blueprint", json=body)
+    assert response.status_code == 200, response.text
+    assert response.json() == client.post("/run", json={"input": "the moon"}).json()
+    check_headers(response.headers)
+
+
+@each_example
+def test_every_blueprint_runs_on_the_newsroom(example: Example, newsroom: Path, name: str) -> None:
+    """A blueprint with those of its agents runs on a service of another component that has its tools and models."""
+    agents = {agent: load(newsroom / agent).to_blueprint() for agent in ("researcher", "writer", "reviewer")}
+    body = {"type": KINDS[name], "blueprint": load(newsroom / name).to_blueprint(), "agents": agents}
+    response = example("newsroom").post("/run-blueprint", json={**body, "inputs": {"input": "the moon"}})
+    assert response.status_code == 200, response.text
+    assert response.json() == example(name).post("/run", json={"input": "the moon"}).json()
+
+
+def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
+    """Agents in a request may be of any kind, and those of workflows may be agents in the same request."""
+    agent = {"name": "poet", "instructions": "Write.", "config": {"model": "offline/echo"}}
+    page = {"name": "page", "steps": [{"type": "agent_step", "agent": "poet", "name": "write"}]}
+    line = {"type": "Pipeline", "name": "line", "steps": [{"type": "Agent", "name": "page"}]}
+    body = {"type": "pipeline", "blueprint": line, "agents": {"page": page, "poet": agent}, "input": "the moon"}
+    response = example("writer").post("/run-blueprint", json=body)
+    assert response.json() == {"output": {"input": "the moon", "poet_output": "Echo: the moon"}}
+
+
+@each_example
+def test_a_valid_blueprint_is_found_valid(example: Example, newsroom: Path, name: str) -> None:
+    """`/validate-blueprint` finds nothing wrong in the blueprint of `/info`, with its kind given or not."""
+    blueprint = load(newsroom / name).to_blueprint()
+    for body in ({"blueprint": blueprint}, {"blueprint": blueprint, "type": KINDS[name]}):
+        assert example(name).post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
+
+
+def test_problems_of_a_blueprint_are_listed(example: Example) -> None:
+    """`/validate-blueprint` lists all that is wrong, each with its pointer and a suggestion."""
+    blueprint = {"name": "poet", "instructons": "Write.", "config": {"model": "offline/ecco"}}
+    answer = example("writer").post("/validate-blueprint", json={"blueprint": blueprint}).json()
+    assert answer["valid"] is False
+    found = {error["pointer"]: error["suggestion"] for error in answer["errors"]}
+    assert found["/blueprint/instructons"] == "Did you mean 'instructions'?"
+    assert found["/blueprint/config/model"] == "Did you mean 'offline/echo'?"
