@@ -80,8 +80,12 @@ def test_make_targets(page: Path) -> None:
 
 @pytest.mark.parametrize(
     ("page", "command"),
-    [(page, command) for page in PAGES for command in commands(page) if command.startswith("curl ")],
-    ids=lambda value: named(value) if isinstance(value, Path) else value[:60],
+    [
+        pytest.param(page, command, id=f"{named(page)}-{number}")
+        for page in PAGES
+        for number, command in enumerate(commands(page))
+        if command.startswith("curl ")
+    ],
 )
 def test_requests(page: Path, command: str, newsroom: str) -> None:
     """Every request of a page is answered by what `make run` serves."""
