@@ -1,9 +1,9 @@
 """What the library's tests share: a listener, the invariants of every trace, and one component of each kind."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -82,6 +82,21 @@ def _assert_sound() -> Callable[[list[Event]], None]:
     return assert_sound
 
 
+async def outlast() -> NoReturn:
+    """Never end, while the event loop's clock is an hour ahead: every time limit under way is over."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "time", lambda: clock() + 3600)
+        await asyncio.Event().wait()
+    raise AssertionError
+
+
+@pytest.fixture(name="outlast")
+def _outlast() -> Callable[[], Coroutine[Any, Any, NoReturn]]:
+    return outlast
+
+
 def look(word: str) -> str:
     """Look a word up."""
     return f"{word}: found"
@@ -139,9 +154,6 @@ class Staged:
     """Name of the component that makes the second model call."""
     calls: int
     """How many model calls it makes."""
-
-
-KINDS = ("agent", "workflow", "conductor", "pipeline")
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.library.shapes import Json
+from tests.library.strategies import CONDITIONS, TOOLS, add, is_late, is_urgent, rebuild, search, valid
 
 from podwright import (
     Agent,
@@ -27,7 +29,6 @@ from podwright import (
     blueprints,
     load,
 )
-from tests.library.strategies import CONDITIONS, TOOLS, Json, add, is_late, is_urgent, rebuild, search, valid
 
 KINDS = list(valid)
 moderate = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])

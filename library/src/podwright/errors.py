@@ -92,10 +92,12 @@ class PodwrightError(Exception):
             "suggestion": self.suggestion,
             "help_url": self.help_url,
         }
+        from podwright.templates import plain  # which imports this module
+
         for name in ("run_id", "component", "context", "resume_path"):
             value = getattr(self, name)
             if value is not None:
-                facts[name] = value
+                facts[name] = plain(value)
         return facts
 
     def rich_print(self, console: Console | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
@@ -103,7 +103,7 @@ class ModelRequest:
     model: str
     """As the blueprint names it, "<provider>/<model_name>"."""
     messages: tuple[Message, ...]
-    tools: Sequence[ToolSchema] = ()
+    tools: tuple[ToolSchema, ...] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)
     output: OutputSchema | None = None
     """Set when the answer must be JSON of this schema, and the model supports that."""

@@ -6,9 +6,10 @@ No attributes, no indexes, no format specs, no second expansion: a value that lo
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
@@ -62,7 +63,18 @@ def plain(value: Any) -> Any:
     """A value as JSON-compatible data: models and dataclasses as objects, anything strange as its text."""
     if value is None or isinstance(value, str | bool | int):
         return value
-    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+    return _finite(to_jsonable_python(value, fallback=str))
+
+
+def _finite(data: Any) -> Any:
+    """JSON has no infinities and no NaN: they become text."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else json.dumps(data)
+    if isinstance(data, dict):
+        return {key: _finite(item) for key, item in cast("dict[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [_finite(item) for item in cast("list[Any]", data)]
+    return data
 
 
 def as_text(value: Any) -> str:

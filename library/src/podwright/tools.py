@@ -100,10 +100,10 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
             return
         if error is None:
             future.set_result(value)
-        elif isinstance(error, StopIteration):
-            future.set_exception(RuntimeError("the function raised StopIteration"))
-        else:
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
+        else:  # a future cannot hold a StopIteration, and a tool's sys.exit() must not end the process
+            future.set_exception(RuntimeError(f"the function raised {type(error).__name__}: {error}"))
 
     def work() -> None:
         try:
@@ -281,22 +281,32 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
     definitions = blueprints.as_object(schema.get("$defs"))
     properties = blueprints.as_object(schema.get("properties"))
-    return {name: _bare(one, definitions, ()) for name, one in properties.items()}
+    left = [_MOST_PARTS]
+    return {name: _bare(one, definitions, (), left) for name, one in properties.items()}
 
 
-def _bare(schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...], texts: bool = True) -> Any:
+_MOST_PARTS = 10_000
+"""How much of a schema is written out: definitions that each name the next one twice double it at each step."""
+
+
+def _bare(
+    schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...], left: list[int], texts: bool = True
+) -> Any:
     """A schema without what only informs, and with its references written out."""
+    left[0] -= 1
+    if left[0] < 0:
+        return "…"
     if isinstance(schema, list):
-        return [_bare(item, definitions, inside) for item in cast("list[Any]", schema)]
+        return [_bare(item, definitions, inside, left) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     known = cast("dict[str, Any]", schema)
     reference = str(known.get("$ref", "")).removeprefix("#/$defs/")
     if reference in definitions and reference not in inside:
-        return _bare(definitions[reference], definitions, (*inside, reference))
+        return _bare(definitions[reference], definitions, (*inside, reference), left)
     skip = ("description", "title", "examples", "default") if texts else ()
     return {
-        key: _bare(item, definitions, inside, texts=key != "properties")
+        key: _bare(item, definitions, inside, left, texts=key != "properties")
         for key, item in known.items()
         if key not in skip
     }

@@ -37,12 +37,15 @@ _BREAKING = [
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
     (r".*/function/parameters(/.*)?", "added changed removed"),
     # outputs and resume paths follow from the steps; a new step may need an agent that nobody supplies
-    (r"(/.*)?/(steps|branches|then|else)(/[^/]+)?", "added changed removed"),
+    (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", "added changed removed"),
     (r".*/(agent|output|over|as|condition|until|workflow)(/.*)?", "added changed removed"),
     (r"(/.*)?/type", "changed"),
     (r"/(skills|steps)/[^/]+", "added removed"),
 ]
 """Which places break on which changes; all else is compatible."""
+
+_MAY_BE_ABSENT = ("tools", "else")
+"""Lists that may be left out when they are empty."""
 
 _HARMLESS = re.compile(
     r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
@@ -88,7 +91,10 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[_Row]:
 def _compare_keys(old: Mapping[Any, Any], new: Mapping[Any, Any], at: str) -> Iterator[_Row]:
     for key in [*old, *(key for key in new if key not in old)]:
         here = at + pointer(key)
-        if key not in new:
+        was, now = old.get(key, []), new.get(key, [])
+        if key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list):
+            yield from _compare(was, now, here)
+        elif key not in new:
             yield here, "removed", old[key], None
         elif key not in old:
             yield here, "added", None, new[key]

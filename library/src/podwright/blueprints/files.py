@@ -30,7 +30,8 @@ def to_yaml(blueprint: Mapping[str, Any]) -> str:
         def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> yaml.ScalarNode:
             # what YAML 1.1 takes for a line break is read back as it was from within double quotes only
             odd = isinstance(value, str) and any(char in value for char in "\x85\u2028\u2029")
-            return super().represent_scalar(tag, value, '"' if odd else style)
+            chosen = '"' if odd else style
+            return super().represent_scalar(tag, value, chosen)  # pyright: ignore[reportUnknownMemberType] - as below
 
     return yaml.dump(dict(blueprint), Dumper=Dumper, allow_unicode=True, sort_keys=False, width=110)
 

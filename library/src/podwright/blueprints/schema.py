@@ -24,6 +24,8 @@ _CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f{}/]+$", max_length=100)]
 """A name for people, templates and metrics: no control characters, braces or slashes."""
+Text = Annotated[str, MinLen(0)]
+"""Any Unicode text. The bound makes pydantic look into it, and refuse half a surrogate pair."""
 ModelName = Annotated[str, StringConstraints(pattern=r"^[^\s/]+/\S+$", max_length=200)]
 """A model as "<provider>/<model_name>"."""
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
@@ -66,7 +68,7 @@ class ToolEntry(TypedDict):
 
 class _Described(TypedDict, total=False):
     version: str
-    description: str
+    description: Text
 
 
 class AgentBlueprint(_Described, total=False):
@@ -74,7 +76,7 @@ class AgentBlueprint(_Described, total=False):
 
     type: Literal["Agent"]
     name: Required[Name]
-    instructions: Required[str]
+    instructions: Required[Text]
     config: Required[AgentConfig]
     tools: list[ToolEntry]
 
@@ -87,9 +89,9 @@ class MemberBlueprint(TypedDict, total=False):
 
     type: Required[Literal["Agent"]]
     name: Required[Name]
-    description: str
+    description: Text
     version: str
-    instructions: str
+    instructions: Text
     config: MemberConfig
     tools: list[ToolEntry]
 
@@ -99,7 +101,7 @@ class ConductorBlueprint(_Described, total=False):
 
     type: Required[Literal["Conductor"]]
     name: Required[Name]
-    instructions: Required[str]
+    instructions: Required[Text]
     skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64)]]
     config: Required[TeamConfig]
 

@@ -26,6 +26,8 @@ _JSON_NAMES: dict[object, str] = {
 _CONFIGS: dict[Kind, Any] = {"agent": AgentConfig, "conductor": TeamConfig, "pipeline": LineConfig}
 _MODEL = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 _NAME = "a name without control characters, braces and slashes"
+_MOST = 200
+"""How many problems are put into words: to guess what was meant by thousands of keys would take a minute."""
 _PLAIN = {"Input should be ": "expected ", "a valid integer": "an integer", "a valid dictionary": "an object",
           " or object to extract fields from": "", "a valid list": "an array", "a valid ": "a "}  # fmt: skip
 
@@ -43,17 +45,19 @@ def shown(value: object) -> str:
 def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:
     """The problems that a validation error of this blueprint tells of, in the order of the places."""
     merged: dict[str, list[Problem]] = {}
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items[:_MOST]:
         problem = _problem(blueprint, kind, cast("dict[str, Any]", item))
         merged.setdefault(problem.pointer, []).append(problem)
     # where a union's member went into a value and complains there, the others' complaints of its type only mislead
     inside = {at for at in merged if any(other.startswith(f"{at}/") for other in merged)}
-    return [
+    found = [
         problem
         for at, group in merged.items()
         for problem in _joined(group)
         if at not in inside or not problem.detail.startswith("expected ")
     ]
+    return [*found, Problem("", f"{len(items) - _MOST} more problems.")] if len(items) > _MOST else found
 
 
 def _joined(group: list[Problem]) -> list[Problem]:
@@ -126,7 +130,7 @@ def _allowed(blueprint: dict[str, Any], kind: Kind, place: list[str | int]) -> l
         shape = SHAPES[kind]
     elif keys[-1] == "config":
         shape = _CONFIGS.get(kind, AgentConfig) if len(keys) == 1 else MemberConfig
-    elif here.get("type") in STEP_SHAPES:
+    elif isinstance(here.get("type"), str) and here["type"] in STEP_SHAPES:
         shape = STEP_SHAPES[here["type"]]
     else:
         shape = PLACES.get(keys[-1], MemberBlueprint)

@@ -22,6 +22,9 @@ from typing import Any
 from podwright import blueprints
 from podwright.errors import ConfigurationError
 
+_LONGEST = 240
+"""Bytes in a file's name, without its suffix."""
+
 
 class Folder:
     """One component folder."""
@@ -72,6 +75,8 @@ class Folder:
         Raises:
             ConfigurationError: The agent is the component itself, or one that it is loaded for.
         """
+        if Path(name).name != name or name == ".." or len(name.encode(errors="replace")) > _LONGEST:
+            return None  # a path may lead anywhere, and what is too long is no file
         for suffix in (".json", ".yaml", ".yml"):
             file = self.path / "agents" / f"{name}{suffix}"
             if file.is_file():

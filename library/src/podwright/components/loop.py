@@ -245,7 +245,8 @@ async def ask(
         ModelError: The model failed, or its answer was cut off.
     """
     model, settings = party.model, party.settings
-    request = ModelRequest(model.name, tuple(messages), tools, settings, output, tool_choice, run.component, run.path)
+    said, offered = tuple(messages), tuple(tools)
+    request = ModelRequest(model.name, said, offered, settings, output, tool_choice, run.component, run.path)
     holds: list[Hold] = []
     spent: Usage | None = None
     try:
@@ -369,7 +370,7 @@ async def _call_tool(
     except PodwrightError as error:  # of a run nested in the tool
         failed(error.to_dict())
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         failure = ToolError(f"Tool '{call.name}' raised {type(error).__name__}: {error}")
         failed(failure.to_dict())
         raise failure from error

@@ -22,8 +22,8 @@ from podwright.errors import ResumePathError
 KEY = "_resume"
 """Where a stopped workflow's context holds its progress."""
 
-_MOST_ITEMS = 1_000_000
-"""No map step goes over more."""
+MOST_ITEMS = 1_000
+"""No map step goes over more: each item has a context of its own."""
 
 Node = dict[str, Any]
 
@@ -166,12 +166,12 @@ def _check_inside(route: Route, step: Blueprint, node: object) -> None:
 
 def _check_parts(route: Route, step: Blueprint, node: Node) -> None:
     branches: Sequence[Sequence[Blueprint]] | None = step.get("branches")
-    count = len(branches) if branches else _MOST_ITEMS  # how many items a map has is known when it gets there
+    count = len(branches) if branches else MOST_ITEMS  # how many items a map has is known when it gets there
     _number(node, "at", count)
     if not isinstance(node.get("parts"), dict):
         raise _damaged(node)
     for key, part in as_object(node["parts"]).items():
-        number = int(key) if str(key).isdecimal() and len(key) < len(str(_MOST_ITEMS)) else count
+        number = int(key) if str(key).isdecimal() and len(key) < len(str(MOST_ITEMS)) else count
         known = _known(part, "set", "in")
         if number >= count or not isinstance(known.get("set", {}), dict):
             raise _damaged(part)

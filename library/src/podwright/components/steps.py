@@ -36,9 +36,9 @@ class ConditionStep:
     """Goes one of two ways."""
 
     condition: ConditionLike
-    then: Sequence[Step]
+    then: Sequence[Step | Component]
     """Steps for when it holds."""
-    else_: Sequence[Step] = ()
+    else_: Sequence[Step | Component] = ()
     """Steps for when it does not."""
     name: str | None = None
 
@@ -47,7 +47,7 @@ class ConditionStep:
 class ParallelStep:
     """Runs several sequences at once, each on its own copy of the context; a failure cancels the others."""
 
-    branches: Sequence[Sequence[Step]]
+    branches: Sequence[Sequence[Step | Component]]
     """What they write is merged in their order."""
     name: str | None = None
 
@@ -56,7 +56,7 @@ class ParallelStep:
 class LoopStep:
     """Runs its steps, and again until a condition holds."""
 
-    steps: Sequence[Step]
+    steps: Sequence[Step | Component]
     until: ConditionLike
     """Is asked after each round."""
     max_iterations: int = 10
@@ -72,7 +72,7 @@ class MapStep:
     """Name in the context: a list, a JSON array as text, or text with an item a line."""
     as_: str
     """The name that the steps see the item under."""
-    steps: Sequence[Step]
+    steps: Sequence[Step | Component]
     max_concurrency: int = 8
     """How many items are worked on at once."""
     name: str | None = None

@@ -14,7 +14,7 @@ from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.base import Component, DescribedOptions, Options, checked, described, overridden
 from podwright.components.loop import as_context
-from podwright.components.progress import KEY, Node, Route, path_of, restored
+from podwright.components.progress import KEY, MOST_ITEMS, Node, Route, path_of, restored
 from podwright.components.steps import Parts, Step
 from podwright.conditions import Conditions, holds
 from podwright.conditions import problems as condition_problems
@@ -293,6 +293,7 @@ class _Walker:
         node.setdefault("step", 0)
         while (index := cast("int", node["step"])) < len(steps):
             step, here = steps[index], (*path, index)
+            await asyncio.sleep(0)  # steps that wait for nothing must not keep others, and time limits, from their turn
             with self._run.step(step["name"], step["type"], here):
                 await self._step(step, scope, node.setdefault("in", {}), here)
             node["step"], node["in"] = index + 1, {}
@@ -465,11 +466,17 @@ def _items(step: Blueprint, context: Mapping[str, Any]) -> list[Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
-            return [line.strip() for line in value.splitlines() if line.strip()]
+        except (ValueError, RecursionError):
+            value = [line.strip() for line in value.splitlines() if line.strip()]
     if not isinstance(value, list):
         raise ContextError(f"Step '{step['name']}' goes over '{name}', which is no list: {as_text(value)[:60]!r}.")
-    return cast("list[Any]", value)
+    items = cast("list[Any]", value)
+    if len(items) > MOST_ITEMS:
+        raise ContextError(
+            f"Step '{step['name']}' goes over '{name}', which has {len(items)} items; {MOST_ITEMS} are allowed.",
+            suggestion="Have the step before it group them.",
+        )
+    return items
 
 
 def _problems(
