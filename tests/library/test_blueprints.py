@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -227,3 +228,20 @@ def test_what_is_refused_stays_refused_when_overridden(kind: str) -> None:
     broken = {**SHAPES[kind], "config": 5, "description": 7}
     keyword = {"description": None} if kind == "workflow" else {"model": 3}
     assert refused(lambda: CLASSES[kind].from_blueprint(broken, **keyword))
+
+
+MADE_OF: dict[Any, Callable[[Any], Any]] = {
+    Conductor: lambda skills: Conductor("x", "", "offline/echo", skills),
+    Pipeline: lambda steps: Pipeline("x", steps),
+    Workflow: lambda steps: Workflow("x", steps),
+}
+
+
+@pytest.mark.parametrize("kind", MADE_OF)
+def test_agents_are_given_by_name(kind: Any) -> None:
+    """Agents given as a list where a map is needed, or one alone where a list is, are one clear error."""
+    agent = Agent("a", "", "offline/echo")
+    with pytest.raises(ConfigurationError, match="agents is a map"):
+        kind.from_blueprint(MADE_OF[kind]([agent]).to_blueprint(), agents=[agent])
+    with pytest.raises(ConfigurationError, match="list"):
+        MADE_OF[kind](agent)

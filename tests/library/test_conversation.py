@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -332,3 +333,20 @@ def test_named_inputs_fill_the_instructions() -> None:
     assert user.content == "moon?"
     agent.run("text")
     assert [message.content for message in model.requests[2].messages] == ["Answer in {language}, {unknown}.", "text"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["in a thread", "on the loop"])
+def test_a_tool_that_exits_fails_its_run_only(asynchronous: bool) -> None:
+    """A tool that calls `sys.exit()` is a tool that failed; the process lives on."""
+
+    def leave() -> str:
+        """Leave."""
+        sys.exit(3)
+
+    async def leave_at_once() -> str:
+        """Leave."""
+        sys.exit(3)
+
+    tool = leave_at_once if asynchronous else leave
+    with pytest.raises(ToolError, match=tool.__name__):
+        Agent("guide", "", ScriptedModel(ToolCall.of(tool.__name__)), tools=[tool]).run("hello")

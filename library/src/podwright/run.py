@@ -321,8 +321,9 @@ class Run:
         error.component = error.component or self.component
         error.run_id = self.id
         error.usage = self.usage
-        if self.checkpoint is not None:
-            error.context, error.resume_path = self.checkpoint.context, self.checkpoint.resume_path
+        # only what the outermost run can itself go on from is of use to the caller
+        error.context = self.checkpoint.context if self.checkpoint else None
+        error.resume_path = self.checkpoint.resume_path if self.checkpoint else None
 
 
 def _shown(value: Any) -> Any:

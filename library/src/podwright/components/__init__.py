@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components.agent import Agent
-from podwright.components.base import Component, Options
+from podwright.components.base import Component, Options, by_name
 from podwright.components.conductor import Conductor
 from podwright.components.folder import Folder
 from podwright.components.pipeline import Pipeline
@@ -83,7 +83,7 @@ def load(
         ConfigurationError: A file or folder cannot be read.
     """
     chosen = resolve(model) if isinstance(model, str) else model
-    parts = _Parts(list(tools), dict(agents or {}), dict(conditions or {}), chosen, validate)
+    parts = _Parts(list(tools), by_name(agents, "agents"), by_name(conditions, "conditions"), chosen, validate)
     if isinstance(source, Mapping):
         return _build(source, parts, options)
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 from pydantic import ValidationError
@@ -133,7 +133,7 @@ class Component(ABC):
         home = _home()
         return run_sync(self._arun(task, stream, trace), home)
 
-    async def _astream(self, task: Task) -> AsyncIterator[Event]:
+    async def _astream(self, task: Task) -> AsyncGenerator[Event]:
         # the run is a task of its own: its context variables stay out of the reader, who may be any task
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
         running = asyncio.create_task(execute(self, task, subscribers=(queue.put_nowait,), stream=True))
@@ -196,7 +196,7 @@ class Answering(Component):
         """Run and yield each event as it happens, tokens too; leaving early cancels the run."""
         return self._stream(Task(input_data, response_model))
 
-    def astream(self, input_data: str | Mapping[str, Any], response_model: Any = None) -> AsyncIterator[Event]:
+    def astream(self, input_data: str | Mapping[str, Any], response_model: Any = None) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         return self._astream(Task(input_data, response_model))
 
@@ -343,3 +343,18 @@ def described(blueprint: Blueprint, options: Mapping[str, Any], settings: bool =
             hint = did_you_mean(key, sorted(DescribedOptions.__optional_keys__))
             raise ConfigurationError(f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint)
     return kept or None
+
+
+def by_name(given: object, what: str) -> dict[str, Any]:
+    """A caller's map from names to agents or conditions, as a copy.
+
+    Raises:
+        ConfigurationError: It is no map.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            f"{what} is a map from names to {what}, not {given!r}.", suggestion=f"Write {what}={{'name': …}}."
+        )
+    return dict(cast("Mapping[str, Any]", given))

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components.base import AgentOptions, Component, Modelled, checked, described
+from podwright.components.base import AgentOptions, Component, Modelled, by_name, checked, described
 from podwright.components.loop import Party, as_context, converse, opening
 from podwright.components.members import entries_for, rebuilt
 from podwright.errors import ToolArgumentsError
@@ -91,7 +91,7 @@ class Conductor(Modelled):
             BlueprintValidationError: The blueprint is invalid; all problems at once.
             ConfigurationError: A keyword is no value of a conductor.
         """
-        parts = rebuilt("conductor", blueprint, tools, validate, agents or {}, kwargs)
+        parts = rebuilt("conductor", blueprint, tools, validate, by_name(agents, "agents"), kwargs)
         self = cls.__new__(cls)
         Modelled.__init__(self, parts.blueprint, parts.options, parts.model)
         self._skills = _by_tool_name(parts.members)

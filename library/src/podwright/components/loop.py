@@ -101,7 +101,8 @@ class Output:
             data = from_json(text)
             if self._wrapped:
                 data = data["answer"]
-            return self._adapter.validate_python(data)
+            # as JSON, for a strict type takes a date, say, from JSON text only
+            return self._adapter.validate_json(json.dumps(data))
         except ValidationError as error:
             raise ValueError(
                 "; ".join(

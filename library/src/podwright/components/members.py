@@ -24,6 +24,8 @@ def entries_for(components: Iterable[Component], what: str) -> list[blueprints.B
         ConfigurationError: Something given is no component.
     """
     found: list[blueprints.Blueprint] = []
+    if not isinstance(components, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+        raise ConfigurationError(f"The agents are a list, not {components!r}.", suggestion=f"Write [{components!r}].")
     for one in components:
         if not isinstance(one, Component):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
             raise ConfigurationError(

@@ -13,6 +13,7 @@ from podwright.components.base import (
     Answering,
     Component,
     DescribedOptions,
+    by_name,
     checked,
     described,
 )
@@ -75,7 +76,7 @@ class Pipeline(Answering):
             BlueprintValidationError: The blueprint is invalid; all problems at once.
             ConfigurationError: A keyword is no value of a pipeline.
         """
-        parts = rebuilt("pipeline", blueprint, tools, validate, agents or {}, kwargs)
+        parts = rebuilt("pipeline", blueprint, tools, validate, by_name(agents, "agents"), kwargs)
         self = cls.__new__(cls)
         Answering.__init__(self, parts.blueprint, parts.options)
         self._steps = parts.members

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components.base import Component, DescribedOptions, Options, checked, described, overridden
+from podwright.components.base import Component, DescribedOptions, Options, by_name, checked, described, overridden
 from podwright.components.loop import as_context
 from podwright.components.progress import KEY, MOST_ITEMS, Node, Route, path_of, restored
 from podwright.components.steps import Parts, Step
@@ -56,8 +56,8 @@ class Workflow(Component):
         conditions: Conditions | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        parts = Parts(conditions=dict(conditions or {}))
-        for key, agent in (agents or {}).items():
+        parts = Parts(conditions=by_name(conditions, "conditions"))
+        for key, agent in by_name(agents, "agents").items():
             parts.add_agent(key, agent)
         blueprint: Blueprint = {"type": "Workflow", "version": blueprints.VERSION, "name": name}
         blueprint["steps"] = parts.lower(steps)
@@ -105,15 +105,15 @@ class Workflow(Component):
         whole, options, _ = overridden(blueprint, "workflow", kwargs)
         if event_manager is not None:
             options["event_manager"] = event_manager
-        parts = Parts()
-        for key, agent in agents.items():
+        parts = Parts(conditions=by_name(conditions, "conditions"))
+        for key, agent in by_name(agents, "agents").items():
             parts.add_agent(key, agent)
         if validate:
-            found = [*blueprints.problems(whole, "workflow"), *_problems(whole, agents, conditions)]
+            found = [*blueprints.problems(whole, "workflow"), *_problems(whole, parts.agents, parts.conditions)]
             if found:
                 raise blueprints.invalid(found, f"The blueprint of workflow {whole.get('name')!r}")
         return cls.from_parts(
-            blueprints.check(whole, "workflow", validate), parts.agents, dict(conditions), options or None
+            blueprints.check(whole, "workflow", validate), parts.agents, parts.conditions, options or None
         )
 
     @classmethod
@@ -201,7 +201,7 @@ class Workflow(Component):
         start_step: int = 0,
         resume_path: Sequence[int] | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         return self._astream(self._task(context, start_step, resume_path, kwargs))
 
