@@ -14,6 +14,15 @@ Catch the root to catch them all; each class has a stable `code`, which the serv
     ├── BlockingCallError             blocking_call            run() would wait for its own thread
     └── RunError                      run_failed               a run stopped before its end
         ├── ModelError                model_failed             a model call failed
+        │   ├── ModelAuthenticationError  model_authentication  the key is missing, wrong or without rights
+        │   ├── ModelRateLimitError   model_rate_limited       too many requests, or no credit left
+        │   ├── ModelTimeoutError     model_timeout            no connection, first byte, next chunk or end in time
+        │   ├── ModelConnectionError  model_unreachable        no connection, or it was lost
+        │   ├── ModelUnavailableError model_unavailable        the provider answered 5xx
+        │   ├── ModelRequestError     model_request_refused    the provider refused the request
+        │   │   └── ContextWindowError    context_window_exceeded  the request is too long for the model
+        │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
+        │   ├── ModelResponseError    model_answer_invalid     the answer is malformed, truncated or too large
         │   └── ReplayMismatchError   replay_mismatch          a replayed run asked something else
         ├── ToolError                 tool_failed              a tool raised
         │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
@@ -235,6 +244,72 @@ class ModelError(RunError):
 
     code = "model_failed"
     default_suggestion = "Check the model's name and the provider's status, then try again."
+
+
+class ModelAuthenticationError(ModelError):
+    """The provider refused the key, or none was given."""
+
+    code = "model_authentication"
+    default_suggestion = "Set the provider's key variable, and check that the key may use this model."
+
+
+class ModelRateLimitError(ModelError):
+    """The provider takes no more requests for now, or the account has no credit."""
+
+    code = "model_rate_limited"
+    default_suggestion = "Wait, lower the number of runs at once, or raise the account's limits."
+
+    retry_after: float | None = None
+    """Seconds after which the provider may take requests again, if it says."""
+
+
+class ModelTimeoutError(ModelError):
+    """The provider was too slow; the message says at what."""
+
+    code = "model_timeout"
+    default_suggestion = "Try again later, ask for a shorter answer, or raise the time-out."
+
+
+class ModelConnectionError(ModelError):
+    """The provider could not be reached, or the connection was lost."""
+
+    code = "model_unreachable"
+    default_suggestion = "Check the endpoint's address and the network."
+
+
+class ModelUnavailableError(ModelError):
+    """The provider answered that it cannot serve now."""
+
+    code = "model_unavailable"
+    default_suggestion = "Try again later; see the provider's status page."
+
+
+class ModelRequestError(ModelError):
+    """The provider refused the request as it is; trying again is useless."""
+
+    code = "model_request_refused"
+    default_suggestion = "Check the model's name and settings: not every model takes every setting."
+
+
+class ContextWindowError(ModelRequestError):
+    """The request is longer than the model's context window."""
+
+    code = "context_window_exceeded"
+    default_suggestion = "Shorten the input or the tools' outputs, or use a model with a larger window."
+
+
+class ContentFilterError(ModelError):
+    """The provider's content filter stopped the request or the answer."""
+
+    code = "content_filtered"
+    default_suggestion = "Rephrase the input."
+
+
+class ModelResponseError(ModelError):
+    """The provider's answer is malformed, truncated or larger than allowed."""
+
+    code = "model_answer_invalid"
+    default_suggestion = "Try again; if it stays so, the endpoint does not speak the protocol."
 
 
 class ReplayMismatchError(ModelError):
