@@ -245,6 +245,11 @@ class ModelError(RunError):
     code = "model_failed"
     default_suggestion = "Check the model's name and the provider's status, then try again."
 
+    transient: bool = False
+    """Whether the very same request may succeed when it is tried again."""
+    retry_after: float | None = None
+    """Seconds after which the provider may take requests again, if it says."""
+
 
 class ModelAuthenticationError(ModelError):
     """The provider refused the key, or none was given."""
@@ -258,9 +263,7 @@ class ModelRateLimitError(ModelError):
 
     code = "model_rate_limited"
     default_suggestion = "Wait, lower the number of runs at once, or raise the account's limits."
-
-    retry_after: float | None = None
-    """Seconds after which the provider may take requests again, if it says."""
+    transient = True
 
 
 class ModelTimeoutError(ModelError):
@@ -268,6 +271,7 @@ class ModelTimeoutError(ModelError):
 
     code = "model_timeout"
     default_suggestion = "Try again later, ask for a shorter answer, or raise the time-out."
+    transient = True
 
 
 class ModelConnectionError(ModelError):
@@ -275,6 +279,7 @@ class ModelConnectionError(ModelError):
 
     code = "model_unreachable"
     default_suggestion = "Check the endpoint's address and the network."
+    transient = True
 
 
 class ModelUnavailableError(ModelError):
@@ -282,6 +287,7 @@ class ModelUnavailableError(ModelError):
 
     code = "model_unavailable"
     default_suggestion = "Try again later; see the provider's status page."
+    transient = True
 
 
 class ModelRequestError(ModelError):
@@ -310,6 +316,7 @@ class ModelResponseError(ModelError):
 
     code = "model_answer_invalid"
     default_suggestion = "Try again; if it stays so, the endpoint does not speak the protocol."
+    transient = True
 
 
 class ReplayMismatchError(ModelError):

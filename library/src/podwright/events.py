@@ -138,6 +138,20 @@ class ModelCallFailed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallRetried(RunEvent):
+    """A try of a model call failed, and the same call is tried again."""
+
+    type: Literal["model_call_retried"] = "model_call_retried"
+    call: int = 0
+    tries: int = 1
+    """How many tries have failed."""
+    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Why the last one failed."""
+    wait_ms: float = 0.0
+    """The wait before the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Token(RunEvent):
     """A piece of a model's answer, as it arrives."""
 
@@ -242,6 +256,7 @@ Event = Annotated[
     | ModelCallStarted
     | ModelCallFinished
     | ModelCallFailed
+    | ModelCallRetried
     | Token
     | ToolCallStarted
     | ToolCallFinished

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Awaitable, Generator, Iterable
 from contextvars import ContextVar
@@ -157,6 +158,12 @@ class Run:
     def duration_ms(self) -> float:
         """Milliseconds since it started."""
         return round((perf_counter() - self.started) * 1000, 3)
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until its own wall time, or that of a run around it, is over; infinite without a limit."""
+        own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
+        return own if self.parent is None else min(own, self.parent.time_left)
 
     def emit(self, event: Event, path: tuple[int, ...] | None = None) -> None:
         """Stamp an event with the common fields and hand it to every subscriber.

@@ -12,6 +12,7 @@ from podwright.events import (
     Event,
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallRetried,
     ModelCallStarted,
     PlanMade,
     RunCancelled,
@@ -116,6 +117,9 @@ def _line(event: Event) -> tuple[str, str] | None:  # noqa: C901, PLR0912 - one 
             return None
         case ModelCallFailed():
             return "red", f"model call failed: {event.error.get('message', '')}"
+        case ModelCallRetried():
+            why = event.error.get("message", "")
+            return "yellow", f"model call failed, trying again in {event.wait_ms / 1000:.1f} s: {why}"
         case ToolCallStarted():
             return "blue", f"calls {event.tool}({_text(event.arguments)})"
         case ToolCallFinished():

@@ -16,6 +16,7 @@ from podwright.blueprints import from_json
 from podwright.budget import ASSUMED_OUTPUT, Hold
 from podwright.errors import (
     BlueprintValidationError,
+    ContentFilterError,
     ContextError,
     InputError,
     LimitExceededError,
@@ -30,6 +31,7 @@ from podwright.errors import (
 from podwright.events import (
     ModelCallFailed,
     ModelCallFinished,
+    ModelCallRetried,
     ModelCallStarted,
     Token,
     ToolCallFailed,
@@ -47,6 +49,7 @@ from podwright.messages import (
 )
 from podwright.models import Model
 from podwright.models.base import ANSWER_TOOL
+from podwright.models.faults import with_retries
 from podwright.models.offline import estimate_input
 from podwright.run import Run, together
 from podwright.templates import as_text, fill, names, sections
@@ -259,6 +262,8 @@ async def ask(
     finally:
         for budget, hold in zip(run.budgets, holds, strict=False):
             budget.settle(hold, spent)
+    if response.finish_reason == "content_filter":
+        raise ContentFilterError(f"The content filter of '{model.name}' stopped the answer.")
     if response.finish_reason == "length":
         limit = next((hold.limit for hold in reversed(holds) if hold.limit), "")
         if limit:
@@ -300,8 +305,22 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
             first = elapsed()
         run.emit(Token(call=call, text=text))
 
+    async def attempt() -> ModelResponse:
+        try:
+            return await model.complete(request, on_token if run.streaming else None)
+        except ModelError as error:
+            if first is not None:  # what a reader has seen cannot be taken back
+                error.transient = False
+            raise
+
+    def on_retry(tries: int, error: ModelError, wait: float) -> None:
+        facts, wait_ms = error.to_dict(), round(wait * 1000, 3)
+        run.emit(ModelCallRetried(call=call, tries=tries, error=facts, wait_ms=wait_ms))
+
+    total = request.settings.get("timeout", model.timeouts.total)
+    who = f"'{model.name}'"
     try:
-        response = await model.complete(request, on_token if run.streaming else None)
+        response = await with_retries(attempt, total, who=who, left=lambda: run.time_left, on_retry=on_retry)
     except CancelledError:
         run.emit(ModelCallFailed(call=call, error=_CANCELLED, duration_ms=elapsed()))
         raise
@@ -319,7 +338,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
 
 
 def _priced(model: Model, response: ModelResponse) -> ModelResponse:
-    if response.usage.cost is not None:
+    if response.usage.cost is not None or response.usage.unpriced_model_calls:
         return response
     price = model.price(response.usage)
     if price is None:

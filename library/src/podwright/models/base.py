@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models.faults import Timeouts
 from podwright.usage import Usage
 
 ANSWER_TOOL = "final_answer"
@@ -24,9 +25,12 @@ class Model(ABC):
     json_output: bool = True
     """Whether it obeys `ModelRequest.output`; if not, structured output goes through a call of `ANSWER_TOOL`."""
 
+    timeouts: Timeouts = Timeouts()
+    """How long it may take; set on the class for all models, on an instance for one."""
+
     @abstractmethod
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Answer one request.
+        """Answer one request, in one try: whoever asks repeats it, with `podwright.models.faults.with_retries`.
 
         Args:
             request: The whole request.
@@ -36,7 +40,8 @@ class Model(ABC):
             The whole answer, streamed or not, with the tokens that it took.
 
         Raises:
-            ModelError: The model gave no answer. Other exceptions are reported as one.
+            ModelError: The model gave no answer; repeated if it is `transient` and no token was handed out.
+                Other exceptions are reported as one.
         """
 
     def price(self, usage: Usage) -> float | None:
