@@ -5,21 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 
 from podwright.errors import UnknownModelError, did_you_mean
-from podwright.models.base import Model, TokenCallback
+from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How a component reaches its provider, where the environment does not say; never part of a blueprint."""
-
-    api_key: str | None = field(default=None, repr=False)
-    """The key to present."""
-    base_url: str | None = None
-    """The endpoint to talk to."""
 
 
 Provider = Callable[[str, Connection], Model]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.faults import Timeouts
@@ -14,6 +15,16 @@ ANSWER_TOOL = "final_answer"
 
 TokenCallback = Callable[[str], None]
 """Is given each piece of the answer's text as it arrives, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How a component reaches its provider, where the environment does not say; never part of a blueprint."""
+
+    api_key: str | None = field(default=None, repr=False)
+    """The key to present."""
+    base_url: str | None = None
+    """The endpoint to talk to."""
 
 
 class Model(ABC):
