@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 
-from podwright.errors import UnknownModelError, did_you_mean
+from podwright.errors import ConfigurationError, UnknownModelError, did_you_mean
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
-
+from podwright.models.providers import ANY, ENDPOINTS
 
 Provider = Callable[[str, Connection], Model]
 """Makes the model for a model name (the part behind the slash) and a connection."""
 
 DEFAULT = Connection()
 """Whatever the environment says."""
+
+LANES = ("auto", "direct", "wide")
+"""What `PODWRIGHT_MODEL_LANE` may be: by provider, always Chat Completions, or always LiteLLM."""
 
 __all__ = [
     "DEFAULT",
@@ -64,6 +68,7 @@ def resolve(name: str, given: Model | None = None, connection: Connection = DEFA
 
     Raises:
         UnknownModelError: No provider of that name is known.
+        ConfigurationError: `PODWRIGHT_MODEL_LANE` names no lane.
     """
     return _instead.get() or given or _named(name, connection)
 
@@ -72,13 +77,39 @@ def _named(name: str, connection: Connection) -> Model:
     model = _resolved.get((name, connection))
     if model is None:
         provider, _, model_name = name.partition("/")
-        if provider not in _providers:
-            raise UnknownModelError(
-                f"Unknown model provider '{provider}' in '{name}'.",
-                suggestion=did_you_mean(provider, _providers) + " Or make yours known with register_provider().",
-            )
-        model = _resolved[name, connection] = _providers[provider](model_name, connection)
+        if not (provider and model_name):
+            raise UnknownModelError(f"'{name}' names no model.")
+        made = _providers.get(provider)
+        model = _resolved[name, connection] = made(model_name, connection) if made else _vendor(name, connection)
     return model
+
+
+def _vendor(name: str, connection: Connection) -> Model:
+    """A model in the network, in the lane that the environment and its provider say."""
+    lane = os.environ.get("PODWRIGHT_MODEL_LANE") or "auto"
+    if lane not in LANES:
+        message = f"PODWRIGHT_MODEL_LANE is '{lane}'."
+        raise ConfigurationError(message, suggestion=f"Set it to one of: {', '.join(LANES)}.")
+    provider = name.partition("/")[0]
+    endpoint = ENDPOINTS.get(provider)
+    url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
+    if url and connection.base_url is None:
+        # without a key of its own that endpoint gets none: a provider's key is for that provider
+        key = connection.api_key or os.environ.get("PODWRIGHT_MODEL_API_KEY", "")
+        connection, endpoint = Connection(key, url), ANY
+    if lane == "direct" and endpoint is None:
+        if connection.base_url is None:
+            hint = did_you_mean(provider, sorted({*_providers, *ENDPOINTS}))
+            raise UnknownModelError(f"The direct lane has no provider '{provider}' of '{name}'.", suggestion=hint)
+        endpoint = ANY
+    # each lane brings its own client, which only those pay for who take it
+    if lane == "wide" or endpoint is None:
+        from podwright.models.litellm import LiteLLMModel
+
+        return LiteLLMModel(name, connection)
+    from podwright.models.chat import ChatModel
+
+    return ChatModel(name, connection, endpoint)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ class Connection:
     """How a component reaches its provider, where the environment does not say; never part of a blueprint."""
 
     api_key: str | None = field(default=None, repr=False)
-    """The key to present."""
+    """The key to present; None is what the environment says, the empty string is none."""
     base_url: str | None = None
     """The endpoint to talk to."""
 
