@@ -1,0 +1,264 @@
+"""The wide lane: every provider that LiteLLM speaks to. The only file that imports LiteLLM, on first need.
+
+LiteLLM takes seconds and more than 100 MB to import, so the import waits for the first call and happens in a
+thread. It is kept to translating: one try a call, our time-outs, no look-up of prices, no log of what was said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import threading
+import warnings
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from functools import lru_cache, wraps
+from typing import Any
+
+import aiohttp
+import orjson
+
+from podwright import prices
+from podwright.errors import (
+    ContentFilterError,
+    ContextWindowError,
+    ModelConnectionError,
+    ModelRequestError,
+    ModelResponseError,
+    ModelTimeoutError,
+    PodwrightError,
+    UnknownModelError,
+)
+from podwright.messages import ModelRequest, ModelResponse, ToolSchema
+from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
+from podwright.models.faults import refusal
+from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.wire import Answer, MalformedError, request_body
+from podwright.usage import Usage
+
+_SET_BEFORE_IMPORT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # it would fetch a price list from the network
+    "LITELLM_MODE": "PRODUCTION",  # it would read a .env file
+}
+_lock = threading.Lock()
+
+
+class LiteLLMModel(Model):
+    """A model that is reached through LiteLLM.
+
+    A setting that the provider does not have is an error, never left out in silence. Where LiteLLM knows of no
+    JSON-schema mode, structured output is asked for through a tool, and given back as if there were one.
+
+    Args:
+        name: As a blueprint names it, "<provider>/<model_name>", in LiteLLM's names.
+        connection: The key and the endpoint; what it leaves out, LiteLLM takes from the environment.
+
+    Raises:
+        UnknownModelError: LiteLLM is not installed.
+    """
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self._connection = connection
+        self._has_schemas: bool | None = None
+        if not _installed():
+            raise UnknownModelError(
+                f"The model '{name}' is reached through LiteLLM, which is not installed.",
+                suggestion="Install it: pip install 'podwright[litellm]'.",
+            )
+
+    def price(self, usage: Usage) -> float | None:
+        """What `usage` would cost, in USD; None if nobody knows."""
+        cost = prices.lookup(self.name, usage)
+        return cost.amount if cost else None
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        """Ask through LiteLLM, once.
+
+        Raises:
+            ModelError: See the table in `docs/models.md`.
+            UnknownModelError: LiteLLM does not know the provider.
+        """
+        if self._has_schemas is None:
+            self._has_schemas = await asyncio.to_thread(self._prepare)
+        fault: PodwrightError
+        try:
+            if on_token is None:
+                answer = await self._whole(request)
+            else:
+                answer = await self._streamed(request, on_token)
+            return self._response(answer, request)
+        except PodwrightError:
+            raise
+        except MalformedError:
+            fault = ModelResponseError(f"'{self.name}': the answer is no chat completion.")
+        except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of many libraries through
+            fault = self._fault(error, request)
+        # outside of the handler: an error of LiteLLM quotes the provider, and must not be seen as the context of ours
+        raise fault
+
+    def _prepare(self) -> bool:
+        prices.warm(self.name)
+        return bool(_litellm().supports_response_schema(self.name))
+
+    async def _whole(self, request: ModelRequest) -> Answer:
+        patience = request.settings.get("timeout", self.timeouts.first_byte)
+        async with self._within(patience, "no answer"):
+            reply = await _litellm().acompletion(**self._arguments(request, patience, stream=False))
+        answer = Answer()
+        answer.add(reply.model_dump())
+        return answer
+
+    async def _streamed(self, request: ModelRequest, on_token: TokenCallback) -> Answer:
+        patience = self.timeouts.first_byte
+        async with self._within(patience, "no answer"):
+            stream = await _litellm().acompletion(**self._arguments(request, patience, stream=True))
+        answer = Answer()
+        async with aclosing(stream):
+            while True:
+                async with self._within(patience, "nothing more"):
+                    chunk = await anext(stream, None)
+                if chunk is None:
+                    break
+                patience = self.timeouts.idle
+                data = chunk.model_dump()
+                if not any(getattr(one, "usage", None) for one in stream.chunks):
+                    data.pop("usage", None)  # LiteLLM's own estimate
+                text = answer.add(data)
+                if text:
+                    on_token(text)
+        # LiteLLM ends every stream with a reason, its own if the provider gave none
+        if not (stream.received_finish_reason or stream.intermittent_finish_reason):
+            raise ModelResponseError(f"'{self.name}': the answer ended in its middle.")
+        return answer
+
+    @asynccontextmanager
+    async def _within(self, seconds: float, late: str) -> AsyncGenerator[None]:
+        timer = asyncio.timeout(seconds)
+        try:
+            async with timer:
+                yield
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            raise ModelTimeoutError(f"'{self.name}': {late} within {seconds:g} s.") from None
+
+    def _arguments(self, request: ModelRequest, patience: float, *, stream: bool) -> dict[str, Any]:
+        if request.output and not self._has_schemas:
+            function: Any = {"name": ANSWER_TOOL, "description": "Give the final answer."}
+            function["parameters"] = request.output.schema
+            tools: list[ToolSchema] = [*request.tools, {"type": "function", "function": function}]
+            request = replace(request, tools=tools, output=None)
+        return {
+            **orjson.loads(request_body(request, self.name, ANY, stream)),
+            # an empty one says that there is none; LiteLLM would send that of the environment instead
+            "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
+            "base_url": self._connection.base_url,
+            "timeout": patience,
+            # its own repetitions would multiply with ours
+            "num_retries": 0,
+            "max_retries": 0,
+        }
+
+    def _response(self, answer: Answer, request: ModelRequest) -> ModelResponse:
+        response = answer.response(request, ENDPOINTS.get(self.name.partition("/")[0], ANY))
+        given = next((call for call in response.tool_calls if call.name == ANSWER_TOOL), None)
+        if given and request.output:
+            return replace(response, text=given.arguments, tool_calls=(), finish_reason="stop")
+        return response
+
+    def _fault(self, error: Exception, request: ModelRequest) -> PodwrightError:
+        """The same in our words."""
+        import httpx  # LiteLLM brings it
+
+        known, who = _litellm().exceptions, f"'{self.name}'"
+        chain = list(_chain(error))
+        said = " ".join(str(one) for one in chain)
+
+        def caused_by(*kinds: type[Exception]) -> bool:
+            return any(isinstance(one, kinds) for one in chain)
+
+        if caused_by(known.LiteLLMUnknownProvider):
+            return UnknownModelError(f"LiteLLM knows no provider of {who}.")
+        if caused_by(known.UnsupportedParamsError):
+            wrong = ", ".join(f"'{key}'" for key in request.settings if f"'{key}'" in said) or "a setting"
+            return ModelRequestError(f"{who} does not take {wrong}.", suggestion="Remove it from the config.")
+        if caused_by(known.ContextWindowExceededError):
+            return ContextWindowError(f"{who}: the request is too long for the model.")
+        if caused_by(known.ContentPolicyViolationError):
+            return ContentFilterError(f"{who}: its content filter stopped the request.")
+        if caused_by(httpx.TimeoutException):
+            return ModelTimeoutError(f"{who}: no answer in time.")
+        if caused_by(json.JSONDecodeError, aiohttp.ClientPayloadError, known.APIResponseValidationError):
+            return ModelResponseError(f"{who}: the answer is truncated, or no chat completion.")
+        if caused_by(httpx.TransportError):
+            return ModelConnectionError(f"{who}: no connection, or it was lost.")
+        status = next((one.status_code for one in chain if isinstance(getattr(one, "status_code", None), int)), 500)
+        found = next(
+            (one.litellm_response_headers for one in chain if getattr(one, "litellm_response_headers", None)), {}
+        )
+        return refusal(self.name, status, said, {str(key).lower(): str(value) for key, value in (found or {}).items()})
+
+
+def _chain(error: BaseException | None) -> Iterator[Any]:
+    """An error, and those that it was made from: what LiteLLM raises last says little."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = getattr(error, "original_exception", None) or error.__cause__ or error.__context__
+
+
+def _installed() -> bool:
+    try:
+        return importlib.util.find_spec("litellm") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _litellm() -> Any:
+    with _lock:
+        return _imported()
+
+
+@lru_cache(maxsize=1)
+def _imported() -> Any:
+    for name, value in _SET_BEFORE_IMPORT.items():
+        os.environ.setdefault(name, value)
+    with warnings.catch_warnings():  # it hides some of everybody's
+        warnings.simplefilter("ignore")
+        litellm: Any = importlib.import_module("litellm")  # untyped for the most part
+        litellm.suppress_debug_info = True
+        if "LITELLM_LOG" not in os.environ:  # what it logs are requests, answers and stack traces
+            for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        # it builds much of itself at the first call: half a second, with warnings
+        hello: Any = {"model": "openai/rehearsal", "messages": [{"role": "user", "content": ""}], "mock_response": "."}
+        litellm.completion(**hello)
+        for _ in litellm.completion(**hello, stream=True):
+            pass
+    _refuse_redirects()
+    return litellm
+
+
+def _refuse_redirects() -> None:
+    """Keep LiteLLM from following redirects: with some providers the key is in a header that goes along."""
+    sdk: Any = importlib.import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
+    own: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+
+    def without(make: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(make)
+        def made(*args: Any, **options: Any) -> Any:
+            client = make(*args, **options)
+            client.follow_redirects = False
+            return client
+
+        return made
+
+    own.create_client = without(own.create_client)
+    sdk._get_async_http_client = staticmethod(without(sdk._get_async_http_client))  # noqa: SLF001 - it has no public name
