@@ -38,7 +38,7 @@ from podwright.messages import ModelRequest, ModelResponse, ToolSchema
 from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
 from podwright.models.faults import refusal
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.models.wire import Answer, MalformedError, request_body
+from podwright.models.wire import Answer, MalformedError, RefusedError, request_body
 from podwright.usage import Usage
 
 _SET_BEFORE_IMPORT = {
@@ -95,6 +95,8 @@ class LiteLLMModel(Model):
             return self._response(answer, request)
         except PodwrightError:
             raise
+        except RefusedError as error:
+            fault = refusal(self.name, error.status, error.said)
         except MalformedError:
             fault = ModelResponseError(f"'{self.name}': the answer is no chat completion.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of many libraries through
@@ -127,8 +129,8 @@ class LiteLLMModel(Model):
                     break
                 patience = self.timeouts.idle
                 data = chunk.model_dump()
-                if not any(getattr(one, "usage", None) for one in stream.chunks):
-                    data.pop("usage", None)  # LiteLLM's own estimate
+                if data.get("usage") and not any(getattr(one, "usage", None) for one in stream.chunks):
+                    del data["usage"]  # LiteLLM's own estimate
                 text = answer.add(data)
                 if text:
                     on_token(text)
@@ -159,7 +161,7 @@ class LiteLLMModel(Model):
             # an empty one says that there is none; LiteLLM would send that of the environment instead
             "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
             "base_url": self._connection.base_url,
-            "timeout": patience,
+            "timeout": importlib.import_module("httpx").Timeout(patience, connect=self.timeouts.connect),
             # its own repetitions would multiply with ours
             "num_retries": 0,
             "max_retries": 0,
@@ -174,7 +176,7 @@ class LiteLLMModel(Model):
 
     def _fault(self, error: Exception, request: ModelRequest) -> PodwrightError:
         """The same in our words."""
-        import httpx  # LiteLLM brings it
+        httpx: Any = importlib.import_module("httpx")  # LiteLLM brings it
 
         known, who = _litellm().exceptions, f"'{self.name}'"
         chain = list(_chain(error))
@@ -199,10 +201,11 @@ class LiteLLMModel(Model):
         if caused_by(httpx.TransportError):
             return ModelConnectionError(f"{who}: no connection, or it was lost.")
         status = next((one.status_code for one in chain if isinstance(getattr(one, "status_code", None), int)), 500)
-        found = next(
-            (one.litellm_response_headers for one in chain if getattr(one, "litellm_response_headers", None)), {}
+        found: Any = next(
+            (one.litellm_response_headers for one in chain if hasattr(one, "litellm_response_headers")), {}
         )
-        return refusal(self.name, status, said, {str(key).lower(): str(value) for key, value in (found or {}).items()})
+        headers = {str(key).lower(): str(found[key]) for key in found or ()}
+        return refusal(self.name, status, said, headers)
 
 
 def _chain(error: BaseException | None) -> Iterator[Any]:
