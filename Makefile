@@ -65,8 +65,8 @@ fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff format
 
 lock:  ## renew both locks: newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build -o requirements.lock \
-		library/pyproject.toml service/pyproject.toml
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
+		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
 
 clean:  ## remove all that was made here

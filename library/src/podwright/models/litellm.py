@@ -201,9 +201,8 @@ class LiteLLMModel(Model):
         if caused_by(httpx.TransportError):
             return ModelConnectionError(f"{who}: no connection, or it was lost.")
         status = next((one.status_code for one in chain if isinstance(getattr(one, "status_code", None), int)), 500)
-        found: Any = next(
-            (one.litellm_response_headers for one in chain if hasattr(one, "litellm_response_headers")), {}
-        )
+        given = "litellm_response_headers"
+        found: Any = next((getattr(one, given) for one in chain if hasattr(one, given)), None)
         headers = {str(key).lower(): str(found[key]) for key in found or ()}
         return refusal(self.name, status, said, headers)
 
