@@ -318,9 +318,10 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
         run.emit(ModelCallRetried(call=call, tries=tries, error=facts, wait_ms=wait_ms))
 
     total = request.settings.get("timeout", model.timeouts.total)
-    who = f"'{model.name}'"
     try:
-        response = await with_retries(attempt, total, who=who, left=lambda: run.time_left, on_retry=on_retry)
+        response = await with_retries(
+            attempt, total, model.retries, who=f"'{model.name}'", left=lambda: run.time_left, on_retry=on_retry
+        )
     except CancelledError:
         run.emit(ModelCallFailed(call=call, error=_CANCELLED, duration_ms=elapsed()))
         raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models.faults import Timeouts
+from podwright.models.faults import Retries, Timeouts
 from podwright.usage import Usage
 
 ANSWER_TOOL = "final_answer"
@@ -38,6 +38,9 @@ class Model(ABC):
 
     timeouts: Timeouts = Timeouts()
     """How long it may take; set on the class for all models, on an instance for one."""
+
+    retries: Retries = Retries()
+    """How often a failed try is repeated; set likewise."""
 
     @abstractmethod
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:

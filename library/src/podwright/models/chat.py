@@ -30,7 +30,7 @@ from podwright.errors import (
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.faults import refusal
-from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.providers import ANY, Endpoint
 from podwright.models.wire import Answer, Events, MalformedError, RefusedError, request_body, said_in
 from podwright.usage import Usage
 
@@ -47,18 +47,18 @@ class ChatModel(Model):
     """A model behind a Chat Completions endpoint.
 
     Args:
-        name: "<provider>/<model_name>"; `podwright.models.providers` has what is known of the provider.
+        name: "<provider>/<model_name>".
         connection: Key and base URL; what is missing comes from the provider's variables when it is first asked.
+        endpoint: What is known of the provider.
     """
 
-    def __init__(self, name: str, connection: Connection) -> None:
-        provider, _, model = name.partition("/")
+    def __init__(self, name: str, connection: Connection, endpoint: Endpoint = ANY) -> None:
         self.name = name
         self._connection = connection
-        self._endpoint = ENDPOINTS.get(provider, ANY)
-        self.json_output = self._endpoint.json_schema
-        prefix = self._endpoint.model_prefix
-        self._model = model if model.startswith(prefix) else f"{prefix}fireworks/models/{model}"
+        self._endpoint = endpoint
+        self.json_output = endpoint.json_schema
+        model, prefix = name.partition("/")[2], endpoint.model_prefix
+        self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
         self._target: tuple[URL, dict[str, str], aiohttp.ClientTimeout] | None = None
 
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
@@ -132,7 +132,7 @@ class ChatModel(Model):
             raise ConfigurationError(
                 f"The base URL of '{self.name}' is none.", suggestion="Write it as https://host/path, without a key."
             )
-        key = (given.api_key or _first(endpoint.keys) or "").strip()
+        key = (_first(endpoint.keys) if given.api_key is None else given.api_key).strip()
         if not key and base == endpoint.url and url.scheme == "https":
             raise ModelAuthenticationError(
                 f"There is no key for '{self.name}'.", suggestion=f"Set {' or '.join(endpoint.keys)}, or api_key."
@@ -241,7 +241,7 @@ def _lost(name: str, error: Exception) -> ModelError:
         case aiohttp.ClientConnectorError():
             return ModelConnectionError(f"'{name}': no connection.")
         case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError():
-            return ModelResponseError(f"'{name}': the answer is truncated, or no HTTP.")
+            return ModelResponseError(f"'{name}': the answer broke off, or is no HTTP.")
         case _:
             return ModelConnectionError(f"'{name}': the connection was lost.")
 
@@ -253,7 +253,7 @@ def _first(variables: tuple[str, ...]) -> str:
 # One session for each event loop: its connections belong to that loop.
 _sessions: dict[AbstractEventLoop, aiohttp.ClientSession] = {}
 _keepers: dict[AbstractEventLoop, AsyncGenerator[aiohttp.ClientSession]] = {}
-_left: list[object] = []
+_inherited: list[object] = []
 
 
 async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
@@ -270,27 +270,34 @@ async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
 
 
 async def _open() -> aiohttp.ClientSession:
+    for closed in [one for one in _sessions if one.is_closed()]:  # by somebody who did not end its generators
+        del _keepers[closed]
+        await _sessions.pop(closed).close()
     loop = asyncio.get_running_loop()
-    _leave([one for one in _sessions if one.is_closed()])
     keeper = _keepers[loop] = _keep()
     session = _sessions[loop] = await anext(keeper)
     return session
 
 
-def _leave(loops: list[AbstractEventLoop]) -> None:
-    """Forget sessions that nobody can close any more; were they collected, they would act on a dead loop."""
-    _left.extend((_sessions.pop(loop), _keepers.pop(loop)) for loop in loops)
-
-
 def _close_all() -> None:
-    """At exit: close what lives on loops in other threads, such as that of `run()`."""
+    """At exit: close what is still open, such as the session of the loop of `run()`."""
     for loop, keeper in list(_keepers.items()):
-        if loop.is_running():
-            with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):
+            if loop.is_running():
                 asyncio.run_coroutine_threadsafe(keeper.aclose(), loop).result(1)
+            elif loop.is_closed():
+                asyncio.run(_sessions[loop].close())
+            else:
+                loop.run_until_complete(keeper.aclose())
+
+
+def _leave() -> None:
+    """In a forked process: the sockets are the parent's, and to collect them would be to act on them."""
+    _inherited.append((_sessions.copy(), _keepers.copy()))
+    _sessions.clear()
+    _keepers.clear()
 
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    # the sockets are the parent's
-    os.register_at_fork(after_in_child=lambda: _leave(list(_sessions)))
+    os.register_at_fork(after_in_child=_leave)

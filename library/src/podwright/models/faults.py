@@ -64,10 +64,6 @@ class Retries:
         return max(error.retry_after or 0.0, ceiling * self.chance())
 
 
-RETRIES = Retries()
-"""The policy that components follow."""
-
-
 def _unlimited() -> float:
     return math.inf
 
@@ -75,11 +71,11 @@ def _unlimited() -> float:
 async def with_retries(
     attempt: Callable[[], Awaitable[T]],
     total: float,
+    policy: Retries,
     *,
     who: str = "The model",
     left: Callable[[], float] = _unlimited,
     on_retry: Callable[[int, ModelError, float], object] | None = None,
-    policy: Retries = RETRIES,
 ) -> T:
     """Try until it succeeds, within a time, where trying again can help.
 
@@ -88,11 +84,11 @@ async def with_retries(
     Args:
         attempt: Makes one try. If it has handed something out already, it must not raise a transient error.
         total: Seconds for all tries and waits together.
+        policy: How often, and after which wait.
         who: The model, for the message of a time-out.
         left: Seconds that the caller itself has left; asked when a try has failed.
         on_retry: Is told of each repetition before its wait: the number of the failed try from 1, its error,
             and the seconds of the wait.
-        policy: How often, and after which wait.
 
     Raises:
         ModelError: The error of the last try; ModelTimeoutError if the time was over.

@@ -29,11 +29,11 @@ class Endpoint:
     seed: str = "seed"
     """What it calls the seed."""
     model_prefix: str = ""
-    """What a model's name begins with there; added where it is missing."""
+    """What is put before a model's name that does not begin with the first part of this."""
 
 
-def _of(name: str, url: str = "", **differences: object) -> Endpoint:
-    return Endpoint(url, (f"{name}_API_KEY",), (f"{name}_API_BASE",), **differences)  # pyright: ignore[reportArgumentType] - checked by the table's test
+def _of(name: str, url: str = "", *, suffix: str = "", json_schema: bool = True) -> Endpoint:
+    return Endpoint(url, (f"{name}_API_KEY",), (f"{name}_API_BASE",), suffix, json_schema)
 
 
 ENDPOINTS: dict[str, Endpoint] = {
@@ -45,7 +45,7 @@ ENDPOINTS: dict[str, Endpoint] = {
         "https://api.fireworks.ai/inference/v1",
         ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
         ("FIREWORKS_API_BASE",),
-        model_prefix="accounts/",
+        model_prefix="accounts/fireworks/models/",
     ),
     "groq": _of("GROQ", "https://api.groq.com/openai/v1", json_schema=False),
     "hosted_vllm": _of("HOSTED_VLLM"),
