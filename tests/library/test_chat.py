@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import AsyncGenerator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -624,3 +625,11 @@ def test_no_session_outlives_its_loop() -> None:
     """After a test's loop has ended, its session is gone."""
     gc.collect()
     assert not chat._sessions
+
+
+def test_the_reference_has_every_provider() -> None:
+    """The table in the reference is the one in the code."""
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    for name, endpoint in ENDPOINTS.items():
+        keys, urls = (", ".join(f"`{one}`" for one in variables) for variables in (endpoint.keys, endpoint.urls))
+        assert f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |" in page
