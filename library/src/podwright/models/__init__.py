@@ -78,7 +78,7 @@ def _named(name: str, connection: Connection) -> Model:
     if model is None:
         provider, _, model_name = name.partition("/")
         if not (provider and model_name):
-            raise UnknownModelError(f"'{name}' names no model.")
+            raise _unknown(name)
         made = _providers.get(provider)
         model = _resolved[name, connection] = made(model_name, connection) if made else _vendor(name, connection)
     return model
@@ -94,22 +94,33 @@ def _vendor(name: str, connection: Connection) -> Model:
     endpoint = ENDPOINTS.get(provider)
     url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
     if url and connection.base_url is None:
-        # without a key of its own that endpoint gets none: a provider's key is for that provider
-        key = connection.api_key or os.environ.get("PODWRIGHT_MODEL_API_KEY", "")
+        # without a key of its own that endpoint gets none: a provider's key is for that provider, but where it is
+        # given an empty one, LiteLLM would take it
+        nothing = "none" if lane == "wide" else ""
+        key = connection.api_key or os.environ.get("PODWRIGHT_MODEL_API_KEY") or nothing
         connection, endpoint = Connection(key, url), ANY
     if lane == "direct" and endpoint is None:
         if connection.base_url is None:
-            hint = did_you_mean(provider, sorted({*_providers, *ENDPOINTS}))
-            raise UnknownModelError(f"The direct lane has no provider '{provider}' of '{name}'.", suggestion=hint)
+            raise _unknown(name)
         endpoint = ANY
     # each lane brings its own client, which only those pay for who take it
     if lane == "wide" or endpoint is None:
         from podwright.models.litellm import LiteLLMModel
 
-        return LiteLLMModel(name, connection)
+        try:
+            return LiteLLMModel(name, connection)
+        except UnknownModelError as error:  # it is not installed, but then it may be a misspelt name just as well
+            raise error if endpoint else _unknown(name, error.suggestion) from None
     from podwright.models.chat import ChatModel
 
     return ChatModel(name, connection, endpoint)
+
+
+def _unknown(name: str, *hints: str) -> UnknownModelError:
+    provider = name.partition("/")[0]
+    known = did_you_mean(provider, [*_providers, *ENDPOINTS])
+    hint = " ".join([known, "Or make yours known with register_provider().", *hints])
+    return UnknownModelError(f"Unknown model provider '{provider}' in '{name}'.", suggestion=hint)
 
 
 @contextlib.contextmanager
