@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from rich.console import Console
+from tests.library.upstream import Part, reply, upstream
 
 from podwright import (
     Agent,
@@ -29,6 +30,10 @@ from podwright import (
     load,
 )
 from podwright.errors import HELP_URL, BlueprintValidationError, LimitExceededError, PodwrightError, RunError
+from podwright.models import Connection
+from podwright.models.chat import ChatModel
+from podwright.models.faults import Retries, Timeouts
+from podwright.models.providers import ENDPOINTS
 from podwright.testing import ModelRequest, ToolCall
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -45,6 +50,15 @@ CODES = {
     "BlockingCallError": "blocking_call",
     "RunError": "run_failed",
     "ModelError": "model_failed",
+    "ModelAuthenticationError": "model_authentication",
+    "ModelRateLimitError": "model_rate_limited",
+    "ModelTimeoutError": "model_timeout",
+    "ModelConnectionError": "model_unreachable",
+    "ModelUnavailableError": "model_unavailable",
+    "ModelRequestError": "model_request_refused",
+    "ContextWindowError": "context_window_exceeded",
+    "ContentFilterError": "content_filtered",
+    "ModelResponseError": "model_answer_invalid",
     "ReplayMismatchError": "replay_mismatch",
     "ToolError": "tool_failed",
     "ToolArgumentsError": "tool_arguments_invalid",
@@ -107,6 +121,23 @@ def cancelled() -> None:
     asyncio.run(run())
 
 
+def provided(*answer: Part) -> Callable[[], object]:
+    """A run on a provider that answers each request with these bytes."""
+
+    async def run() -> object:
+        async with upstream() as serving:
+            serving.answers(answer)
+            model = ChatModel("openai/gpt-4o-mini", Connection("key", serving.url), ENDPOINTS["openai"])
+            model.timeouts, model.retries = Timeouts(first_byte=0.05), Retries(tries=1)
+            return await Agent("guide", "", model).arun("hello")
+
+    return lambda: asyncio.run(run())
+
+
+def refused(status: int, code: str = "") -> Callable[[], object]:
+    return provided(reply({"error": {"code": code}}, status))
+
+
 def mismatch() -> object:
     recorded = scripted("answer").run("hello", trace=True)
     return load(scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)).run("good bye")
@@ -128,6 +159,15 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.BlockingCallError: blocking,
     RunError: raising(RunError("An error of the user's own model.")),
     errors.ModelError: lambda: scripted().run("hello"),
+    errors.ModelAuthenticationError: refused(401),
+    errors.ModelRateLimitError: refused(429),
+    errors.ModelTimeoutError: provided("hang"),
+    errors.ModelConnectionError: provided("reset"),
+    errors.ModelUnavailableError: refused(503),
+    errors.ModelRequestError: refused(404),
+    errors.ContextWindowError: refused(400, "context_length_exceeded"),
+    errors.ContentFilterError: refused(400, "content_filter"),
+    errors.ModelResponseError: provided(reply(b"no JSON")),
     errors.ReplayMismatchError: mismatch,
     errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
     errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), ToolCall.of("look")).run("hello"),

@@ -317,8 +317,8 @@ def test_a_provider_makes_models_by_name() -> None:
     ("name", "message", "suggestion"),
     [
         ("ofline/echo", "Unknown model provider 'ofline' in 'ofline/echo'.", "Did you mean 'offline'? Or make yours"),
-        ("zzz/model", "Unknown model provider 'zzz' in 'zzz/model'.", "Known here: offline. Or make yours known with"),
-        ("echo", "Unknown model provider 'echo' in 'echo'.", "Known here: offline."),
+        ("zzz/model", "Unknown model provider 'zzz' in 'zzz/model'.", "Known here: "),
+        ("echo", "Unknown model provider 'echo' in 'echo'.", "Known here: "),
         ("offline/eco", "Unknown offline model 'offline/eco'.", "Use 'offline/echo'"),
         ("", "Unknown model provider '' in ''.", "Known here"),
     ],

@@ -152,6 +152,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "resume_path": INDICES,
     "message": TEXT,
     "call": COUNT,
+    "tries": COUNT,
+    "wait_ms": SECONDS,
     "request": REQUEST,
     "response": RESPONSE,
     "first_token_ms": st.none() | SECONDS,
