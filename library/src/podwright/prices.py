@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -150,7 +151,9 @@ def _price(model: str, path: str, minute: int) -> tuple[Source, _Tiers] | None:
             return "override", tiers
     provider, _, name = model.partition("/")
     name = _ROUTES.sub("", name)
-    tiers = _from_genai_prices(_IDS.get(provider, provider), name)
+    if not name:
+        return None
+    tiers = _from_genai_prices(_IDS.get(provider, provider), name, datetime.fromtimestamp(minute * 60, UTC))
     if tiers:
         return "genai-prices", tiers
     tiers = _from_litellm(provider, model, name)
@@ -193,16 +196,16 @@ def _overrides(path: str, text: bytes) -> Mapping[str, _Tiers]:
     )
 
 
-def _from_genai_prices(provider: str, name: str) -> _Tiers | None:
+def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None:
     # a third of this library's import time, and models without a price do without it
     import genai_prices
     from genai_prices.types import TieredPrices
 
     try:
-        prices = genai_prices.calc_price(genai_prices.Usage(), name, provider_id=provider)
+        prices = genai_prices.calc_price(genai_prices.Usage(), name, provider_id=provider, genai_request_timestamp=now)
     except LookupError:
         return None
-    if not name or prices.provider.id != provider:  # its search also takes names that only resemble an id
+    if prices.provider.id != provider:  # its search also takes names that only resemble an id
         return None
     found = prices.model_price
     keys = ("input_mtok", "cache_read_mtok", "output_mtok", "output_reasoning_mtok", "requests_kcount")

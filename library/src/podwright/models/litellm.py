@@ -28,6 +28,7 @@ from podwright.errors import (
     ContentFilterError,
     ContextWindowError,
     ModelConnectionError,
+    ModelError,
     ModelRequestError,
     ModelResponseError,
     ModelTimeoutError,
@@ -86,7 +87,7 @@ class LiteLLMModel(Model):
         """
         if self._has_schemas is None:
             self._has_schemas = await asyncio.to_thread(self._prepare)
-        fault: PodwrightError
+        fault: ModelError
         try:
             if on_token is None:
                 answer = await self._whole(request)
@@ -105,8 +106,14 @@ class LiteLLMModel(Model):
         raise fault
 
     def _prepare(self) -> bool:
+        """Do what takes long before the first call; tells whether LiteLLM knows of a JSON-schema mode."""
         prices.warm(self.name)
-        return bool(_litellm().supports_response_schema(self.name))
+        litellm = _litellm()
+        try:
+            litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
+        except litellm.exceptions.BadRequestError:
+            raise UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
+        return bool(litellm.supports_response_schema(self.name))
 
     async def _whole(self, request: ModelRequest) -> Answer:
         patience = request.settings.get("timeout", self.timeouts.first_byte)
@@ -162,6 +169,8 @@ class LiteLLMModel(Model):
             "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
             "base_url": self._connection.base_url,
             "timeout": importlib.import_module("httpx").Timeout(patience, connect=self.timeouts.connect),
+            # it would import what it needs to call tools itself, which is not installed
+            "_skip_mcp_handler": True,
             # its own repetitions would multiply with ours
             "num_retries": 0,
             "max_retries": 0,
@@ -174,7 +183,7 @@ class LiteLLMModel(Model):
             return replace(response, text=given.arguments, tool_calls=(), finish_reason="stop")
         return response
 
-    def _fault(self, error: Exception, request: ModelRequest) -> PodwrightError:
+    def _fault(self, error: Exception, request: ModelRequest) -> ModelError:
         """The same in our words."""
         httpx: Any = importlib.import_module("httpx")  # LiteLLM brings it
 
@@ -185,8 +194,6 @@ class LiteLLMModel(Model):
         def caused_by(*kinds: type[Exception]) -> bool:
             return any(isinstance(one, kinds) for one in chain)
 
-        if caused_by(known.LiteLLMUnknownProvider):
-            return UnknownModelError(f"LiteLLM knows no provider of {who}.")
         if caused_by(known.UnsupportedParamsError):
             wrong = ", ".join(f"'{key}'" for key in request.settings if f"'{key}'" in said) or "a setting"
             return ModelRequestError(f"{who} does not take {wrong}.", suggestion="Remove it from the config.")
@@ -244,16 +251,17 @@ def _imported() -> Any:
         litellm.completion(**hello)
         for _ in litellm.completion(**hello, stream=True):
             pass
-    _refuse_redirects()
+    _rein_in()
     return litellm
 
 
-def _refuse_redirects() -> None:
-    """Keep LiteLLM from following redirects: with some providers the key is in a header that goes along."""
+def _rein_in() -> None:
+    """Let LiteLLM's clients follow no redirect, for some providers' key goes along, and repeat nothing themselves."""
     sdk: Any = importlib.import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
     own: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    httpx: Any = importlib.import_module("httpx")
 
-    def without(make: Callable[..., Any]) -> Callable[..., Any]:
+    def without_redirects(make: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(make)
         def made(*args: Any, **options: Any) -> Any:
             client = make(*args, **options)
@@ -262,5 +270,9 @@ def _refuse_redirects() -> None:
 
         return made
 
-    own.create_client = without(own.create_client)
-    sdk._get_async_http_client = staticmethod(without(sdk._get_async_http_client))  # noqa: SLF001 - it has no public name
+    async def lost(*_: Any, **__: Any) -> Any:
+        raise httpx.ConnectError("lost")
+
+    own.create_client = without_redirects(own.create_client)
+    own.single_connection_post_request = lost  # what it does after a connection was lost: the same once more
+    sdk._get_async_http_client = staticmethod(without_redirects(sdk._get_async_http_client))  # noqa: SLF001 - it has no public name
