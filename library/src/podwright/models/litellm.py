@@ -246,7 +246,8 @@ def _imported() -> Any:
         if "LITELLM_LOG" not in os.environ:  # what it logs are requests, answers and stack traces
             for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        # it builds much of itself at the first call: half a second, with warnings
+        # at the first call it imports and builds as much again, with warnings
+        importlib.import_module("openai.resources")
         hello: Any = {"model": "openai/rehearsal", "messages": [{"role": "user", "content": ""}], "mock_response": "."}
         litellm.completion(**hello)
         for _ in litellm.completion(**hello, stream=True):
