@@ -32,11 +32,11 @@ def messages(text: str) -> list[dict[str, str]]:
 
 def plain() -> FastAPI:
     """FastAPI and aiohttp, straight to the provider: the practical limit."""
-    from aiohttp import ClientSession
+    from aiohttp import ClientSession, TCPConnector
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with ClientSession() as app.state.session:
+        async with ClientSession(connector=TCPConnector(limit=0)) as app.state.session:
             yield
 
     app = FastAPI(lifespan=lifespan)

@@ -24,11 +24,8 @@ ROUNDS = 5
 @contextlib.contextmanager
 def running(*command: str, cpu: int) -> Generator[subprocess.Popen[bytes]]:
     """A process on a CPU of its own, so that what is measured is one core's worth."""
-
-    def pin() -> None:
-        os.sched_setaffinity(0, {cpu})
-
-    process = subprocess.Popen([sys.executable, *command], env=environment(), preexec_fn=pin)
+    process = subprocess.Popen([sys.executable, *command], env=environment())
+    os.sched_setaffinity(process.pid, {cpu})
     try:
         yield process
     finally:
@@ -96,7 +93,9 @@ async def throughput() -> list[Figure]:
     return [
         Figure("one call", ratio(ours, plain), "×", f"ours {rate(ours)}, {of_plain}", 0.6, "at least"),
         Figure("one call", ratio(ours, wide), "×", f"ours {rate(ours)}, FastAPI + LiteLLM {rate(wide)}", 5, "at least"),
-        Figure("a tool loop of two calls", ratio(tools, plain), "×", f"ours {rate(tools)}, {of_plain}", 0.33, "at least"),
+        Figure(
+            "a tool loop of two calls", ratio(tools, plain), "×", f"ours {rate(tools)}, {of_plain}", 0.33, "at least"
+        ),
     ]
 
 
