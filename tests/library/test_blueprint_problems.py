@@ -38,7 +38,7 @@ PROBLEMS: list[tuple[str, str, Any, str, str]] = [
     # kind, place, value there, beginning of the problem, suggestion
     ("agent", "/name", DROP, ": the key 'name' is missing.", ""),
     ("agent", "/name", 5, "/name: expected a string, not the integer 5.", ""),
-    ("agent", "/name", "", "/name: expected a name without control", ""),
+    ("agent", "/name", "", "/name: expected a name that is not empty", ""),
     ("agent", "/name", "a/b", "/name: expected a name without control", ""),
     ("agent", "/name", "a\n", "/name: expected a name without control", ""),
     ("agent", "/name", "{a}", "/name: expected a name without control", ""),

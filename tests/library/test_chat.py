@@ -94,7 +94,7 @@ async def test_a_request_with_everything(provider: Upstream) -> None:
         "presence_penalty": 0.1, "frequency_penalty": 0.2, "parallel_tool_calls": False, "reasoning_effort": "low",
     }  # fmt: skip
     schema = OutputSchema("answer", {"type": "object"})
-    await model_at(provider).complete(ModelRequest("openai/m", messages, [TOOL], settings, schema, "look_up"))
+    await model_at(provider).complete(ModelRequest("openai/m", messages, (TOOL,), settings, schema, "look_up"))
     (sent,) = provider.requests
     assert {key: sent[key] for key in settings if key != "timeout"} == {
         key: value for key, value in settings.items() if key != "timeout"

@@ -66,7 +66,8 @@ def agent_of(model: Any, heard: list[Any], **options: Any) -> Agent:
 
 
 def refused(status: int, code: str = "", **headers: str) -> Script:
-    return [reply({"error": {"code": code, "message": f"{VENDOR} {KEY}"}}, status, **headers)]
+    body = {"error": {"code": code, "message": f"{VENDOR} {KEY}"}}
+    return [reply(body, status, "application/json", zipped=False, **headers)]
 
 
 def cut(plain: Script, stream: Script) -> Callable[[bool], Script]:

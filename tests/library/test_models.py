@@ -18,7 +18,7 @@ from tests.library.shapes import Json
 
 from podwright import Agent, Conductor, EchoModel, FunctionModel, Model, Pipeline, ScriptedModel, Usage
 from podwright import models as providers
-from podwright.errors import ModelError, UnknownModelError
+from podwright.errors import ConfigurationError, ModelError, UnknownModelError
 from podwright.messages import OutputSchema
 from podwright.models import DEFAULT, Connection, register_provider, resolve, use_model
 from podwright.models.offline import estimate_tokens
@@ -313,6 +313,46 @@ def test_a_provider_makes_models_by_name() -> None:
     assert agents[0].run("x") == "new", "one that is replaced is asked no more"
 
 
+@pytest.fixture
+def without_litellm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where LiteLLM is not there to know more providers."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_LANE", "direct")
+
+
+def test_a_misspelt_provider_is_told_at_once() -> None:
+    """A name that is nearly a known one is not handed on to LiteLLM, which takes seconds to say no."""
+    with pytest.raises(UnknownModelError, match="Did you mean 'offline'"):
+        resolve("ofline/echo")
+
+
+@pytest.mark.usefixtures("clean_providers")
+@pytest.mark.parametrize("name", ["", "mine/too"])
+def test_a_provider_has_a_name_that_can_be_named(name: str) -> None:
+    """A provider's name is what stands before the first slash, so it has none, and is not empty."""
+    with pytest.raises(ConfigurationError, match="A provider cannot be called"):
+        register_provider(name, lambda model, connection: ScriptedModel())
+
+
+@pytest.mark.usefixtures("clean_providers")
+def test_a_provider_makes_models() -> None:
+    """A provider that makes something else is one clear error; a model without a name takes the one it was asked by."""
+    register_provider("mine", lambda name, connection: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ConfigurationError, match="which is no Model"):
+        resolve("mine/a")
+
+    class Nameless(Model):
+        async def complete(self, request: ModelRequest, on_token: Any = None) -> Any:
+            return ModelResponse("yes") if request.messages[-1].content == "good" else "a text"
+
+    register_provider("mine", lambda name, connection: Nameless())
+    agent = Agent("guide", "", "mine/a")
+    result = agent.run("good", trace=True)
+    assert list(result.usage.by_model) == ["mine/a"]
+    assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1), "what is not said is not free"
+    with pytest.raises(ModelError, match="returned str, no ModelResponse"):
+        agent.run("bad")
+
+
 @pytest.mark.parametrize(
     ("name", "message", "suggestion"),
     [
@@ -323,7 +363,7 @@ def test_a_provider_makes_models_by_name() -> None:
         ("", "Unknown model provider '' in ''.", "Known here"),
     ],
 )
-@pytest.mark.usefixtures("clean_providers")
+@pytest.mark.usefixtures("clean_providers", "without_litellm")
 def test_an_unknown_model_is_told_with_the_known_ones(name: str, message: str, suggestion: str) -> None:
     """A name that nobody provides is an error with what is known, or nearest."""
     for known in [known for known in providers._providers if known != "offline"]:
@@ -334,6 +374,7 @@ def test_an_unknown_model_is_told_with_the_known_ones(name: str, message: str, s
     assert caught.value.suggestion.startswith(suggestion)
 
 
+@pytest.mark.usefixtures("without_litellm")
 def test_a_component_with_an_unknown_model_can_be_made() -> None:
     """The model is looked up when it is asked, so a blueprint can be loaded where its model is not to be had."""
     agent = Agent("guide", "", "nowhere/model")
@@ -343,6 +384,7 @@ def test_a_component_with_an_unknown_model_can_be_made() -> None:
     assert agent.models() == ["nowhere/model"]
 
 
+@pytest.mark.usefixtures("without_litellm")
 async def test_a_model_may_stand_in_for_all() -> None:
     """Within `use_model` one model answers for every component, whatever it names; the innermost counts."""
     agent = Agent("guide", "", "nowhere/model")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -180,11 +181,11 @@ def test_a_file_stands_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A price that changes in the file holds from the next minute of the clock."""
     priced_by(tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch)
-    monkeypatch.setattr(prices.time, "time", lambda: 6_000.0)
+    monkeypatch.setattr(time, "time", lambda: 6_000.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     priced_by(tmp_path / "prices.json", '{"a/b": {"input": 2, "output": 1}}', monkeypatch)
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
-    monkeypatch.setattr(prices.time, "time", lambda: 6_060.0)
+    monkeypatch.setattr(time, "time", lambda: 6_060.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
 
 
@@ -240,9 +241,9 @@ def test_prices_change_with_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_hour
     provider, model = by_hour[0]
     name = f"{provider.id}/{model.id}"
-    real, amounts = prices.time.time(), set[float]()
+    real, amounts = time.time(), set[float]()
     for hour in range(24):
-        monkeypatch.setattr(prices.time, "time", lambda hour=hour: real + hour * 3600)
+        monkeypatch.setattr(time, "time", lambda hour=hour: real + hour * 3600)
         found = lookup(name, usage)
         assert found
         amounts.add(found.amount)

@@ -382,7 +382,7 @@ async def test_cancelling_reaches_a_run_in_a_tools_thread(way: str, heard: Any, 
 
 async def test_a_timeout_around_a_run(heard: Any, outlast: Callable[[], Any]) -> None:
     """`asyncio.timeout` around `arun` raises TimeoutError and cancels the run."""
-    slow = Agent("a", "", FunctionModel(lambda _: outlast()))
+    slow = Agent("a", "", FunctionModel(lambda _: outlast()), timeout=7200)  # longer than the clock is put ahead
     flow = Workflow("flow", [ParallelStep([[slow]])], event_manager=heard.manager)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(60):

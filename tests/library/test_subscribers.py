@@ -15,6 +15,7 @@ from podwright import (
     Workflow,
 )
 from podwright.errors import (
+    ConfigurationError,
     ToolError,
 )
 from podwright.testing import ToolCall, events_of
@@ -149,3 +150,9 @@ def test_tokens_arrive_in_order(way: str) -> None:
     texts.clear()
     agent.run("?")
     assert texts == []
+
+
+def test_a_misspelt_event_type_is_told() -> None:
+    """A subscription to events that do not exist would never be called, so it is an error with the nearest type."""
+    with pytest.raises(ConfigurationError, match="Did you mean 'token'"):
+        EventManager().subscribe(print, "tokn")

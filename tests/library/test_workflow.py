@@ -489,3 +489,10 @@ def test_an_approvals_message_is_a_template() -> None:
     flow = Workflow("flow", [ApprovalStep("Publish {input}, {unknown}?")])
     with pytest.raises(ApprovalRequired, match=r"Publish the moon, \{unknown\}\?"):
         flow.run("the moon")
+
+
+@pytest.mark.parametrize("name", ["response_model", "stream", "input_data"])
+def test_what_other_kinds_take_is_no_input(name: str, notes: Notes) -> None:
+    """An argument of the other kinds' `run` is refused, and does not become an input for the model."""
+    with pytest.raises(ContextError, match=f"takes no '{name}'"):
+        Workflow("w", [notes.agent("a")]).run("x", **{name: True})  # pyright: ignore[reportArgumentType] - a wrong call

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from podwright.errors import ConfigurationError, did_you_mean
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.templates import plain
 from podwright.usage import Usage
@@ -272,6 +273,8 @@ Event = Annotated[
 RUN_ENDS = (RunFinished, RunFailed, RunCancelled, RunPaused)
 """The events one of which is every run's last."""
 
+_TYPES = {one.__dataclass_fields__["type"].default for one in get_args(get_args(Event)[0])}
+
 Subscriber = Callable[[Event], object]
 """A quick plain callable; it is called in the order of the events, on the run's own thread."""
 
@@ -305,8 +308,16 @@ class EventManager:
 
         Returns:
             A function that ends the subscription.
+
+        Raises:
+            ConfigurationError: There is no such type.
         """
         wanted = frozenset(types)
+        if unknown := wanted - _TYPES:
+            name = min(unknown)
+            raise ConfigurationError(
+                f"There are no events of type '{name}'.", suggestion=did_you_mean(name, sorted(_TYPES))
+            )
 
         def some(event: Event) -> None:
             if event.type in wanted:

@@ -121,7 +121,7 @@ class ModelResponse:
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = field(default_factory=lambda: Usage(cost=None))
     """Tokens of this call; `cost` in USD, None if the price is unknown."""
     finish_reason: str = "stop"
     """`stop`, `length`, `tool_calls` or `content_filter`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -25,7 +25,7 @@ class ExecutionResult:
 
     value: Any
     """What the run returned; plain data where the result was read from a file."""
-    events: list[Event]
+    events: list[Event] = field(repr=False)
     """What happened, in order; empty unless the run was traced."""
     duration_ms: float
     """Milliseconds from start to end."""

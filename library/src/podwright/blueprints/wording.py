@@ -79,7 +79,7 @@ def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Pr
         case "missing":
             return Problem(at, f"the key '{name}' is missing.")
         case "extra_forbidden":
-            allowed = _allowed(blueprint, kind, place[:-1])
+            allowed = [key for key in _allowed(blueprint, kind, place[:-1]) if key != name]
             known = AgentConfig.__required_keys__ | TeamConfig.__optional_keys__
             misplaced = f"'{name}' belongs under 'config'." if "config" in allowed and name in known else ""
             return Problem(at, f"unknown key '{name}'.", misplaced or did_you_mean(name, allowed))
@@ -89,8 +89,12 @@ def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Pr
         case "union_tag_not_found":
             return Problem(at, "the key 'type' is missing.", f"Known here: {', '.join(STEP_SHAPES)}.")
         case "string_pattern_mismatch":
-            wanted = _MODEL if at.endswith("/model") else _NAME
-            return Problem(at, f"expected {wanted}, not {shown(here)}.")
+            wanted = _MODEL if at.endswith("/model") else _NAME if here else "a name that is not empty"
+            bare = str(here).strip("{}")
+            hint = (
+                f"Write '{bare}', without braces." if at.endswith(("/over", "/as", "/output")) and bare != here else ""
+            )
+            return Problem(at, f"expected {wanted}, not {shown(here)}.", hint)
         case "too_short" | "string_too_short":
             return Problem(at, f"expected at least {_counted(error['ctx']['min_length'], here)}, not {len(here)}.")
         case "too_long" | "string_too_long":
@@ -130,7 +134,7 @@ def _allowed(blueprint: dict[str, Any], kind: Kind, place: list[str | int]) -> l
         shape = SHAPES[kind]
     elif keys[-1] == "config":
         shape = _CONFIGS.get(kind, AgentConfig) if len(keys) == 1 else MemberConfig
-    elif isinstance(here.get("type"), str) and here["type"] in STEP_SHAPES:
+    elif kind == "workflow" and isinstance(here.get("type"), str) and here["type"] in STEP_SHAPES:
         shape = STEP_SHAPES[here["type"]]
     else:
         shape = PLACES.get(keys[-1], MemberBlueprint)

@@ -164,9 +164,12 @@ def as_context(data: object) -> Mapping[str, Any]:
     elif isinstance(data, Mapping):
         context = cast("Mapping[str, Any]", data)
     else:
-        raise ContextError(f"The input is a text or an object of named inputs, not {type(data).__name__}.")
+        raise ContextError(
+            f"The input is a text or an object of named inputs, not {type(data).__name__}.",
+            suggestion="Give a text, or named inputs such as {'input': …}.",
+        )
     if not context:
-        raise ContextError("The object of named inputs is empty.")
+        raise ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
     for key, value in context.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from outside
             raise ContextError(f"The name of an input is a string, not {key!r}.")
@@ -307,7 +310,10 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
 
     async def attempt() -> ModelResponse:
         try:
-            return await model.complete(request, on_token if run.streaming else None)
+            answer = await model.complete(request, on_token if run.streaming else None)
+            if isinstance(answer, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+                return answer
+            raise TypeError(f"complete() returned {type(answer).__name__}, no ModelResponse")
         except ModelError as error:
             if first is not None:  # what a reader has seen cannot be taken back
                 error.transient = False
@@ -344,9 +350,7 @@ def _priced(model: Model, response: ModelResponse) -> ModelResponse:
     price = model.price(response.usage)
     if price is None:
         return response
-    u = response.usage
-    usage = Usage(u.input_tokens, u.output_tokens, u.cached_input_tokens, u.reasoning_tokens, cost=price)
-    return ModelResponse(response.text, response.tool_calls, usage, response.finish_reason, response.model, response.id)
+    return replace(response, usage=replace(response.usage, cost=price))
 
 
 async def _call_tool(

@@ -224,6 +224,11 @@ class Workflow(Component):
         return Task(_Walk(_Scope(given), blueprints.copy(progress), approved, hidden))
 
     def _task(self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]) -> Task:
+        for name in _OF_OTHER_KINDS & updates.keys():
+            raise ContextError(
+                f"A workflow's run takes no '{name}'.",
+                suggestion="Named inputs may have any other name; an input of that name goes into `context`.",
+            )
         if updates:
             context = {**({} if context is None else as_context(context)), **updates}
         return self.task(context, start_step, resume_path)
@@ -240,6 +245,10 @@ class Workflow(Component):
                 run.checkpoint = Checkpoint(saved, path_of(walk.progress))
             raise
         return {key: as_text(context[key]) for key in visible(context)}
+
+
+_OF_OTHER_KINDS = {"input_data", "response_model", "stream"}
+"""What the other kinds' `run` takes: here it would become an input, which nobody means."""
 
 
 class _Scope:

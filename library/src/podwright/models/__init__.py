@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
@@ -56,8 +57,16 @@ def register_provider(name: str, provider: Provider) -> None:
 
     Args:
         name: The part of a model's name before the first slash.
-        provider: Is called once for each model name and connection, on first use.
+        provider: Is called with the model's name (what stands behind the slash) and the `Connection` of the
+            component, once for each on first use, and returns a `Model`.
+
+    Raises:
+        ConfigurationError: No model could be named by that name.
     """
+    if not name or "/" in name:
+        raise ConfigurationError(
+            f"A provider cannot be called {name!r}.", suggestion="Use a name without slashes, such as 'mine'."
+        )
     _providers[name] = provider
     for known in [known for known in list(_resolved) if known[0].partition("/")[0] == name]:
         del _resolved[known]
@@ -80,7 +89,12 @@ def _named(name: str, connection: Connection) -> Model:
         if not (provider and model_name):
             raise _unknown(name)
         made = _providers.get(provider)
-        model = _resolved[name, connection] = made(model_name, connection) if made else _vendor(name, connection)
+        model = made(model_name, connection) if made else _vendor(name, connection)
+        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+            raise ConfigurationError(f"The provider '{provider}' made {model!r} for '{name}', which is no Model.")
+        if model.name == Model.name:
+            model.name = name
+        _resolved[name, connection] = model
     return model
 
 
@@ -99,6 +113,8 @@ def _vendor(name: str, connection: Connection) -> Model:
         nothing = "none" if lane == "wide" else ""
         key = connection.api_key or os.environ.get("PODWRIGHT_MODEL_API_KEY") or nothing
         connection, endpoint = Connection(key, url), ANY
+    if endpoint is None and difflib.get_close_matches(provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9):
+        raise _unknown(name)  # misspelt, rather than one that only LiteLLM knows, which takes seconds to say no
     if lane == "direct" and endpoint is None:
         if connection.base_url is None:
             raise _unknown(name)

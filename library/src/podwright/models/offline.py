@@ -54,7 +54,7 @@ class OfflineModel(Model):
         if answer.usage.total_tokens:
             return answer
         output = estimate_tokens(answer.text) + sum(estimate_tokens(c.name + c.arguments) for c in answer.tool_calls)
-        usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=answer.usage.cost)
+        usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=answer.usage.cost or 0.0)
         return dataclasses.replace(answer, usage=usage, model=answer.model or self.name)
 
 
