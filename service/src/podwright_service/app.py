@@ -11,6 +11,7 @@ from podwright_service import problems
 from podwright_service.docs import DocsPage
 from podwright_service.health import Health
 from podwright_service.openapi import Documentation
+from podwright_service.posted import models_of
 from podwright_service.routes import Routes
 from podwright_service.settings import Settings
 
@@ -25,9 +26,9 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     Raises:
         PodwrightError: The settings do not fit the component, or name a model that nobody provides.
     """
-    if settings.model:
-        resolve(settings.model)
-    health, routes = Health(), Routes(component, settings)
+    answering = [resolve(settings.model)] if settings.model else models_of(component)
+    models = list(dict.fromkeys(model.name for model in answering))
+    health, routes = Health(models), Routes(component, settings, models)
     docs = Documentation(component, routes.allowed, settings)
     app = FastAPI(
         title=settings.title or component.name,

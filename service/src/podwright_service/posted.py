@@ -11,8 +11,10 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
+from podwright.components.base import Modelled
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
 from podwright.events import Kind
+from podwright.models import Model
 from podwright_service.settings import Settings
 
 MOST_REPEATS = 16
@@ -61,6 +63,15 @@ def everything_in(component: Component) -> Iterator[Component]:
     yield component
     for member in component.members().values():
         yield from everything_in(member)
+
+
+def models_of(component: Component) -> list[Model]:
+    """The models that a component and all inside it call, each once.
+
+    Raises:
+        UnknownModelError: Nobody here provides one of them.
+    """
+    return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, Modelled)))
 
 
 def tools_of(component: Component) -> dict[str, Callable[..., Any]]:

@@ -13,11 +13,10 @@ from starlette.responses import Response
 import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.components.base import Modelled
-from podwright.errors import BlueprintValidationError, UnknownModelError
+from podwright.errors import BlueprintValidationError
 from podwright.templates import plain
 from podwright_service.body import read_json
-from podwright_service.posted import allowed_by, build, everything_in, tools_of
+from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import answer, as_entries, as_json
 from podwright_service.runs import Watch, perform, unless_gone
 from podwright_service.schema import (
@@ -38,8 +37,10 @@ WithTrace = Annotated[bool, Query(description="Whether to answer with the execut
 class Routes:
     """The endpoints of one served component."""
 
-    def __init__(self, component: Component, settings: Settings) -> None:
+    def __init__(self, component: Component, settings: Settings, models: list[str]) -> None:
         self.component = component
+        self.models = models
+        """Names of the models that answer."""
         self.settings = settings
         self.allowed = allowed_by(component, settings)
 
@@ -58,7 +59,7 @@ class Routes:
             },
             "blueprint": blueprint,
             "digest": blueprints.digest(blueprint),
-            "models": {"named": self.component.models(), "effective": self._effective_models()},
+            "models": {"named": self.component.models(), "effective": self.models},
             "tools": list(tools_of(self.component)),
             "accepts": {
                 "models": list(allowed.models),
@@ -106,18 +107,6 @@ class Routes:
         value = plain(result.value)
         shown = result.to_dict() if trace else value if isinstance(component, Workflow) else {"output": value}
         return as_json(shown, headers=watch.headers())
-
-    def _effective_models(self) -> list[str]:
-        if self.settings.model:
-            return [self.settings.model]
-        found: list[str] = []
-        for part in everything_in(self.component):
-            if isinstance(part, Modelled):
-                try:
-                    found.append(part.model.name)
-                except UnknownModelError:
-                    found.append(part.config["model"])
-        return list(dict.fromkeys(found))
 
 
 _LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
