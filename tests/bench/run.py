@@ -22,7 +22,8 @@ from load import load
 from pydantic import BaseModel
 
 from podwright import Agent
-from podwright.testing import Model, ModelRequest, ModelResponse
+from podwright.models.offline import OfflineModel
+from podwright.testing import ModelRequest, ModelResponse
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
@@ -75,7 +76,7 @@ def creation_memory() -> Figure:
     return Figure("memory of an agent", size / len(kept) / 1024, "KiB", "mean of 1 000 agents with one tool", 8)
 
 
-class Silent(Model):
+class Silent(OfflineModel):
     """A model that answers at once and costs nothing to ask."""
 
     name = "offline/silent"

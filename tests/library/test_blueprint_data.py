@@ -224,7 +224,16 @@ def test_what_is_no_json_is_refused(text: str | bytes, reason: str) -> None:
         ("a: 2020-99-99", "not YAML: month must be in 1..12"),
         ("? [1, 2]\n: 3", "not YAML: while constructing a mapping"),
         ("[" * 3000, "nested far too deep."),
+        ('b: !!int ""', "not YAML: "),
+        ("b: !!bool x", "not YAML: "),
+        ("b: !!timestamp x", "not YAML: "),
+        ("a: 0x" + "f" * 6000, "not YAML: an integer has more than 4300 digits."),
+        ("a: 1" + ":59" * 5000, "not YAML: an integer has more than 4300 digits."),
+        ("a: 1" + ":59" * 5000 + ".5", "not YAML: "),
+        ("<<: {a: 1}", "not YAML: could not determine a constructor"),
+        ("a: {<<: [1], b: 2}", "not YAML: could not determine a constructor"),
     ],
+    ids=blueprints.brief,
 )
 def test_what_is_no_yaml_is_refused(text: str | bytes, reason: str) -> None:
     """A text that is no YAML, or more than data, is one problem; nothing in it runs."""

@@ -222,6 +222,15 @@ def test_what_cannot_be_built_from_is_always_refused(kind: str, broken: Any, val
     assert refused(lambda: CLASSES[kind].from_blueprint(broken, validate=validate))
 
 
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("name", [10**5000, [10**5000], "x" * 1_000_000], ids=["number", "list", "text"])
+def test_a_name_that_cannot_be_shown_is_refused(kind: str, name: Any) -> None:
+    """A name that Python does not write out, or of any length, is refused in a few words."""
+    with pytest.raises(BlueprintValidationError) as caught:
+        CLASSES[kind].from_blueprint({**SHAPES[kind], "name": name, "more": 1}, **STAND_INS[kind])
+    assert len(caught.value.message) < 200
+
+
 @pytest.mark.parametrize("kind", CLASSES)
 def test_what_is_refused_stays_refused_when_overridden(kind: str) -> None:
     """Overriding a value of a broken blueprint reports what is broken, whatever it is."""

@@ -1,5 +1,6 @@
 """Conditions: the built-in ones with JSON arguments, and the caller's own callables, both by name."""
 
+import asyncio
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -293,6 +294,40 @@ def test_a_condition_that_raises_ends_the_run() -> None:
     assert error.resume_path == [0]
     failing.clear()
     assert "yes_output" in made.run(error.context, resume_path=error.resume_path)
+
+
+class SpeechlessError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SpeechlessError(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()],
+    ids=repr,
+)
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_whatever_a_condition_raises_ends_the_run(error: BaseException, way: str) -> None:
+    """An exception of any class in a condition is a ConditionError, and later runs go on."""
+
+    def mine(context: Json) -> bool:
+        raise error
+
+    async def mine_too(context: Json) -> bool:
+        raise error
+
+    made = flow("mine", mine=mine if way == "sync" else mine_too)
+    for _ in range(2):
+        with pytest.raises(ConditionError, match=type(error).__name__):
+            made.run("go")
+
+
+async def test_options_are_filled_one_by_one() -> None:
+    """Of many long options, only those before the one that fits are filled in."""
+    args = {"value": "{input}", "options": ["{input}", *["{missing}"] * 20_000]}
+    assert await holds({"name": "one_of", "args": args}, {"input": "x"}, {})
 
 
 def test_a_condition_with_other_parameters_ends_the_run() -> None:

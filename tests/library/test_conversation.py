@@ -350,3 +350,44 @@ def test_a_tool_that_exits_fails_its_run_only(asynchronous: bool) -> None:
     tool = leave_at_once if asynchronous else leave
     with pytest.raises(ToolError, match=tool.__name__):
         Agent("guide", "", ScriptedModel(ToolCall.of(tool.__name__)), tools=[tool]).run("hello")
+
+
+class SpeechlessError(Exception):
+    """Its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+ANY = [
+    SpeechlessError(),
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit(),
+    asyncio.CancelledError(),
+    StopIteration(),
+]
+
+
+@pytest.mark.parametrize("error", ANY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_whatever_a_tool_raises_is_one_error(error: BaseException, way: str) -> None:
+    """An exception of any class in a tool is a ToolError, and later runs go on."""
+
+    def ends() -> str:
+        raise error
+
+    async def ends_too() -> str:
+        raise error
+
+    tool = ends if way == "sync" else ends_too
+    for _ in range(2):
+        with pytest.raises(ToolError, match=type(error).__name__):
+            Agent("a", "", ScriptedModel(ToolCall.of(tool.__name__)), tools=[tool]).run("?")
+
+
+def test_a_model_whose_error_has_no_text() -> None:
+    """An exception of a model that cannot say what it is, or is a sys.exit(), is a ModelError."""
+    for error in (SpeechlessError(), SystemExit(3)):
+        with pytest.raises(ModelError, match=type(error).__name__):
+            Agent("a", "", ScriptedModel(error)).run("?")

@@ -331,6 +331,14 @@ def test_a_limit_is_named() -> None:
     assert error.limit == error.to_dict()["limit"] == "model_calls"
 
 
+def test_a_guess_takes_no_time() -> None:
+    """Names that are far too long, or far too many, are not compared."""
+    names = [f"{number}{'ab' * 100_000}" for number in range(3)]
+    assert errors.did_you_mean("ab" * 240_000, [*names, "look"]) == "Known here: look."
+    assert errors.did_you_mean("loook", [*names, "look"]) == "Did you mean 'look'?"
+    assert errors.did_you_mean("n9999", (f"n{number}" for number in range(10_000))).startswith("Did you mean 'n")
+
+
 def test_an_error_can_be_finer_than_its_class() -> None:
     """A single error may have its own suggestion, link and code; its class keeps its own."""
     error = RunError("It failed.", suggestion="Try again.", code="quota_used_up")

@@ -1,6 +1,7 @@
 """Component folders and files: what stands beside a blueprint is found, a file alone is only data."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -246,6 +247,8 @@ def test_an_agents_name_does_not_lead_out_of_the_fleet(write: Write, name: str) 
     [
         ("raise RuntimeError('boom')", "RuntimeError: boom"),
         ("def look_up(:", "SyntaxError: "),
+        ("import sys\nsys.exit(3)", "SystemExit: 3"),
+        ("class E(Exception):\n    def __str__(self): return 1 / 0\nraise E", "E: (its text cannot be had)"),
         ("import no_such_module_anywhere", "ModuleNotFoundError: No module named"),
     ],
 )
@@ -366,3 +369,17 @@ def test_a_damaged_agent_of_a_folder_is_one_error(write: Write) -> None:
     assert error.message == "The blueprint of agent 'one' is invalid: 1 problem."
     (root / "flow" / "agents" / "one.json").write_text("[]")
     assert "one.json' is invalid" in refusal(root / "flow").message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_no_blueprint(tmp_path: Path) -> None:
+    """A named pipe in a blueprint's place is refused, and not waited for."""
+    os.mkfifo(tmp_path / "pipe.json")
+    assert "no regular file" in refusal(tmp_path / "pipe.json").message
+
+
+def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
+    """A file of more than 16 MiB is refused before it is read to its end."""
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate(16 * 1024 * 1024 + 1)
+    assert "more than 16 MiB" in refusal(tmp_path / "large.yaml").message

@@ -178,6 +178,55 @@ async def test_made_up_data_fits_foreign_schemas_too() -> None:
     assert json.loads(answer.text) == {"a": 1, "b": "fixed", "c": True, "d": 2.5}
 
 
+def chain(length: int) -> Json:
+    links: Json = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(length)}
+    return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {"type": "integer"}}}
+
+
+def deep(length: int) -> Json:
+    def link(number: int) -> Json:
+        return {"type": "object", "required": ["next"], "properties": {"next": {"$ref": f"#/$defs/d{number}"}}}
+
+    return {"$ref": "#/$defs/d0", "$defs": {f"d{number}": link(number + 1) for number in range(length)}}
+
+
+def doubling(times: int) -> Json:
+    def twice(number: int) -> Json:
+        return {"type": "array", "prefixItems": [{"$ref": f"#/$defs/d{number}"}] * 2}
+
+    return {"$ref": "#/$defs/d0", "$defs": {f"d{number}": twice(number + 1) for number in range(times)}}
+
+
+BOMBS: dict[str, Json] = {
+    "a type that doubles 40 times": doubling(40),
+    "a chain of references": chain(5_000),
+    "types inside types": deep(5_000),
+    "a long text": {"type": "string", "minLength": 10**12},
+    "arrays in arrays": {"items": {"items": {"items": {"items": {"type": "null"}, "minItems": 10**9, "type": "array"},
+                         "minItems": 10**9, "type": "array"}, "minItems": 99, "type": "array"}, "minItems": 99,
+                         "type": "array"},
+    "long values many times": {"type": "array", "minItems": 64, "items": {"type": "array", "minItems": 64,
+                               "items": {"const": "x" * 1_000_000}}},
+    "a choice of many": {"type": "array", "maxItems": 10**9, "items": {"properties": {"a": {"enum": [1] * 9_999}}}},
+    "no choice": {"enum": []},
+    "alternatives that are none": {"anyOf": ["x"]},
+    "nothing of its kind": {"type": 5, "properties": 5, "required": 5, "$defs": [], "items": [True], "format": []},
+    "an object of none": {"type": "object", "properties": [], "required": [5, [], "a"]},
+    "an array of none": {"type": "array", "items": True, "minItems": "x", "prefixItems": 5},
+    "a text of none": {"type": "string", "minLength": None, "maxLength": -3},
+    "numbers that are none": {"type": "integer", "minimum": "x", "multipleOf": 0, "maximum": float("inf")},
+    "huge numbers": {"type": "number", "minimum": 10**400, "maximum": 1e308, "multipleOf": 1e-300},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+async def test_any_schema_has_a_small_example(bomb: str) -> None:
+    """A schema that asks for too much, or makes no sense, is answered with something small."""
+    answer = await EchoModel().complete(request("x", output=OutputSchema("answer", BOMBS[bomb])))
+    assert len(answer.text) < 2_100_000
+    json.loads(answer.text)
+
+
 def test_an_echo_uses_each_tool_once() -> None:
     """The echo calls each tool once, then answers with what it found."""
 

@@ -458,6 +458,28 @@ def test_a_start_step_and_a_path_that_disagree() -> None:
         everything(Stopper()).run(INPUT, start_step=2, resume_path=[1, 0, 0])
 
 
+HUGE = 10**5000
+"""Python does not write it out."""
+
+
+UNWRITABLE: dict[str, dict[str, Any]] = {
+    "start": {"start_step": HUGE},
+    "negative start": {"start_step": -HUGE},
+    "start in a list": {"start_step": [HUGE]},
+    "no path": {"resume_path": HUGE},
+    "path": {"resume_path": [HUGE]},
+    "negative path": {"resume_path": [3, -HUGE]},
+    "start beside a path": {"resume_path": [1], "start_step": HUGE},
+}
+
+
+@pytest.mark.parametrize("place", UNWRITABLE)
+def test_an_index_that_python_does_not_write_out(place: str) -> None:
+    """An index of thousands of digits is one ResumePathError too."""
+    with pytest.raises(ResumePathError):
+        everything(Stopper()).run(**{"context": INPUT, **UNWRITABLE[place]})
+
+
 DAMAGED: list[Any] = [
     5, "x", [], [1], True, {"step": "0"}, {"step": -1}, {"step": 99}, {"step": True}, {"step": 0.0}, {"steps": 0},
     {"step": 0, "more": 1}, {"step": 0, "in": 5}, {"step": 0, "in": {"at": 0}}, {"step": 7, "in": {"at": 0}},

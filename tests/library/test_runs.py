@@ -521,3 +521,46 @@ def test_an_error_keeps_the_outermost_run_and_the_innermost_component(heard: Any
     assert caught.value.component == "deep"
     assert caught.value.run_id == heard.events[0].run_id
     assert [event.component for event in heard.of("run_failed")] == ["deep", "line", "flow"]
+
+
+def test_the_background_loop_outlives_what_is_raised_in_it() -> None:
+    """A KeyboardInterrupt that a model raises reaches its own caller; other runs, under way and later, go on."""
+    going, go = threading.Event(), threading.Event()
+    answers: list[str] = []
+
+    async def slow(_: ModelRequest) -> str:
+        going.set()
+        await asyncio.to_thread(go.wait)
+        return "slow"
+
+    other = threading.Thread(target=lambda: answers.append(Agent("b", "", FunctionModel(slow)).run("?")))
+    other.start()
+    going.wait()
+    with pytest.raises(KeyboardInterrupt):
+        Agent("a", "", ScriptedModel(KeyboardInterrupt())).run("?")
+    go.set()
+    other.join()
+    assert answers == ["slow"]
+    assert Agent("c", "", says("yes")).run("?") == "yes"
+
+
+def test_a_closed_loop_is_not_waited_for() -> None:
+    """A run whose loop somebody stops and closes ends with an error, and the next one has a new loop."""
+
+    code = """
+        def closing(request):
+            loop = asyncio.get_running_loop()
+            loop.stop()
+            loop.run_forever = loop.close
+            return asyncio.Event().wait()
+
+        try:
+            Agent("a", "", FunctionModel(closing)).run("?")
+        except RunError as error:
+            print(error.message)
+        print(Agent("b", "", FunctionModel(lambda _: "yes")).run("?"))
+        """
+    run = subprocess.run(
+        program("from podwright.errors import RunError", code), capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout.splitlines() == ["The event loop of the run was closed.", "yes"]

@@ -55,6 +55,19 @@ def test_a_subscriber_that_raises_is_dropped_for_the_run(caplog: pytest.LogCaptu
     assert calls == ["run_started", "run_started"]
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), asyncio.CancelledError()], ids=repr)
+def test_whatever_a_subscriber_raises_it_is_dropped(error: BaseException) -> None:
+    """No exception of a subscriber ends a run, or the event loop that later runs need."""
+
+    def broken(event: Event) -> None:
+        raise error
+
+    manager = EventManager()
+    manager.subscribe(broken)
+    for _ in range(2):
+        assert Agent("a", "Help.", FunctionModel(lambda _: "yes"), event_manager=manager).run("?") == "yes"
+
+
 def test_an_event_manager_is_shared(heard: Any) -> None:
     """A manager that a workflow and its agents share hears each event once."""
     one = Agent("one", "Help.", says("1"), event_manager=heard.manager)

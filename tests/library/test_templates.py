@@ -168,3 +168,9 @@ def test_values_become_text(value: Any, text: str) -> None:
     """A string stays as it is; anything else is JSON that people can read, objects included."""
     assert as_text(value) == text
     assert as_text(plain(value)) == text or isinstance(plain(value), str)
+
+
+def test_a_text_has_a_largest_size() -> None:
+    """A template that names a long value very often is refused before it fills the memory."""
+    with pytest.raises(ContextError, match="more than 50000000 characters"):
+        fill("{a}" * 1_000, {"a": "x" * 100_000})

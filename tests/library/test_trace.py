@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import io
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
@@ -255,6 +256,30 @@ def test_anything_as_a_trace(data: Any) -> None:
         ExecutionResult.from_dict(data)
 
 
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+STRANGE: dict[str, Callable[[dict[str, Any]], object]] = {
+    "half a surrogate pair in a name": lambda event: event.update(component="\ud800"),
+    "half a surrogate pair in a text": lambda event: event.update(input="\udfff"),
+    "a time in the far future": lambda event: event.update(at=1e300),
+    "a time that is no number": lambda event: event.update(at="nan"),
+    "more tokens than Python writes out": lambda event: event.update(
+        type="run_finished", usage={"input_tokens": 10**4299 * 9, "output_tokens": 10**4299 * 9}
+    ),
+}
+
+
+@pytest.mark.parametrize("strangeness", STRANGE)
+def test_what_is_read_can_be_printed(strangeness: str) -> None:
+    """Whatever a trace says that can be read, its replay can be printed."""
+    trace = copy.deepcopy(SAVED)
+    STRANGE[strangeness](trace["events"][0])
+    file = io.StringIO()
+    ExecutionResult.from_dict(trace).replay(subscriber=Printer(timing=True, file=file))
+    file.getvalue().encode()
+
+
 DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "another format": lambda trace: trace.update(format="podwright.trace/2"),
     "no format": lambda trace: trace.pop("format"),
@@ -267,6 +292,11 @@ DAMAGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a wrong number": lambda trace: trace["events"][0].update(seq="first"),
     "a wrong duration": lambda trace: trace.update(duration_ms="long"),
     "a huge duration": lambda trace: trace.update(duration_ms=10**400),
+    "bytes": lambda trace: trace.update(value=b"x"),
+    "an object": lambda trace: trace["events"][0].update(input=object()),
+    "a number that is none": lambda trace: trace["events"][0].update(input={"a": math.nan}),
+    "a huge number": lambda trace: trace.update(value=10**5000),
+    "a value that holds itself": lambda trace: trace.update(value=ENDLESS),
     "a wrong usage": lambda trace: trace.update(usage={"input_tokens": "many"}),
 }
 
@@ -311,10 +341,25 @@ def test_replay_with_the_recorded_timing(stage: Callable[..., Any], monkeypatch:
     """With a delay of None, replay pauses as long as the run did."""
     result = stage("agent").component.run("hello", trace=True)
     result.events = [dataclasses.replace(event, at=1000.0 + number / 4) for number, event in enumerate(result.events)]
+    result.duration_ms = 60_000
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     result.replay(delay=None, subscriber=lambda _: None)
     assert pauses == [0.25] * (len(result.events) - 1)
+
+
+@pytest.mark.parametrize(("duration", "longest"), [(2_000, 2.0), (1e300, 3600.0), (-1.0, 0.0), (math.nan, 3600.0)])
+def test_a_replay_ends(
+    duration: float, longest: float, stage: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a delay of None, replay pauses no longer in all than the run took, nor than an hour."""
+    result = stage("agent").component.run("hello", trace=True)
+    result.events = [dataclasses.replace(event, at=number * 1e18) for number, event in enumerate(result.events)]
+    result.duration_ms = duration
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    result.replay(delay=None, subscriber=lambda _: None)
+    assert sum(pauses) == longest
 
 
 def test_replay_prints_with_timing(

@@ -14,6 +14,7 @@ from podwright import (
     ApprovalStep,
     ConditionStep,
     FunctionModel,
+    LimitExceededError,
     LoopStep,
     MapStep,
     ParallelStep,
@@ -496,3 +497,33 @@ def test_what_other_kinds_take_is_no_input(name: str, notes: Notes) -> None:
     """An argument of the other kinds' `run` is refused, and does not become an input for the model."""
     with pytest.raises(ContextError, match=f"takes no '{name}'"):
         Workflow("w", [notes.agent("a")]).run("x", **{name: True})  # pyright: ignore[reportArgumentType] - a wrong call
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8])
+async def test_a_map_works_on_a_few_items_at_once(limit: int, notes: Notes) -> None:
+    """A map has as many tasks as items may be under way, whatever the number of items."""
+    most = 0
+
+    async def count(request: ModelRequest) -> str:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+        return "ok"
+
+    before = len(asyncio.all_tasks())
+    step = MapStep("items", "item", [Agent("each", "", FunctionModel(count))], max_concurrency=limit)
+    await Workflow("w", [step]).arun({"items": list(range(100))})
+    assert most - before <= limit
+
+
+def test_a_run_has_a_most_steps(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps inside steps are counted together; past the most of any run it is stopped, and can go on."""
+    monkeypatch.setattr("podwright.run.MOST_STEPS", 20)
+    inner = Workflow("inner", [LoopStep([notes.agent("a")], NEVER, 5)])
+    flow = Workflow("w", [MapStep("items", "item", [inner], max_concurrency=2)])
+    with pytest.raises(LimitExceededError, match="20 steps") as caught:
+        flow.run({"items": ["x", "y", "z", "u"]})
+    assert caught.value.limit == "steps"
+    assert caught.value.context
+    assert flow.run(caught.value.context, resume_path=caught.value.resume_path)
+    assert len(notes.asked) == 20

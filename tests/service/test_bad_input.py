@@ -163,3 +163,19 @@ def test_many_errors_are_cut(example: Example) -> None:
     problem = check(example("writer").post("/run-blueprint", json=body), 422, "blueprint_invalid")
     assert len(problem["errors"]) == 101
     assert problem["errors"][-1]["detail"].endswith("more.")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"' + b"K" * 60_000 + b'": [' + b",".join([b"1e999"] * 160_000) + b"]}",
+        b'{"inputs": {"a": [' + b",".join([b"[]"] * 300_000) + b"]}}",
+        b'{"input": "x", "resume_path": [' + b",".join([b'""'] * 300_000) + b"]}",
+    ],
+    ids=["faults under a long key", "many values", "a long path"],
+)
+def test_a_body_of_many_values_is_refused_shortly(example: Example, body: bytes) -> None:
+    """A body of a megabyte of small or faulty values is refused with an answer of a few kilobytes."""
+    answer = example("writer").post("/run", content=body, headers=JSON)
+    assert answer.status_code == 400
+    assert len(answer.content) < 50_000

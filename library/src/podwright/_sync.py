@@ -7,6 +7,7 @@ works where a loop is already running, as in a notebook.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
@@ -14,7 +15,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from podwright.errors import BlockingCallError
+from podwright.errors import BlockingCallError, RunError
 
 T = TypeVar("T")
 
@@ -27,8 +28,15 @@ def _background() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _loop.is_closed():
             loop = _loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, daemon=True, name="podwright-loop").start()
+            threading.Thread(target=_drive, args=(loop,), daemon=True, name="podwright-loop").start()
         return _loop
+
+
+def _drive(loop: asyncio.AbstractEventLoop) -> None:
+    # one task's sys.exit() goes through the loop to here; it is that task's end, not that of all others
+    while not loop.is_closed():
+        with contextlib.suppress(SystemExit, KeyboardInterrupt):
+            loop.run_forever()
 
 
 def _forget_loop() -> None:
@@ -50,6 +58,7 @@ def run_sync(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | Non
 
     Raises:
         BlockingCallError: The calling thread is the one that would have to do the work.
+        RunError: The loop was closed before the work had ended.
     """
     target = loop or _background()
     if asyncio._get_running_loop() is target:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the public one raises
@@ -83,12 +92,21 @@ def run_sync(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | Non
 
     try:
         target.call_soon_threadsafe(start, context=contextvars.copy_context())
+        _wait(future, target)
         return future.result()
     except BaseException:
         # an interrupt of the waiting thread must not leave the work running
-        target.call_soon_threadsafe(stop)
-        wait([future])
+        if not target.is_closed():
+            target.call_soon_threadsafe(stop)
+            _wait(future, target)
         raise
+
+
+def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until the future is done: that of a loop that somebody closed never is."""
+    while not wait([future], timeout=1).done:
+        if loop.is_closed():
+            raise RunError("The event loop of the run was closed.", suggestion="Await runs before you close a loop.")
 
 
 def iterate_sync(items: AsyncIterator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from podwright import blueprints
-from podwright.errors import ConditionError, Problem, did_you_mean
+from podwright.errors import ConditionError, Problem, did_you_mean, said
 from podwright.templates import as_text, fill_all
-from podwright.tools import in_thread, is_async
+from podwright.tools import called
 
 Condition = Callable[..., Any]
 """A caller's condition: given the context (and `args` as keywords), it answers true or false. It may be async."""
@@ -78,18 +78,22 @@ async def holds(ref: Mapping[str, Any], context: Mapping[str, Any], conditions: 
         case "not":
             return not await holds(args["condition"], context, conditions)
         case _:
-            filled = {key: _filled(value, context, name) for key, value in args.items()}
+            # options one by one: all of them at once, each with a long text filled in, may not fit into memory
+            filled = {
+                key: (_filled(one, context, name) for one in value)
+                if key == "options"
+                else _filled(value, context, name)
+                for key, value in args.items()
+            }
             return _TESTS[name][1](filled)
 
 
 async def _ask(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
     given = blueprints.copy(dict(context))  # what a condition does to its context stays there
     try:
-        if is_async(condition):
-            return bool(await condition(given, **args))
-        return bool(await in_thread(condition, given, **args))
+        return bool(await called(condition, given, **args))
     except Exception as error:
-        raise ConditionError(f"Condition '{name}' raised {type(error).__name__}: {error}") from error
+        raise ConditionError(f"Condition '{name}' raised {said(error)}") from error
 
 
 def _filled(value: Any, context: Mapping[str, Any], name: str) -> Any:

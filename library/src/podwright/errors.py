@@ -39,6 +39,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -362,7 +363,7 @@ class LoopLimitError(RunError):
 
 
 class LimitExceededError(RunError):
-    """A limit of `RunLimits` was reached; `limit` names it."""
+    """A limit of `RunLimits` was reached, or the most steps of any run; `limit` names it."""
 
     code = "limit_exceeded"
     default_suggestion = "Raise the limit, or make the task smaller."
@@ -372,7 +373,7 @@ class LimitExceededError(RunError):
         self.limit = limit
 
     def to_dict(self) -> dict[str, Any]:
-        """As the base class, with `limit`: the field of `RunLimits`."""
+        """As the base class, with `limit`: the field of `RunLimits`, or `steps`."""
         return {**super().to_dict(), "limit": self.limit}
 
 
@@ -390,10 +391,23 @@ class RunCancelledError(RunError):
     default_suggestion = "A workflow can go on from this error's context and resume_path."
 
 
+def said(error: BaseException) -> str:
+    """What kind of error it is and what it says, whatever its own `__str__` does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - it comes from a caller's class
+        return f"{type(error).__name__}: (its text cannot be had)"
+
+
+_LONGEST_NAME = 100
+_MOST_NAMES = 200
+"""What a guess looks at: the time that it takes grows with all three of word, options and their number."""
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """A sentence that names the option nearest to a misspelt word, else the options, else nothing."""
-    known = list(dict.fromkeys(options))
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    known = [one for one in islice(dict.fromkeys(options), _MOST_NAMES) if len(one) <= _LONGEST_NAME]
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) if len(word) <= _LONGEST_NAME else []
     if near:
         return f"Did you mean '{near[0]}'?"
     if known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ from podwright.usage import Usage
 
 FORMAT = "podwright.trace/1"
 """The format that `to_dict` writes; it changes only with the meaning of the data."""
+
+_LONGEST_REPLAY = 3600.0
+"""Seconds that a replay pauses at most in all: a damaged trace may tell of centuries."""
 
 
 @dataclass(slots=True)
@@ -36,15 +40,18 @@ class ExecutionResult:
         """Emit the recorded events again, step by step.
 
         Args:
-            delay: Seconds to pause between events; None pauses as long as the run did.
+            delay: Seconds to pause between events; None pauses as the run did, for no longer in all
+                than it took, nor than an hour.
             subscriber: Who is given the events; by default they are printed with their timing.
         """
         emit = subscriber or Printer(timing=True)
         before: float | None = None
+        left = min(_LONGEST_REPLAY, self.duration_ms / 1000)
         for event in self.events:
             if before is not None:
-                pause = event.at - before if delay is None else delay
+                pause = min(left, event.at - before) if delay is None else delay
                 if pause > 0:
+                    left -= pause
                     time.sleep(pause)
             before = event.at
             emit(event)
@@ -79,6 +86,7 @@ class ExecutionResult:
         if not isinstance(data["events"], list):
             raise TraceError(f"The trace is damaged: its events are no array but {type(data['events']).__name__}.")
         try:
+            json.dumps(dict(data), allow_nan=False)  # what is no JSON would fail later, and elsewhere
             events = [adapter().validate_python(event) for event in cast("list[Any]", data["events"])]
             usage = usage_from(data["usage"])
             return cls(data["value"], events, float(data["duration_ms"]), usage)
@@ -86,7 +94,7 @@ class ExecutionResult:
             first = error.errors(include_url=False, include_input=False)[0]
             where = "/".join(str(part) for part in first["loc"])
             raise TraceError(f"The trace is damaged at {error.title} {where}: {first['msg']}.") from error
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise TraceError(f"The trace is damaged: {error}.") from error
 
 

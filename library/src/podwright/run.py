@@ -39,6 +39,9 @@ from podwright.usage import RunLimits, Usage
 
 T = TypeVar("T")
 
+MOST_STEPS = 100_000
+"""No run does more steps, nested runs included: loops and maps inside each other multiply."""
+
 _log = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
 
@@ -95,6 +98,8 @@ class _Tree:
     numbers: count[int] = field(default_factory=count)
     dropped: set[int] = field(default_factory=set[int])
     """Subscribers that raised, by identity: a callable need not be hashable."""
+    steps: int = 0
+    """How many have begun."""
 
 
 class Run:
@@ -185,7 +190,9 @@ class Run:
                 continue
             try:
                 subscriber(event)
-            except Exception:  # noqa: BLE001 - whatever it raises, it must not break the run
+            except KeyboardInterrupt:  # of a person, who wants the program to end
+                raise
+            except BaseException:  # noqa: BLE001 - whatever it raises, it must not break the run
                 self._tree.dropped.add(id(subscriber))
                 _log.exception("A subscriber of run %s raised; it hears no more of this run.", self.id)
 
@@ -213,7 +220,18 @@ class Run:
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
-        """Tell of a step's start and end, however it ends."""
+        """Tell of a step's start and end, however it ends.
+
+        Raises:
+            LimitExceededError: The outermost run has done all the steps that any may do.
+        """
+        if self._tree.steps >= MOST_STEPS:
+            raise LimitExceededError(
+                f"The run has done {MOST_STEPS} steps, the most that one run may do.",
+                limit="steps",
+                suggestion="Lower max_iterations, or have maps go over fewer items.",
+            )
+        self._tree.steps += 1
         self.emit(StepStarted(step=name, step_type=step_type), path)
         started = perf_counter()
         outcome: Outcome = "failed"

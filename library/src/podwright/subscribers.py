@@ -73,7 +73,10 @@ class Printer:
             self._write(_safe(event.text), "dim", end="")
             self._in_tokens = True
             return
-        said = _line(event)
+        try:
+            said = _line(event)
+        except (ValueError, OverflowError, RecursionError):  # a number of thousands of digits, or nested too deep
+            said = "dim", event.type
         if said is None:
             return
         if self._in_tokens:
@@ -81,7 +84,7 @@ class Printer:
             self._in_tokens = False
         style, text = said
         clock = f"{event.at - self._start:8.3f}s " if self._timing else ""
-        self._write(f"{clock}{'  ' * len(event.path)}[{event.component}] {_cut(_safe(text))}", style)
+        self._write(f"{clock}{'  ' * len(event.path)}[{_safe(event.component)}] {_cut(_safe(text))}", style)
 
     def _write(self, text: str, style: str, end: str = "\n") -> None:
         if self._console is None:

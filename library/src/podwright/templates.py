@@ -18,16 +18,39 @@ from podwright.errors import ContextError, did_you_mean
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
 
+_LONGEST = 50_000_000
+"""Characters that a template may be filled with: one that names a long text often could fill the memory."""
+
+
 def names(template: str) -> list[str]:
     """The names that a template asks for, in order, each once."""
     return list(dict.fromkeys(_NAME.findall(template)))
 
 
 def fill(template: str, context: Mapping[str, Any]) -> str:
-    """Replace every `{name}` that the context has; leave all other braces as they are."""
+    """Replace every `{name}` that the context has; leave all other braces as they are.
+
+    Raises:
+        ContextError: The text would be far too long.
+    """
     if "{" not in template:
         return template
-    return _NAME.sub(lambda match: as_text(context[match[1]]) if match[1] in context else match[0], template)
+    length = 0
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal length
+        if match[1] not in context:
+            return match[0]
+        text = as_text(context[match[1]])
+        length += len(text)
+        if length > _LONGEST:
+            raise ContextError(
+                f"A text of more than {_LONGEST} characters would be filled in at '{match[0]}'.",
+                suggestion="Name a long value once, or have a step before shorten it.",
+            )
+        return text
+
+    return _NAME.sub(value, template)
 
 
 def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:

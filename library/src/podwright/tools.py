@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, did_you_mean
+from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, did_you_mean, said
 from podwright.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -73,9 +73,29 @@ class FunctionTool:
             )
             raise ToolArgumentsError(f"Tool '{self.name}' was called with wrong arguments: {reasons}.") from error
         given = {_bare_name(field): getattr(checked, field) for field in checked.model_fields_set}
-        if is_async(self.function):
-            return await self.function(**given)
-        return await in_thread(self.function, **given)
+        return await called(self.function, **given)
+
+
+async def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a caller's function, one that blocks in a thread of its own.
+
+    Raises:
+        Exception: What it raises; what is no `Exception`, such as that of a sys.exit(), is the cause of a
+            `RuntimeError`, for it must end the call only.
+        asyncio.CancelledError: The task that calls it is being cancelled.
+    """
+    if not is_async(function):
+        return await in_thread(function, *args, **kwargs)
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    try:
+        return await function(*args, **kwargs)
+    except Exception:
+        raise
+    except BaseException as error:
+        closed = isinstance(error, GeneratorExit) and asyncio.current_task() is not task
+        if closed or (isinstance(error, asyncio.CancelledError) and task.cancelling()):
+            raise
+        raise RuntimeError(f"the function raised {said(error)}") from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -103,7 +123,9 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
         else:  # a future cannot hold a StopIteration, and a tool's sys.exit() must not end the process
-            future.set_exception(RuntimeError(f"the function raised {type(error).__name__}: {error}"))
+            stopped = RuntimeError(f"the function raised {said(error)}")
+            stopped.__cause__ = error
+            future.set_exception(stopped)
 
     def work() -> None:
         try:

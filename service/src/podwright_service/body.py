@@ -9,9 +9,13 @@ from starlette.requests import Request
 
 from podwright import blueprints
 from podwright.errors import BlueprintValidationError, Problem
-from podwright_service.problems import RequestError
+from podwright_service.problems import MOST_ERRORS, RequestError
 
 _Place = tuple["_Place", str | int] | None
+
+
+MOST_VALUES = 50_000
+"""Most JSON values of a body: checking more would hold up the other runs."""
 
 
 async def read_json(request: Request, max_bytes: int, max_depth: int) -> Any:
@@ -66,13 +70,17 @@ def _unsound(data: Any, max_depth: int) -> list[Problem]:
     found: list[Problem] = []
     # a place is a chain of keys, written out only where something is wrong: a body may hold a million values
     stack: list[tuple[_Place, object, int]] = [(None, data, 1)]
-    while stack:
+    values = 1
+    while stack and len(found) < MOST_ERRORS:
         place, item, depth = stack.pop()
         if isinstance(item, dict | list):
             if depth > max_depth:
                 return [Problem(_pointer(place), f"nested deeper than {max_depth} levels.", "Flatten it.")]
             inside = cast("dict[str, object]", item) if isinstance(item, dict) else None
-            pairs = inside.items() if inside is not None else enumerate(cast("list[object]", item))
+            pairs = list(inside.items() if inside is not None else enumerate(cast("list[object]", item)))
+            values += len(pairs)
+            if values > MOST_VALUES:
+                return [Problem("", f"more than {MOST_VALUES} values.", "Send less at once.")]
             stack += [((place, key), one, depth + 1) for key, one in pairs]
             faults = [fault for key in inside or () if (fault := _fault(key))]
         else:
@@ -86,7 +94,9 @@ def _pointer(place: _Place) -> str:
     while place is not None:
         place, key = place
         parts.append(key)
-    return blueprints.pointer(*reversed(parts))
+    # the sender knows its keys; one of a megabyte is not sent back for each fault below it
+    short = [part if isinstance(part, int) or len(part) <= 100 else part[:99] + "…" for part in reversed(parts)]
+    return blueprints.pointer(*short)
 
 
 def _fault(value: object) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncGenerator, Sequence
 from typing import Literal
 
@@ -27,6 +28,9 @@ class Health:
         for model in self._models:
             if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
                 await asyncio.to_thread(prices.warm, model)
+        # what was loaded until now stays: the collector need not look through it again while runs wait
+        gc.collect()
+        gc.freeze()
         self.state = "ready"
         try:
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
@@ -17,6 +18,9 @@ def _split(value: Any) -> Any:
 
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 """A list of names; in the environment with commas between them."""
+
+
+Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
 
 
 class Settings(BaseSettings):
@@ -59,16 +63,16 @@ class Settings(BaseSettings):
     allowed_tools: Names | None = None
     """Tools that a posted blueprint may name, of those that the served component has; by default all of them."""
 
-    run_wall_time: NonNegativeFloat | None = 600.0
+    run_wall_time: Finite | None = 600.0
     """Seconds that a run may take."""
     run_tokens: NonNegativeInt | None = 200_000
     """Input and output tokens that a run may use."""
     run_model_calls: NonNegativeInt | None = 50
     """Model calls that a run may make."""
-    run_cost: NonNegativeFloat | None = None
+    run_cost: Finite | None = None
     """USD that a run may cost. Off by default: with it, a model whose price is unknown is refused."""
 
-    @property
+    @cached_property
     def run_limits(self) -> RunLimits:
         """What each run may use."""
         return RunLimits(self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost)

@@ -5,6 +5,7 @@ from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_s
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import digest, from_json, from_yaml, read_file, to_json, to_yaml
 from podwright.blueprints.schema import VERSION, json_schema
+from podwright.blueprints.wording import brief
 
 __all__ = [
     "MAX_DEPTH",
@@ -13,6 +14,7 @@ __all__ = [
     "Change",
     "as_array",
     "as_object",
+    "brief",
     "check",
     "copy",
     "diff",

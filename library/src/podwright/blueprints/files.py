@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -12,6 +13,13 @@ from podwright.blueprints.check import Blueprint, invalid
 from podwright.errors import ConfigurationError, Problem, did_you_mean
 
 SUFFIXES = (".json", ".yaml", ".yml")
+
+_MOST_BYTES = 16 * 1024 * 1024
+"""No blueprint file is larger."""
+
+_MOST_DIGITS = 4_300
+"""No number is longer: Python would not write it out again."""
+_TOO_LARGE = 10**_MOST_DIGITS
 
 
 def to_json(blueprint: Mapping[str, Any]) -> str:
@@ -73,11 +81,18 @@ def from_yaml(text: str | bytes) -> Any:
             _no_duplicates([(str(construct(key, deep=True)), None) for key, _ in node.value])
             return super().construct_mapping(node, deep)
 
+        def whole_number(self, node: yaml.ScalarNode) -> int:
+            number = self.construct_yaml_int(node)  # pyright: ignore[reportUnknownMemberType] - as above
+            if abs(number) >= _TOO_LARGE:
+                raise ValueError(f"an integer has more than {_MOST_DIGITS} digits")
+            return number
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.whole_number)
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader with fewer features
     except RecursionError:
         raise invalid([Problem("", "nested far too deep.", "Flatten it.")]) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as error:
         said = " ".join(str(error).split())
         raise invalid([Problem("", f"not YAML: {said}.", "Check indentation and quotes.")]) from error
 
@@ -107,7 +122,7 @@ def read_file(path: str | Path) -> Blueprint:
             suggestion=f"Name it one of {', '.join('*' + suffix for suffix in SUFFIXES)}.",
         )
     try:
-        text = file.read_bytes()
+        text = _content(file)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"Cannot read '{_shown(file)}': {said}.", suggestion=_nearest(file)) from error
@@ -115,6 +130,17 @@ def read_file(path: str | Path) -> Blueprint:
     if not isinstance(data, dict):
         raise invalid([Problem("", f"a blueprint is an object, not {type(data).__name__}.")], f"The blueprint '{file}'")
     return cast("Blueprint", data)
+
+
+def _content(file: Path) -> bytes:
+    mode = file.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe may never end, nor even begin
+        raise ValueError("it is no regular file")
+    with file.open("rb") as opened:
+        content = opened.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES // 1024 // 1024} MiB")
+    return content
 
 
 def _exists(file: Path) -> bool:

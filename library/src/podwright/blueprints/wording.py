@@ -37,9 +37,17 @@ def shown(value: object) -> str:
     name = _JSON_NAMES.get(type(value), type(value).__name__)
     if value is None or isinstance(value, dict | list):
         return name
-    # Python refuses to write out an integer of thousands of digits
-    text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
-    return f"the {name} {text[:57] + '…' if len(text) > 60 else text}"
+    return f"the {name} {brief(value)}"
+
+
+def brief(value: object) -> str:
+    """The beginning of a value as Python writes it, whatever the value is."""
+    try:
+        # Python refuses to write out an integer of thousands of digits
+        text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
+    except Exception:  # noqa: BLE001 - such an integer further in, or a caller's own class
+        text = f"({type(value).__name__})"
+    return text[:57] + "…" if len(text) > 60 else text
 
 
 def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:

@@ -84,7 +84,7 @@ class Agent(Modelled):
         attached, drifted = attach(whole.get("tools"), tools_by_name(tools), "/tools")
         found += drifted if validate else []
         if found:
-            raise blueprints.invalid(found, f"The blueprint of agent {whole.get('name')!r}")
+            raise blueprints.invalid(found, f"The blueprint of agent {blueprints.brief(whole.get('name'))}")
         self = cls.__new__(cls)
         self._tools = attached
         Modelled.__init__(self, blueprints.check(whole, "agent", validate), options or None, model)

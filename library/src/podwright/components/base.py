@@ -257,7 +257,9 @@ def _listeners(options: Options) -> tuple[Subscriber, ...]:
     for name, wanted in (("limits", RunLimits), ("event_manager", EventManager)):
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
-            raise ConfigurationError(f"'{name}' takes an object of class {wanted.__name__}, not {value!r}.")
+            raise ConfigurationError(
+                f"'{name}' takes an object of class {wanted.__name__}, not {blueprints.brief(value)}."
+            )
     found: list[Subscriber] = []
     if options.get("verbose"):
         found.append(Printer())
@@ -355,6 +357,7 @@ def by_name(given: object, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise ConfigurationError(
-            f"{what} is a map from names to {what}, not {given!r}.", suggestion=f"Write {what}={{'name': …}}."
+            f"{what} is a map from names to {what}, not {blueprints.brief(given)}.",
+            suggestion=f"Write {what}={{'name': …}}.",
         )
     return dict(cast("Mapping[str, Any]", given))

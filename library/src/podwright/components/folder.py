@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
-from podwright.errors import ConfigurationError
+from podwright.errors import ConfigurationError, said
 
 _LONGEST = 240
 """Bytes in a file's name, without its suffix."""
@@ -124,10 +124,10 @@ def _imported(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if not isinstance(error, Exception):
+        if isinstance(error, KeyboardInterrupt):
             raise
         raise ConfigurationError(
-            f"'{path.name}' of '{path.parent.name}' cannot be imported: {type(error).__name__}: {error}",
+            f"'{path.name}' of '{path.parent.name}' cannot be imported: {said(error)}",
             suggestion=f"Try `python {path.name}` in that folder.",
         ) from error
     finally:

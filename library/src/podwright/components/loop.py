@@ -27,6 +27,7 @@ from podwright.errors import (
     ToolArgumentsError,
     ToolError,
     did_you_mean,
+    said,
 )
 from podwright.events import (
     ModelCallFailed,
@@ -261,7 +262,7 @@ async def ask(
             request = await _reserve(run, model, request, holds)
         spent = Usage()
         response = await _complete(run, model, request)
-        spent = response.usage.of_call(model.name)
+        spent = response.usage
     finally:
         for budget, hold in zip(run.budgets, holds, strict=False):
             budget.settle(hold, spent)
@@ -334,8 +335,8 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
     except PodwrightError as error:
         run.emit(ModelCallFailed(call=call, error=error.to_dict(), duration_ms=elapsed()))
         raise
-    except Exception as error:
-        failure = ModelError(f"Model '{model.name}' raised {type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        failure = ModelError(f"Model '{model.name}' raised {said(error)}")
         run.emit(ModelCallFailed(call=call, error=failure.to_dict(), duration_ms=elapsed()))
         raise failure from error
     response = _priced(model, response)
@@ -395,8 +396,8 @@ async def _call_tool(
     except PodwrightError as error:  # of a run nested in the tool
         failed(error.to_dict())
         raise
-    except (Exception, SystemExit) as error:
-        failure = ToolError(f"Tool '{call.name}' raised {type(error).__name__}: {error}")
+    except Exception as error:
+        failure = ToolError(f"Tool '{call.name}' raised {said(error)}")
         failed(failure.to_dict())
         raise failure from error
     took = round((perf_counter() - started) * 1000, 3)

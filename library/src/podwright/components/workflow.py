@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from podwright.errors import (
     did_you_mean,
 )
 from podwright.events import ConditionChecked, Event, EventManager, Kind
-from podwright.run import Checkpoint, Run, Task
+from podwright.run import Checkpoint, Run, Task, together
 from podwright.templates import as_text, fill, fill_all, sections, visible
 
 
@@ -111,7 +112,7 @@ class Workflow(Component):
         if validate:
             found = [*blueprints.problems(whole, "workflow"), *_problems(whole, parts.agents, parts.conditions)]
             if found:
-                raise blueprints.invalid(found, f"The blueprint of workflow {whole.get('name')!r}")
+                raise blueprints.invalid(found, f"The blueprint of workflow {blueprints.brief(whole.get('name'))}")
         return cls.from_parts(
             blueprints.check(whole, "workflow", validate), parts.agents, parts.conditions, options or None
         )
@@ -406,43 +407,32 @@ class _Walker:
         """
         node.setdefault("at", 0)
         parts: dict[str, Node] = node.setdefault("parts", {})
-        gate = asyncio.Semaphore(limit)
+        waiting = iter(range(len(sequences)))
+        finished: set[int] = set()
+        stopped: dict[int, Exception] = {}
 
-        async def one(number: int) -> None:
-            part = parts.setdefault(str(number), {})
-            written = part.setdefault("set", {})
-            inner = _Scope({**scope.context, **extras[number], **written}, written)
-            async with gate:
-                await self.sequence(sequences[number], inner, part.setdefault("in", {}), (*here, number))
+        async def work() -> None:
+            for number in waiting:
+                try:
+                    part = parts.setdefault(str(number), {})
+                    written = part.setdefault("set", {})
+                    inner = _Scope({**scope.context, **extras[number], **written}, written)
+                    await self.sequence(sequences[number], inner, part.setdefault("in", {}), (*here, number))
+                    finished.add(number)
+                except ApprovalRequired as pause:
+                    stopped[number] = pause
+                except Exception as error:
+                    stopped[number] = error
+                    raise
 
-        tasks = [asyncio.create_task(one(number)) for number in range(len(sequences))]
         try:
-            await _until_failure(tasks)
+            with contextlib.suppress(Exception):  # it is in `stopped`, perhaps with others
+                await together(work() for _ in range(min(limit, len(sequences))))
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            node["at"] = next((number for number, task in enumerate(tasks) if _unfinished(task)), 0)
-        errors = [
-            (number, task.exception()) for number, task in enumerate(tasks) if not task.cancelled() and task.exception()
-        ]
-        errors.sort(key=lambda one: isinstance(one[1], ApprovalRequired))
-        for number, error in errors:
+            node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
+        for number in sorted(stopped, key=lambda one: (isinstance(stopped[one], ApprovalRequired), one)):
             node["at"] = number
-            raise cast("BaseException", error)
-
-
-async def _until_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait until all are done, or one has failed."""
-    pending: set[asyncio.Task[None]] = set(tasks)
-    while pending:
-        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_EXCEPTION)
-        if any(task.cancelled() or not isinstance(task.exception(), ApprovalRequired | None) for task in done):
-            return
-
-
-def _unfinished(task: asyncio.Task[None]) -> bool:
-    return task.cancelled() or task.exception() is not None
+            raise stopped[number]
 
 
 def _route(workflow: Workflow) -> Route:

@@ -93,7 +93,7 @@ async def with_retries(
     Raises:
         ModelError: The error of the last try; ModelTimeoutError if the time was over.
     """
-    timer = asyncio.timeout(total)
+    timer = asyncio.timeout(total if total < math.inf else None)
     tries = 0
     try:
         async with timer:

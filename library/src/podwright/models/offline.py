@@ -13,12 +13,15 @@ import math
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, cast
+from itertools import islice
+from typing import Any, Protocol
 
+from podwright.blueprints import as_array, as_object
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
+from podwright.models.faults import Timeouts
 from podwright.templates import plain
 from podwright.usage import Usage
 
@@ -41,7 +44,9 @@ def estimate_input(request: ModelRequest) -> int:
 
 
 class OfflineModel(Model):
-    """What the offline models share: they cost nothing, and stream word by word."""
+    """What the offline models share: they cost nothing, take no time worth limiting, and stream word by word."""
+
+    timeouts = Timeouts(total=math.inf)
 
     def price(self, usage: Usage) -> float | None:
         """Nothing."""
@@ -107,37 +112,106 @@ _FORMATS = {
 """A text of each format that is often asked for."""
 
 
-def example(schema: Mapping[str, Any], text: str, definitions: Mapping[str, Any] | None = None) -> Any:
-    """Made-up data that fits a JSON Schema, with `text` for its strings; enough for function parameters."""
-    known = definitions if definitions is not None else cast("dict[str, Any]", schema.get("$defs", {}))
-    if "$ref" in schema:
-        target = known.get(str(schema["$ref"]).rpartition("/")[2], {})
-        return example(target, text, {key: value for key, value in known.items() if value is not target})
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
-    if "enum" in schema:
-        return schema["enum"][0]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if schema.get(key):
-            options = cast("list[dict[str, Any]]", schema[key])
-            return example(next((one for one in options if _ends(one, known)), options[0]), text, known)
-    match _type(schema):
-        case "object":
-            properties = cast("dict[str, Any]", schema.get("properties", {}))
-            wanted = schema.get("required", ())
-            return {name: example(one, text, known) for name, one in properties.items() if name in wanted}
-        case "array":
-            return _example_items(cast("dict[str, Any]", schema.get("items") or {}), schema, text, known)
-        case "integer" | "number":
-            return _example_number(schema)
-        case "boolean":
-            return True
-        case "null":
+_MOST_PARTS = 1_000
+"""How many values made-up data has: types that each name the next one twice double it at each step."""
+_DEEPEST = 64
+_LONGEST = 1_000
+_MOST_ITEMS = 64
+
+
+def example(schema: Mapping[str, Any], text: str) -> Any:
+    """Made-up data that fits a JSON Schema, with `text` for its strings; enough for function parameters.
+
+    A schema that asks for more than a sample should have, or makes no sense, is followed as far as it goes.
+    """
+    return _Example(schema, text).of(schema)
+
+
+class _Example:
+    """Makes one example."""
+
+    def __init__(self, schema: Mapping[str, Any], text: str) -> None:
+        self._text = text
+        self._definitions = as_object(schema.get("$defs"))
+        self._parts = 0
+
+    def of(self, schema: object, inside: tuple[str, ...] = (), depth: int = 0) -> Any:
+        """An example of a part of the schema, `inside` the definitions of these names."""
+        known = as_object(schema)
+        while "$ref" in known and self._ends(known, inside):
+            inside = (*inside, _target(known))
+            known = as_object(self._definitions[inside[-1]])
+            self._parts += 1
+        self._parts += 1
+        if depth > _DEEPEST or self._parts > _MOST_PARTS:
             return None
-        case _:
-            text = _FORMATS.get(schema.get("format", ""), text)
-            return text[: schema.get("maxLength", len(text))].ljust(schema.get("minLength", 0), ".")
+        for given in (*(known[key] for key in ("const", "default") if key in known), *as_array(known.get("enum"))):
+            return self._given(given)
+        for key in ("anyOf", "oneOf", "allOf"):
+            if options := as_array(known.get(key))[:_MOST_ITEMS]:
+                ends = (one for one in options if self._ends(as_object(one), inside))
+                return self.of(next(ends, options[0]), inside, depth + 1)
+        match _type(known):
+            case "object":
+                return self._properties(known, inside, depth + 1)
+            case "array":
+                return self._items(known, inside, depth + 1)
+            case "integer" | "number":
+                return _example_number(known)
+            case "boolean":
+                return True
+            case "null":
+                return None
+            case _:
+                text = _FORMATS.get(str(known.get("format")), self._text)
+                longest = _count(known, "maxLength", _LONGEST, _LONGEST)
+                return text[:longest].ljust(_count(known, "minLength", 0, _LONGEST), ".")
+
+    def _given(self, value: Any) -> Any:
+        """A value that the schema gives, unless it is too long to be given often."""
+        try:
+            self._parts += len(json.dumps(value)) // _LONGEST
+        except (TypeError, ValueError, RecursionError):
+            return None
+        return value
+
+    def _ends(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> bool:
+        """Whether an example of it can be made: a type that holds itself must stop somewhere."""
+        if "$ref" not in schema:
+            return True
+        return _target(schema) in self._definitions and _target(schema) not in inside and len(inside) < _MOST_PARTS
+
+    def _properties(self, schema: Mapping[str, Any], inside: tuple[str, ...], depth: int) -> dict[str, Any]:
+        """The properties that an object must have."""
+        properties = as_object(schema.get("properties"))
+        made: dict[str, Any] = {}
+        for name in as_array(schema.get("required"))[:_MOST_PARTS]:
+            if self._parts <= _MOST_PARTS and isinstance(name, str) and len(name) <= _LONGEST and name in properties:
+                made[name] = self.of(properties[name], inside, depth)
+        return made
+
+    def _items(self, schema: Mapping[str, Any], inside: tuple[str, ...], depth: int) -> list[Any]:
+        """One item for each value of the first choice inside it, so that a plan names every skill once."""
+        item = as_object(schema.get("items"))
+        if "prefixItems" in schema or not self._ends(item, inside):
+            return [self.of(one, inside, depth) for one in as_array(schema.get("prefixItems"))[:_MOST_ITEMS]]
+        target = as_object(self._definitions.get(_target(item), item))
+        for name, inner in islice(as_object(target.get("properties")).items(), _MOST_PARTS):
+            if choices := as_array(as_object(inner).get("enum")):
+                most = _count(schema, "maxItems", 8, _MOST_ITEMS)
+                return [{**as_object(self.of(item, inside, depth)), name: self._given(one)} for one in choices[:most]]
+        least = max(1, _count(schema, "minItems", 1, _MOST_ITEMS))
+        return [self.of(item, inside, depth) for _ in range(min(least, _count(schema, "maxItems", 64, _MOST_ITEMS)))]
+
+
+def _target(schema: Mapping[str, Any]) -> str:
+    """The name of the definition that a schema refers to; empty if it does not."""
+    return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+def _count(schema: Mapping[str, Any], key: str, otherwise: int, most: int) -> int:
+    value = schema.get(key)
+    return max(0, min(value, most)) if isinstance(value, int) else otherwise
 
 
 def _type(schema: Mapping[str, Any]) -> str:
@@ -145,18 +219,21 @@ def _type(schema: Mapping[str, Any]) -> str:
         case [str(first), *_]:
             return first
         case given:
-            return str(given)
-
-
-def _ends(schema: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether an example of it can be made: a type that holds itself must stop somewhere."""
-    return "$ref" not in schema or str(schema["$ref"]).rpartition("/")[2] in known
+            return given if isinstance(given, str) else ""
 
 
 def _example_number(schema: Mapping[str, Any]) -> int | float:
+    bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf")
+    given = {key: schema[key] for key in bounds if isinstance(schema.get(key), int | float)}
+    try:
+        return _number_within(given, _type(schema) == "integer")
+    except (ArithmeticError, ValueError):  # no number can be worked out
+        return 1
+
+
+def _number_within(schema: Mapping[str, Any], whole: bool) -> int | float:
     low = schema.get("minimum", schema.get("exclusiveMinimum", 0))
     high = schema.get("maximum", schema.get("exclusiveMaximum", low + 2))
-    whole = _type(schema) == "integer"
     step = schema.get("multipleOf") or (1 if whole else (high - low) / 4 or 1)
 
     def fits(number: float) -> bool:
@@ -166,21 +243,6 @@ def _example_number(schema: Mapping[str, Any]) -> int | float:
 
     candidates = (1, low, low + step, high, high - step, math.ceil(low / step) * step, math.floor(high / step) * step)
     return next((number for number in candidates if fits(number)), 1)
-
-
-def _example_items(
-    item: Mapping[str, Any], schema: Mapping[str, Any], text: str, known: Mapping[str, Any]
-) -> list[Any]:
-    """One item for each value of the first choice inside it, so that a plan names every skill once."""
-    if "prefixItems" in schema or not _ends(item, known):
-        return [example(one, text, known) for one in schema.get("prefixItems", ())]
-    target = cast("dict[str, Any]", known.get(str(item.get("$ref", "")).rpartition("/")[2], item))
-    for name, inner in cast("dict[str, Any]", target.get("properties", {})).items():
-        if "enum" in inner:
-            return [
-                {**example(item, text, known), name: choice} for choice in inner["enum"][: schema.get("maxItems", 8)]
-            ]
-    return [example(item, text, known)] * min(max(1, schema.get("minItems", 1)), schema.get("maxItems", 64))
 
 
 Answer = str | ModelResponse | ToolCall | list[ToolCall] | BaseException
