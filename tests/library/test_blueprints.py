@@ -27,6 +27,7 @@ from podwright import (
     Agent,
     AgentStep,
     ApprovalStep,
+    BlueprintValidationError,
     Conductor,
     ExecutionResult,
     Pipeline,
@@ -227,7 +228,7 @@ def test_what_cannot_be_built_from_is_always_refused(kind: str, broken: Any, val
 def test_a_name_that_cannot_be_shown_is_refused(kind: str, name: Any) -> None:
     """A name that Python does not write out, or of any length, is refused in a few words."""
     with pytest.raises(BlueprintValidationError) as caught:
-        CLASSES[kind].from_blueprint({**SHAPES[kind], "name": name, "more": 1}, **STAND_INS[kind])
+        CLASSES[kind].from_blueprint({**SHAPES[kind], "name": name, "more": 1})
     assert len(caught.value.message) < 200
 
 
