@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing the:DeprecationWarning
 KEY = "sk-0123456789-top-secret"
 VENDOR = "VENDOR-WORDS"
 OPENAI, VLLM, ANTHROPIC = "openai/gpt-4o-mini", "hosted_vllm/qwen", "anthropic/claude-haiku-4-5"
-QUICK = Timeouts(connect=1.0, first_byte=0.7, idle=0.4, total=10.0)
+QUICK = Timeouts(connect=2.0, first_byte=2.0, idle=1.5, total=20.0)
 WEATHER: Any = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
