@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
+
+from podwright import Agent
 
 Example = Callable[[str], httpx.Client]
 
@@ -169,13 +173,58 @@ def test_many_errors_are_cut(example: Example) -> None:
     "body",
     [
         b'{"' + b"K" * 60_000 + b'": [' + b",".join([b"1e999"] * 160_000) + b"]}",
+        b'{"' + b"K" * 60_000 + b'": [' + b",".join([b"1e999"] * 40_000) + b"]}",
         b'{"inputs": {"a": [' + b",".join([b"[]"] * 300_000) + b"]}}",
         b'{"input": "x", "resume_path": [' + b",".join([b'""'] * 300_000) + b"]}",
+        b'{"inputs": {"a": 1}, "resume_path": [' + b",".join([b'""'] * 49_000) + b"]}",
+        b'{"input": "x"' + b"".join(b',"input%d": 1' % n for n in range(49_000)) + b"}",
+        b'{"blueprint": {}, "agents": {' + b",".join(b'"%0100d": 1' % n for n in range(9_000)) + b"}}",
     ],
-    ids=["faults under a long key", "many values", "a long path"],
+    ids=[
+        "many faults",
+        "faults under a long key",
+        "many values",
+        "a longer path",
+        "a long path",
+        "unknown keys",
+        "no agents",
+    ],
 )
 def test_a_body_of_many_values_is_refused_shortly(example: Example, body: bytes) -> None:
     """A body of a megabyte of small or faulty values is refused with an answer of a few kilobytes."""
-    answer = example("writer").post("/run", content=body, headers=JSON)
-    assert answer.status_code == 400
-    assert len(answer.content) < 50_000
+    for route in ("/run", "/run-blueprint", "/validate-blueprint"):
+        started = time.monotonic()
+        answer = example("newsroom").post(route, content=body, headers=JSON)
+        assert time.monotonic() - started < 2
+        assert answer.status_code in (400, 413, 422)
+        assert len(answer.content) < 50_000
+
+
+def test_the_number_of_values_can_be_set(serve: Callable[..., httpx.Client]) -> None:
+    """A body with more values than the operator allows is a 413."""
+    client = serve(Agent("a", "Do.", "offline/echo"), max_json_values=10)
+    check(client.post("/run", json={"inputs": {"a": list(range(10))}}), 413, "body_too_large")
+    assert client.post("/run", json={"inputs": {"a": list(range(7))}}).status_code == 200
+
+
+def test_a_long_key_is_refused(example: Example) -> None:
+    """A key of more than 200 characters is a 400, and is not sent back whole."""
+    problem = check(example("writer").post("/run", json={"inputs": {"K" * 201: 1}}), 400, "json_invalid")
+    assert problem["errors"] == [
+        {"pointer": "/inputs", "detail": "a key has more than 200 characters.", "suggestion": ANY}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "name"),
+    [
+        ({"content-encoding": "gzip"}, "content-encoding"),
+        ({"content-type": "application/json; charset=utf-16"}, "content-type"),
+        ({"content-type": 'application/json; charset="latin-1"'}, "content-type"),
+    ],
+    ids=["compressed", "UTF-16", "Latin 1"],
+)
+def test_another_encoding_is_refused(example: Example, headers: dict[str, str], name: str) -> None:
+    """A body that is said to be compressed, or no UTF-8, is a 415 that names the header."""
+    response = example("writer").post("/run", content=b'{"input": "a"}', headers={**JSON, **headers})
+    assert f"'{name}'" in check(response, 415, "media_type_unsupported")["detail"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -56,6 +58,44 @@ def test_a_run_is_finished_before_the_end(command: Command, address: Address, tm
     assert process.wait(timeout=20) == 0
 
 
+def test_a_run_that_takes_too_long_is_told_how_to_go_on(command: Command, address: Address, tmp_path: Path) -> None:
+    """A run that is not done within the shutdown time-out is answered with 503 and where its workflow goes on."""
+    (tmp_path / "made.py").write_text(
+        "import asyncio\n"
+        "from podwright import Agent, FunctionModel, ScriptedModel, Workflow\n"
+        "async def answer(request):\n    print('asked', flush=True)\n    await asyncio.sleep(60)\n"
+        "first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(answer))\n"
+        "flow = Workflow('flow', [first, slow])\n"
+    )
+    process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
+    url = address(process)
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(httpx.post, f"{url}/run", json={"input": "x"}, timeout=20)
+        assert process.stdout is not None
+        assert "asked" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        response = asking.result()
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (503, "run_cancelled"), problem
+    assert problem["run_id"] == response.headers["podwright-run-id"]
+    assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
+    output, _ = process.communicate(timeout=20)
+    assert "Traceback" not in output
+    assert process.returncode == 0
+
+
+def test_an_interrupted_start_ends_quietly(command: Command, tmp_path: Path) -> None:
+    """SIGINT while the component is loaded ends the command without a traceback."""
+    (tmp_path / "made.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(30)\n")
+    process = command("serve", "made:agent", cwd=tmp_path)
+    assert process.stdout is not None
+    assert "loading" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert "Traceback" not in output, output
+    assert process.returncode in (1, 130)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_class_serves_and_blocks(command: Command, address: Address, number: signal.Signals) -> None:
     """`Service(component, title).run(host, port)` serves until a signal, then the call returns."""
@@ -88,6 +128,16 @@ def folder(at: Path, blueprint: object, **files: str) -> str:
     for name, text in files.items():
         (at / f"{name}.py").write_text(text)
     return str(at)
+
+
+def fifo(at: Path) -> str:
+    os.mkfifo(at)
+    return str(at)
+
+
+def module(at: Path, code: str) -> str:
+    (at / "made.py").write_text(code)
+    return "made:agent"
 
 
 TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
@@ -124,6 +174,24 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         lambda at: [folder(at / "a", AGENT)],
         {"PODWRIGHT_PORT": "eighty"},
         ["PODWRIGHT_PORT", "'eighty'"],
+    ),
+    "an infinite setting": (
+        lambda at: [folder(at / "a", AGENT)],
+        {"PODWRIGHT_RUN_COST": "inf"},
+        ["PODWRIGHT_RUN_COST", "finite"],
+    ),
+    "a long path": (lambda at: ["x" * 5000], {}, ["no component at", "x…"]),
+    "a long name in a path": (lambda at: [str(at / ("x" * 300) / "a.json")], {}, ["no component at"]),
+    "a pipe": (lambda at: [fifo(at / "a.json")], {}, ["no regular file"]),
+    "a module that exits": (
+        lambda at: [module(at, "import sys; sys.exit(3)")],
+        {},
+        ["'made' cannot be imported", "SystemExit: 3"],
+    ),
+    "tools that exit": (
+        lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]}, tools="raise SystemExit(3)")],
+        {},
+        ["tools.py", "SystemExit: 3"],
     ),
     "an unknown tool": (
         lambda at: [folder(at / "a", AGENT)],

@@ -59,7 +59,8 @@ def config(**changes: Any) -> dict[str, Any]:
 
 
 def tool(name: str, **parameters: Any) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"], **parameters}
+    schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+    schema |= {"additionalProperties": False, **parameters}
     return {"name": name, "schema": {"type": "function", "function": {"name": name, "parameters": schema}}}
 
 
@@ -103,8 +104,19 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a tool that is not allowed": (agent(tools=[tool("look_up"), tool("shell")]), ["/tools/1"]),
     "a remote schema": (
         agent(tools=[tool("look_up", properties={"word": {"$ref": "http://evil/x"}})]),
-        ["/tools/0/schema/function/parameters", "/tools/0/schema/function/parameters/properties/word/$ref"],
+        ["/tools/0/schema/function"],
     ),
+    "a long sample": (
+        agent(tools=[tool("look_up", properties={"word": {"type": "string", "minLength": 3_000_000_000}})]),
+        ["/tools/0/schema/function"],
+    ),
+    "nothing to choose from": (
+        agent(tools=[tool("look_up", properties={"word": {"type": "string", "enum": []}})]),
+        ["/tools/0/schema/function"],
+    ),
+    "a description that is none": (agent(tools=[tool("look_up", description=[[]])]), ["/tools/0/schema/function"]),
+    "a number of 5000 digits for a version": (agent(version="1" * 5000), ["/version"]),
+    "a list for a type": (team({"type": [], "name": "a", "x": 1}), ["/skills/0", "/skills/0/type", "/skills/0/x"]),
     "base_url": (agent(base_url="http://evil"), ["/base_url"]),
     "base_url in config": (config(base_url="http://evil"), ["/config/base_url"]),
     "api_base in config": (config(api_base="http://evil"), ["/config/api_base"]),
@@ -155,6 +167,10 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/steps/0/max_concurrency"],
     ),
     "one value 17 times": (flow(step(input="{input} " * 17)), ["/steps/0/input"]),
+    "many values in many texts": (
+        flow(condition(name="one_of", args={"value": "{input} {input}", "options": [" {input}"] * 256})),
+        ["/steps/0/condition/args/value"],
+    ),
     "256 KiB": (agent(instructions="x" * 256 * 1024), [""]),
     # all at once
     "all at once": (
@@ -205,14 +221,15 @@ def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Cou
     "blueprint",
     [
         agent(),
-        agent(tools=[tool("look_up", additionalProperties=False)]),
+        agent(tools=[tool("look_up")]),
+        agent(tools=[tool("look_up", description="Else.")]),
         flow(step()),
         flow(condition(name="is_late")),
         flow(nested(4)),
         line(MEMBER, {"type": "Agent", "name": "helper"}),
         team(MEMBER),
     ],
-    ids=["agent", "tool", "served agent", "served condition", "4 levels", "pipeline", "conductor"],
+    ids=["agent", "tool", "tool's text", "served agent", "served condition", "4 levels", "pipeline", "conductor"],
 )
 def test_what_is_allowed_is_let_through(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What names only the served component's own models, tools, agents and conditions is valid."""
@@ -243,12 +260,19 @@ def doubling(levels: int) -> dict[str, Any]:
     return {"properties": {"word": twice[0]}, "$defs": {f"d{n}": one for n, one in enumerate(twice)}}
 
 
+def chain(links: int) -> dict[str, Any]:
+    """A schema in which each definition is the next one."""
+    definitions: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)}
+    return {"properties": {"word": {"$ref": "#/$defs/d0"}}, "$defs": definitions | {f"d{links}": {"type": "string"}}}
+
+
 LARGE = {
     "unknown keys": {f"instruction{n}": "{x}" for n in range(10_500)},
     "tools": agent(tools=[{"name": f"look_up{n}"} for n in range(9_000)]),
     "steps": flow(*[{"agent": "x"}] * 15_000),
     "conditions": flow(condition(name="all", args={"conditions": [{"name": "equal"}] * 14_000})),
     "a doubling schema": agent(tools=[tool("look_up", **doubling(40))]),
+    "a chain of definitions": agent(tools=[tool("look_up", **chain(3_000))]),
 }
 
 
@@ -259,6 +283,58 @@ def test_many_faults_are_found_quickly(client: httpx.Client, blueprint: dict[str
     started = time.monotonic()
     assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
     assert time.monotonic() - started < 3
+
+
+def flows(*sizes: int) -> dict[str, Any]:
+    """Workflows that each do the one before as often as its number says."""
+    return {
+        f"w{n}": flow(*[step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}") for i in range(size)])
+        for n, size in enumerate(sizes)
+    }
+
+
+MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
+    "many agents": ({f"a{n}": {} for n in range(20_000)}, "/agents"),
+    "many workflows": ({f"a{n}": flow(step()) for n in range(64)}, "/agents"),
+    "much text": ({f"a{n}": agent(instructions="x" * 50_000) for n in range(6)}, "/agents/a0"),
+    "multiplying": (flows(4, 4, 4, 4), "/agents/w2"),
+    "multiplying teams": (
+        {
+            "w0": line(*[{**MEMBER, "name": f"m{n}"} for n in range(8)]),
+            "w1": team(*[{"type": "Agent", "name": "w0"}] * 8),
+        },
+        "/agents/w1",
+    ),
+    "deep": (flows(1, 1, 1, 1, 1), "/agents/w4"),
+    "a long name": ({"n" * 101: agent()}, f"/agents/{'n' * 101}"),
+}
+
+
+@pytest.mark.parametrize(("agents", "pointer"), MANY_AGENTS.values(), ids=MANY_AGENTS)
+def test_agents_count_with_what_names_them(
+    client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str
+) -> None:
+    """What a blueprint may not be itself it may not be through the agents that it brings along either."""
+    body = {"type": "workflow", "blueprint": flow(step(agent=list(agents)[-1])), "agents": agents, "input": "x"}
+    started = time.monotonic()
+    response = client.post("/run-blueprint", json=body)
+    assert time.monotonic() - started < 2
+    assert response.status_code == 422, response.text
+    assert any(error["pointer"].startswith(pointer) for error in response.json()["errors"]), response.text
+    assert model.calls == 0
+
+
+def test_agents_may_name_each_other(client: httpx.Client) -> None:
+    """Workflows within workflows are valid up to the depth and number that nested steps may have."""
+    body = {"blueprint": flow(step(agent="w2")), "agents": flows(2, 3, 4)}
+    assert client.post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
+
+
+def test_the_blueprint_of_the_info_may_be_posted(serve: Serve) -> None:
+    """What a service says that it serves, it accepts, the tools' schemas included."""
+    client = serve(Agent("helper", "Help.", Counted(), tools=[look_up]))
+    body = {"blueprint": client.get("/info").json()["blueprint"]}
+    assert client.post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
 
 
 _PLACES = st.integers(0, 10_000)

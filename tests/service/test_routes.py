@@ -161,3 +161,10 @@ def test_problems_of_a_blueprint_are_listed(example: Example) -> None:
     found = {error["pointer"]: error["suggestion"] for error in answer["errors"]}
     assert found["/blueprint/instructons"] == "Did you mean 'instructions'?"
     assert found["/blueprint/config/model"] == "Did you mean 'offline/echo'?"
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+def test_a_probe_may_ask_for_the_head_only(example: Example, path: str) -> None:
+    """HEAD is answered as GET is, without the body."""
+    response = example("writer").head(path)
+    assert (response.status_code, response.content) == (200, b"")

@@ -78,13 +78,22 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
     "too many loops": (
         lambda: agent(ToolCall.of("nothing"), tools=[broken], max_loops=1),
         {},
-        502,
+        422,
         "loop_limit_reached",
     ),
     "a condition's exception": (
         lambda: Workflow("flow", [ConditionStep(never, [AgentStep(agent("a"))])]),
         {},
         502,
+        "condition_failed",
+    ),
+    "a condition that cannot compare": (
+        lambda: Workflow(
+            "flow",
+            [ConditionStep({"name": "greater_than", "args": {"value": "x", "than": 1}}, [AgentStep(agent("a"))])],
+        ),
+        {},
+        422,
         "condition_failed",
     ),
     "a name that is missing": (

@@ -309,26 +309,33 @@ def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 _MOST_PARTS = 10_000
 """How much of a schema is written out: definitions that each name the next one twice double it at each step."""
+_DEEPEST = 100
+"""How deep; a chain of definitions may have thousands of links."""
 
 
 def _bare(
-    schema: Any, definitions: Mapping[str, Any], inside: tuple[str, ...], left: list[int], texts: bool = True
+    schema: Any,
+    definitions: Mapping[str, Any],
+    inside: tuple[str, ...],
+    left: list[int],
+    texts: bool = True,
+    depth: int = 0,
 ) -> Any:
     """A schema without what only informs, and with its references written out."""
     left[0] -= 1
-    if left[0] < 0:
+    if left[0] < 0 or depth > _DEEPEST:
         return "…"
     if isinstance(schema, list):
-        return [_bare(item, definitions, inside, left) for item in cast("list[Any]", schema)]
+        return [_bare(item, definitions, inside, left, depth=depth + 1) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     known = cast("dict[str, Any]", schema)
     reference = str(known.get("$ref", "")).removeprefix("#/$defs/")
     if reference in definitions and reference not in inside:
-        return _bare(definitions[reference], definitions, (*inside, reference), left)
+        return _bare(definitions[reference], definitions, (*inside, reference), left, depth=depth + 1)
     skip = ("description", "title", "examples", "default") if texts else ()
     return {
-        key: _bare(item, definitions, inside, left, texts=key != "properties")
+        key: _bare(item, definitions, inside, left, texts=key != "properties", depth=depth + 1)
         for key, item in known.items()
         if key not in skip
     }

@@ -17,7 +17,9 @@ from podwright_service.settings import Settings
 
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
-    """The ASGI application that serves a component; `app.state.health` is its `Health`.
+    """The ASGI application that serves a component.
+
+    `app.state.health` is its `Health`, `app.state.under_way` the runs that requests wait for.
 
     Args:
         settings: All that can be set.
@@ -40,12 +42,14 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
-    app.state.health = health
+    app.state.health, app.state.under_way = health, routes.under_way
     problems.install(app)
 
     add = app.add_api_route
     add("/health", health.health, **docs.health)
     add("/ready", health.ready, **docs.ready)
+    for path, endpoint in (("/health", health.health), ("/ready", health.ready)):
+        add(path, endpoint, methods=["HEAD"], include_in_schema=False)
     add("/info", routes.info, **docs.info)
     add("/run", routes.run, methods=["POST"], **docs.run)
     add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from email.message import Message
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -10,39 +11,52 @@ from starlette.requests import Request
 from podwright import blueprints
 from podwright.errors import BlueprintValidationError, Problem
 from podwright_service.problems import MOST_ERRORS, RequestError
+from podwright_service.settings import Settings
 
 _Place = tuple["_Place", str | int] | None
 
+_LONGEST_KEY = 200
+"""Characters in a key: each place below one is told with it."""
 
-MOST_VALUES = 50_000
-"""Most JSON values of a body: checking more would hold up the other runs."""
 
-
-async def read_json(request: Request, max_bytes: int, max_depth: int) -> Any:
+async def read_json(request: Request, settings: Settings) -> Any:
     """The JSON data in a request's body.
 
     Raises:
         RequestError: 415, 413 or 400: not said to be JSON, too large, or not JSON that is taken here.
         starlette.requests.ClientDisconnect: The client left.
     """
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json":
-        raise RequestError(
-            415,
-            "media_type_unsupported",
-            f"The body is said to be {media or 'nothing'!r}, not 'application/json'.",
-            "Send the header 'content-type: application/json'.",
-        )
-    text = await _read(request, max_bytes)
+    _check_headers(request)
+    text = await _read(request, settings.max_body_bytes)
     try:
         data = blueprints.from_json(text.decode())
     except BlueprintValidationError as error:
         raise _refused(list(error.problems)) from error
     except UnicodeDecodeError as error:
         raise _refused([Problem("", f"not UTF-8: byte {error.start} does not fit.", "Send UTF-8.")]) from error
-    if found := _unsound(data, max_depth):
+    if found := _unsound(data, settings):
         raise _refused(found)
     return data
+
+
+def _check_headers(request: Request) -> None:
+    kind = Message()
+    kind["content-type"] = request.headers.get("content-type", "")
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    charset = str(kind.get_param("charset", "utf-8")).lower()
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    for said, wanted, header in (
+        (media, ("application/json",), "content-type"),
+        (charset, ("utf-8", "utf8", "us-ascii"), "content-type"),
+        (encoding, ("identity",), "content-encoding"),
+    ):
+        if said not in wanted:
+            raise RequestError(
+                415,
+                "media_type_unsupported",
+                f"The header '{header}' says {said or 'nothing'!r}, not {wanted[0]!r}.",
+                "Send plain UTF-8 with the header 'content-type: application/json'.",
+            )
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
@@ -65,8 +79,12 @@ def _refused(found: list[Problem]) -> RequestError:
     return RequestError(400, "json_invalid", f"The body is no valid JSON: {found[0].detail}", hint, problems=found)
 
 
-def _unsound(data: Any, max_depth: int) -> list[Problem]:
-    """What JSON's grammar allows and no component can use."""
+def _unsound(data: Any, settings: Settings) -> list[Problem]:
+    """What JSON's grammar allows and no component can use.
+
+    Raises:
+        RequestError: 413: there are too many values, which would hold up the other runs.
+    """
     found: list[Problem] = []
     # a place is a chain of keys, written out only where something is wrong: a body may hold a million values
     stack: list[tuple[_Place, object, int]] = [(None, data, 1)]
@@ -74,15 +92,17 @@ def _unsound(data: Any, max_depth: int) -> list[Problem]:
     while stack and len(found) < MOST_ERRORS:
         place, item, depth = stack.pop()
         if isinstance(item, dict | list):
-            if depth > max_depth:
-                return [Problem(_pointer(place), f"nested deeper than {max_depth} levels.", "Flatten it.")]
+            if depth > settings.max_json_depth:
+                return [
+                    Problem(_pointer(place), f"nested deeper than {settings.max_json_depth} levels.", "Flatten it.")
+                ]
             inside = cast("dict[str, object]", item) if isinstance(item, dict) else None
             pairs = list(inside.items() if inside is not None else enumerate(cast("list[object]", item)))
             values += len(pairs)
-            if values > MOST_VALUES:
-                return [Problem("", f"more than {MOST_VALUES} values.", "Send less at once.")]
+            if values > (most := settings.max_json_values):
+                raise RequestError(413, "body_too_large", f"The body has more than {most} JSON values.", "Send less.")
             stack += [((place, key), one, depth + 1) for key, one in pairs]
-            faults = [fault for key in inside or () if (fault := _fault(key))]
+            faults = [fault for key in inside or () if (fault := _fault(key, _LONGEST_KEY))]
         else:
             faults = [fault] if (fault := _fault(item)) else []
         found += [Problem(_pointer(place), fault, "Leave it out, or send something else.") for fault in faults]
@@ -99,7 +119,9 @@ def _pointer(place: _Place) -> str:
     return blueprints.pointer(*short)
 
 
-def _fault(value: object) -> str | None:
+def _fault(value: object, longest: int | None = None) -> str | None:
+    if longest and isinstance(value, str) and len(value) > longest:
+        return f"a key has more than {longest} characters."
     if isinstance(value, float):
         return None if math.isfinite(value) else "the number is too large."
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):

@@ -24,15 +24,22 @@ _WIRE = (
     schema.Context, schema.Trace, schema.ProblemDetails, schema.Validation, schema.Status, schema.Info,
 )  # fmt: skip
 _REFUSED = {400: "json_invalid", 413: "body_too_large", 415: "media_type_unsupported", 422: "request_invalid"}
-_FAILED = {409: "approval_required", 500: "internal_error", 502: "model_failed", 504: "limit_exceeded"}
+_FAILED = {
+    409: "approval_required",
+    500: "internal_error",
+    502: "model_failed",
+    503: "run_cancelled",
+    504: "limit_exceeded",
+}
 _MEANING = {
     400: "The body is no JSON, or JSON that is not taken here.",
     409: "The workflow waits for a person; send `context` back as `inputs`, with `resume_path`, to approve.",
-    413: "The body is too large.",
-    415: "The body is not said to be JSON.",
+    413: "The body is too large, or has too many values.",
+    415: "The body is not said to be JSON, or is compressed or encoded otherwise than in UTF-8.",
     422: "The body does not fit, the blueprint is invalid, or the run came to a limit; `errors` lists the places.",
     500: "The service or the component is at fault.",
     502: "A model, a tool or the component failed.",
+    503: "The service stops; `context` and `resume_path` say where a workflow goes on.",
     504: "The run took too long.",
 }
 _RUN_HEADERS: dict[str, Any] = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,11 +13,10 @@ from podwright.components.base import Modelled
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
 from podwright.events import Kind
 from podwright.models import Model
+from podwright.tools import FunctionTool, tool_of
 from podwright_service.settings import Settings
+from podwright_service.sizes import in_order, too_large
 
-MOST_REPEATS = 16
-"""How often one text may name the same value: what a template makes stays of the order of what was sent."""
-_NAMED = re.compile(r"\{[\w-]+\}")
 _STAND_IN = Agent("unbuilt", "", "offline/echo")
 
 
@@ -28,7 +25,7 @@ class Allowed:
     """What a posted blueprint may name, and how large it may be."""
 
     models: tuple[str, ...]
-    tools: Mapping[str, Callable[..., Any]]
+    tools: Mapping[str, FunctionTool]
     agents: Mapping[str, Component]
     conditions: Mapping[str, Callable[..., Any]]
     settings: Settings
@@ -74,16 +71,16 @@ def models_of(component: Component) -> list[Model]:
     return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, Modelled)))
 
 
-def tools_of(component: Component) -> dict[str, Callable[..., Any]]:
-    """The functions behind a component's tools, and behind those of all inside it, by name."""
-    found: dict[str, Callable[..., Any]] = {}
+def tools_of(component: Component) -> dict[str, FunctionTool]:
+    """The tools of a component, and of all inside it, by name."""
+    found: dict[str, FunctionTool] = {}
     clashing: set[str] = set()
     for part in everything_in(component):
         for name, tool in part.tools.items() if isinstance(part, Agent) else ():
-            if found.setdefault(name, tool.function) is not tool.function:
+            if found.setdefault(name, tool).function is not tool.function:
                 clashing.add(name)
     # a name that stands for two functions would be a guess
-    return {name: function for name, function in found.items() if name not in clashing}
+    return {name: tool for name, tool in found.items() if name not in clashing}
 
 
 def build(
@@ -100,10 +97,10 @@ def build(
     Raises:
         BlueprintValidationError: Every problem, with pointers into the request's body.
     """
+    if found := too_large(allowed.settings, blueprint, agents):
+        raise blueprints.invalid(found, "The posted blueprint")
     supplied = dict(allowed.agents)
-    found: list[Problem] = []
-    # those that need no others first
-    for name in sorted(agents, key=lambda name: "steps" in agents[name] or "skills" in agents[name]):
+    for name in in_order(agents):
         made, wrong = _built(allowed, None, agents[name], supplied, blueprints.pointer("agents", name))
         supplied[name] = made or _STAND_IN
         found += wrong
@@ -121,17 +118,14 @@ def _built(
     agents: Mapping[str, Component],
     at: str,
 ) -> tuple[Component | None, list[Problem]]:
-    size, most = len(json.dumps(blueprint, separators=(",", ":"))), allowed.settings.max_blueprint_bytes
-    if size > most:
-        return None, [Problem(at, f"the blueprint has {size} bytes; {most} are allowed.", "Split it.")]
-    too_large = list(_too_large(allowed.settings, blueprint))
-    if too_large:  # and is not looked at any closer, for that takes time
-        return None, [Problem(at + one.pointer, one.detail, one.suggestion) for one in too_large]
     found = list(_refused(allowed, blueprint))
+    foreign = list(_foreign_tools(allowed, blueprint))
+    if foreign:  # what a stranger wrote as a tool's schema is not looked at any closer
+        return None, [Problem(at + one.pointer, one.detail, one.suggestion) for one in found + foreign]
     component: Component | None = None
     try:
         said = kind or blueprints.kind_of(blueprint)
-        tools = list(allowed.tools.values())
+        tools = [tool.function for tool in allowed.tools.values()]
         if said == "workflow":
             component = Workflow.from_blueprint(blueprint, agents, allowed.conditions)
         elif said == "agent":
@@ -147,17 +141,6 @@ def _built(
     return component, [Problem(at + one.pointer, one.detail, one.suggestion) for one in found]
 
 
-def _too_large(settings: Settings, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where a blueprint has more of something than it may have."""
-    counts = {"/steps": sum(1 for _ in blueprints.walk_steps(blueprint.get("steps")))}
-    counts |= {"/skills": len(_entries(blueprint.get("skills")))}
-    counts |= {f"{at}/tools": len(_entries(one.get("tools"))) for at, one in _agents(blueprint)}
-    for at, count in counts.items():
-        if count > settings.max_steps:
-            what = at.rpartition("/")[2]
-            yield Problem(at, f"{count} {what} are too many; {settings.max_steps} are allowed.", "Split it.")
-
-
 def _agents(blueprint: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The blueprint and its members, each with its place: wherever a model and tools may be named."""
     members = [(f"/{key}/{n}", one) for key in ("skills", "steps") for n, one in _entries(blueprint.get(key))]
@@ -169,10 +152,6 @@ def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem
     for at, one in _agents(blueprint):
         yield from _refused_names(allowed, one, at)
     yield from _refused_steps(allowed.settings, blueprint.get("steps"))
-    for at, text in _texts(blueprint, ""):
-        for name, times in Counter(_NAMED.findall(text)).most_common(1):
-            if times > MOST_REPEATS:
-                yield Problem(at, f"the text names {name} {times} times; {MOST_REPEATS} are allowed.", "Say it once.")
 
 
 def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Iterator[Problem]:
@@ -190,6 +169,31 @@ def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Itera
         if isinstance(name, str) and name not in allowed.tools:
             hint = did_you_mean(name, allowed.tools) or "No tools are allowed here."
             yield Problem(f"{at}/tools/{number}", f"the tool '{name}' is not allowed here.", hint)
+
+
+def _foreign_tools(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
+    """Where a tool's entry is not the served tool's own, but for its texts."""
+    for at, one in _agents(blueprint):
+        for number, entry in _entries(one.get("tools")):
+            match entry:
+                case {"name": str(name), "schema": {"function": {"parameters": dict()} as function}}:
+                    tool = allowed.tools.get(name)
+                case _:
+                    continue
+            own = (tool.schema, tool_of(tool.function).schema) if tool else ()
+            if own and _contract(function) not in [_contract(one["function"]) for one in own]:
+                detail = f"the parameters are not those of the tool '{name}' that is served here."
+                yield Problem(f"{at}/tools/{number}/schema/function", detail, "Only descriptions may differ.")
+
+
+def _contract(function: Mapping[str, Any]) -> str:
+    """A tool's parameters without their descriptions, as text."""
+
+    def bare(whole: dict[str, Any]) -> dict[str, Any]:
+        return {key: one for key, one in whole.items() if key != "description" or not isinstance(one, str)}
+
+    text = json.dumps([function["parameters"], function.get("strict", False)])
+    return json.dumps(json.loads(text, object_hook=bare), sort_keys=True)
 
 
 def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
@@ -213,14 +217,3 @@ def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
 def _entries(value: object) -> list[tuple[int, dict[str, Any]]]:
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [(number, cast("dict[str, Any]", one)) for number, one in enumerate(listed) if isinstance(one, dict)]
-
-
-def _texts(value: object, at: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield at, value
-    elif isinstance(value, Mapping):
-        for key, one in cast("Mapping[str, object]", value).items():
-            yield from _texts(one, at + blueprints.pointer(key))
-    elif isinstance(value, list):
-        for number, one in enumerate(cast("list[object]", value)):
-            yield from _texts(one, f"{at}/{number}")

@@ -111,6 +111,8 @@ def _status(error: PodwrightError) -> int:
         return 504
     if isinstance(error, errors.BlueprintValidationError) and error.run_id:
         return 500  # not the caller's blueprint: one that the component itself builds from while it runs
+    if isinstance(error, errors.ConditionError | errors.LoopLimitError) and error.__cause__ is None:
+        return 422  # nothing failed: the condition cannot compare its values, or max_loops are too few
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 

@@ -17,8 +17,8 @@ from podwright.errors import BlueprintValidationError
 from podwright.templates import plain
 from podwright_service.body import read_json
 from podwright_service.posted import allowed_by, build, tools_of
-from podwright_service.problems import answer, as_entries, as_json
-from podwright_service.runs import Watch, perform, unless_gone
+from podwright_service.problems import RequestError, answer, as_entries, as_json
+from podwright_service.runs import UnderWay, Watch, perform
 from podwright_service.schema import (
     ComplexRun,
     PostedCheck,
@@ -43,6 +43,8 @@ class Routes:
         """Names of the models that answer."""
         self.settings = settings
         self.allowed = allowed_by(component, settings)
+        self.under_way = UnderWay()
+        """The runs."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -92,7 +94,7 @@ class Routes:
         return as_json({"valid": True, "errors": []})
 
     async def _json(self, request: Request) -> Any:
-        return await read_json(request, self.settings.max_body_bytes, self.settings.max_json_depth)
+        return await read_json(request, self.settings)
 
     async def _built(self, posted: PostedRun | PostedCheck) -> Component:
         # a large blueprint with many faults takes a while, in which the loop has others to serve
@@ -101,7 +103,10 @@ class Routes:
     async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
         watch = Watch()
         try:
-            result = await unless_gone(request, perform(component, body, self.settings, watch, trace))
+            work = perform(component, body, self.settings, watch, trace)
+            result = await self.under_way.unless_gone(request, work)
+        except asyncio.CancelledError:  # the time to finish in is over, and the run had not begun
+            return answer(request, _STOPPED, watch.headers())
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer tells which run it was and what it cost
             return answer(request, error, watch.headers())
         value = plain(result.value)
@@ -109,6 +114,7 @@ class Routes:
         return as_json(shown, headers=watch.headers())
 
 
+_STOPPED = RequestError(503, "run_cancelled", "The service is stopping.", "Try again in a while.")
 _LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from podwright.components import Component, Workflow
+from podwright.errors import RunCancelledError
 from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused
 from podwright.models import use_model
 from podwright.result import ExecutionResult
@@ -69,26 +70,45 @@ async def perform(
     else:
         task = Task(given)
     with use_model(settings.model) if settings.model else contextlib.nullcontext():
-        return await execute(component, task, subscribers=(watch,), limits=settings.run_limits, trace=trace)
+        try:
+            return await execute(component, task, subscribers=(watch,), limits=settings.run_limits, trace=trace)
+        except asyncio.CancelledError as stop:
+            if isinstance(stop.__cause__, RunCancelledError):  # it knows the run, and where a workflow goes on
+                raise stop.__cause__ from None
+            raise
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of some work, which is cancelled as soon as the client leaves. The request's body has been read.
+class UnderWay:
+    """The work that requests wait for."""
 
-    Raises:
-        starlette.requests.ClientDisconnect: The client left.
-    """
-    running = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            return running.result()
-        raise ClientDisconnect
-    finally:
-        running.cancel()
-        leaving.cancel()
-        await asyncio.gather(running, leaving, return_exceptions=True)
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def stop(self) -> None:
+        """Cancel all of it: the time to finish in is over."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def unless_gone(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+        """The outcome of some work, which is cancelled as soon as the client leaves. The body has been read.
+
+        Raises:
+            starlette.requests.ClientDisconnect: The client left.
+            asyncio.CancelledError: The service stops, and the work does not say where it stood.
+        """
+        running = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_gone(request))
+        self._tasks.add(running)
+        try:
+            await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+            raise ClientDisconnect
+        finally:
+            self._tasks.discard(running)
+            running.cancel()
+            leaving.cancel()
+            await asyncio.gather(running, leaving, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
 from podwright import blueprints
 from podwright.errors import Problem, did_you_mean
 from podwright.events import Kind
-from podwright_service.problems import RequestError
+from podwright_service.problems import MOST_ERRORS, RequestError
 
 Object = dict[str, Any]
+AgentName = Annotated[str, Field(max_length=100)]
+Path = Annotated[list[int], Field(max_length=64)]
 
 
 class Wire(BaseModel):
@@ -39,7 +41,7 @@ class WorkflowRun(ComplexRun):
 
     start_step: int = Field(default=0, ge=0)
     """Index of the step to start from."""
-    resume_path: list[int] | None = None
+    resume_path: Path | None = None
     """To go on: the problem's `resume_path`, with its `context` as `inputs`."""
 
 
@@ -48,7 +50,7 @@ class Posted(Wire):
 
     blueprint: Object
     """A blueprint of the kind that `type` names."""
-    agents: dict[str, Object] = Field(default_factory=dict[str, Object])
+    agents: dict[AgentName, Object] = Field(default_factory=dict[str, Object])
     """Blueprints of agents that it names; agents of the served component need none."""
 
 
@@ -63,7 +65,7 @@ class PostedRun(Posted):
     """Or values by name."""
     start_step: int = Field(default=0, ge=0)
     """Workflows: index of the step to start from."""
-    resume_path: list[int] | None = None
+    resume_path: Path | None = None
     """Workflows: to go on, the problem's `resume_path`, with its `context` as `inputs`."""
 
 
@@ -204,7 +206,9 @@ def read(shape: type[Shape], data: object) -> Shape:
     try:
         return shape.model_validate(data)
     except ValidationError as error:
-        _refuse([_worded(shape, one) for one in error.errors(include_url=False)])
+        told = error.errors(include_url=False, include_context=False, include_input=False)
+        # the first are enough: to guess what was meant by thousands of keys takes seconds
+        _refuse([_worded(shape, one) for one in told[:MOST_ERRORS]])
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -14,7 +15,11 @@ from podwright.components import Component
 from podwright.errors import ConfigurationError
 from podwright_service.app import create_app
 from podwright_service.health import Health
+from podwright_service.runs import UnderWay
 from podwright_service.settings import Settings, read_settings
+
+_TO_ANSWER = 2
+"""Seconds for the answers of the runs that were stopped."""
 
 
 class Service:
@@ -56,9 +61,9 @@ def serve(component: Component, settings: Settings) -> None:
         lifespan="on",
         ws="none",
         server_header=False,
-        timeout_graceful_shutdown=settings.shutdown_timeout,
+        timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
     )
-    server = _Server(config, app.state.health)
+    server = _Server(config, app.state.health, app.state.under_way, settings.shutdown_timeout)
     with _stopped_by_signals(server):
         server.run()
 
@@ -66,9 +71,9 @@ def serve(component: Component, settings: Settings) -> None:
 class _Server(uvicorn.Server):
     """Tells readiness of the end as soon as it is asked for, and of a port that it cannot have in our words."""
 
-    def __init__(self, config: uvicorn.Config, health: Health) -> None:
+    def __init__(self, config: uvicorn.Config, health: Health, under_way: UnderWay, shutdown_timeout: float) -> None:
         super().__init__(config)
-        self._health = health
+        self._health, self._under_way, self._shutdown_timeout = health, under_way, shutdown_timeout
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
@@ -78,6 +83,12 @@ class _Server(uvicorn.Server):
                 f"Cannot listen on {self.config.host}:{self.config.port}; the line above says why.",
                 suggestion="Stop what listens there, or set another port.",
             ) from error
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # the runs are stopped here, with time left for their answers; uvicorn only cuts them off
+        last = asyncio.get_running_loop().call_later(self._shutdown_timeout, self._under_way.stop)
+        await super().shutdown(sockets)
+        last.cancel()
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self._health.drain()

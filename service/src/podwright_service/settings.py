@@ -46,14 +46,16 @@ class Settings(BaseSettings):
     max_body_bytes: PositiveInt = 1024 * 1024
     """Largest request body."""
     max_blueprint_bytes: PositiveInt = 256 * 1024
-    """Largest blueprint in a request, as JSON without white space."""
+    """Largest blueprint in a request, with the agents that it names, as JSON without white space."""
     max_json_depth: int = Field(default=32, ge=1, le=60)
     """Deepest nesting of a request's JSON."""
+    max_json_values: PositiveInt = 50_000
+    """Most values in a request's JSON."""
 
     max_steps: PositiveInt = 64
-    """Most steps of a posted blueprint, nested ones included; also its most skills, and an agent's most tools."""
+    """Most steps of a posted blueprint, with those of its agents; also most agents, skills, and tools of an agent."""
     max_nesting: PositiveInt = 4
-    """How deep steps of a posted workflow may stand in each other; 1 is no nesting."""
+    """How deep steps of a posted workflow may stand in each other, and agents name each other; 1 is no nesting."""
     max_branches: PositiveInt = 8
     """Most branches of a posted parallel step, and the largest `max_concurrency` of a map step."""
     max_loops: PositiveInt = 10

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import podwright
 from podwright.components import Component
-from podwright.errors import ConfigurationError, PodwrightError, did_you_mean
+from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said
 
 
 def load_component(source: str) -> Component:
@@ -21,17 +22,30 @@ def load_component(source: str) -> Component:
         PodwrightError: It cannot be loaded; the message says why.
     """
     path = Path(source)
-    if path.exists():
+    if _is(path, Path.exists):
         return podwright.load(path)
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)
-    beside = [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else []
     raise ConfigurationError(
-        f"There is no component at '{source}'.",
-        suggestion=did_you_mean(path.name, (name for name in beside if not name.startswith(".")))
+        f"There is no component at '{source if len(source) <= 200 else source[:199] + '…'}'.",
+        suggestion=did_you_mean(path.name, (name for name in _beside(path) if not name.startswith(".")))
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
+
+
+def _is(path: Path, question: Callable[[Path], bool]) -> bool:
+    try:
+        return question(path)
+    except (OSError, ValueError):  # a name that is too long, a folder that may not be read, a NUL
+        return False
+
+
+def _beside(path: Path) -> list[str]:
+    try:
+        return [one.name for one in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return []
 
 
 def _from_module(name: str, attribute: str) -> Component:
@@ -40,11 +54,11 @@ def _from_module(name: str, attribute: str) -> Component:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(name), attribute, None)
-    except PodwrightError:
+    except (PodwrightError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise ConfigurationError(
-            f"The module '{name}' cannot be imported: {type(error).__name__}: {error}",
+            f"The module '{name}' cannot be imported: {said(error)}",
             suggestion=f"Try `python -c 'import {name}'` in this folder.",
         ) from error
     if not isinstance(found, Component):

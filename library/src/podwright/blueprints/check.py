@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.schema import SHAPES, VERSION, adapter
-from podwright.blueprints.wording import shown, worded
+from podwright.blueprints.wording import brief, shown, worded
 from podwright.errors import BlueprintValidationError, Problem, did_you_mean
 from podwright.events import Kind
 
@@ -18,6 +18,10 @@ MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
 
 Blueprint = dict[str, Any]
+
+_MOST = 100
+"""How many values that are no JSON are told of."""
+_Place = tuple["_Place", str | int] | None
 
 
 def kind_of(blueprint: Mapping[str, Any]) -> Kind:
@@ -33,7 +37,9 @@ def kind_of(blueprint: Mapping[str, Any]) -> Kind:
         if given == shape.__name__.removesuffix("Blueprint"):
             return kind
     names = [shape.__name__.removesuffix("Blueprint") for shape in SHAPES.values()]
-    problem = Problem("/type", f"no kind of component is called {given!r}.", did_you_mean(str(given), names))
+    problem = Problem(
+        "/type", f"no kind of component is called {brief(given)}.", did_you_mean(brief(given).strip("'"), names)
+    )
     raise BlueprintValidationError("The blueprint is invalid: 1 problem.", problems=[problem])
 
 
@@ -118,10 +124,12 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
     while (version := current.get("version", VERSION)) != VERSION:
         step = MIGRATIONS.get(version) if isinstance(version, str) else None
         if step is None:
-            newer = (
-                isinstance(version, str) and version.isascii() and version.isdecimal() and int(version) > int(VERSION)
+            # by its length first: Python refuses to read a number of thousands of digits
+            digits = (
+                version.lstrip("0") if isinstance(version, str) and version.isascii() and version.isdecimal() else ""
             )
-            detail = f"schema version {version!r} is " + (
+            newer = (len(digits), digits) > (len(VERSION), VERSION)
+            detail = f"schema version {brief(version)} is " + (
                 f"newer than {VERSION!r}, the newest that this release reads." if newer else "unknown."
             )
             hint = "Upgrade podwright." if newer else f"Known here: {', '.join([*MIGRATIONS, VERSION])}."
@@ -132,29 +140,47 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
 
 def _not_json(value: object) -> list[Problem]:
     found: list[Problem] = []
-    stack: list[tuple[str, object, int]] = [("", value, 0)]
-    while stack:
-        at, item, depth = stack.pop()
+    # a place is a chain of keys, written out only where something is wrong: there may be a million values
+    stack: list[tuple[_Place, object, int]] = [(None, value, 0)]
+    while stack and len(found) < _MOST:
+        place, item, depth = stack.pop()
         if depth > MAX_DEPTH:
-            return [Problem(at, f"nested deeper than {MAX_DEPTH} levels.", "Flatten it.")]
+            return [Problem(_written(place), f"nested deeper than {MAX_DEPTH} levels.", "Flatten it.")]
         if isinstance(item, Mapping):
             for key, inner in cast("Mapping[object, object]", item).items():
-                if not isinstance(key, str):
-                    found.append(Problem(at, f"the key {key!r} is not a string.", "Put it in quotes."))
-                elif not _encodable(key):
-                    found.append(Problem(at, "a key holds half of a surrogate pair, which is no Unicode text."))
+                if fault := _key_fault(key):
+                    found.append(Problem(_written(place), *fault))
                 else:
-                    stack.append((at + pointer(key), inner, depth + 1))
+                    stack.append(((place, cast("str", key)), inner, depth + 1))
         elif isinstance(item, list):
-            stack.extend((f"{at}/{index}", inner, depth + 1) for index, inner in enumerate(cast("list[object]", item)))
-        elif isinstance(item, str):
-            if not _encodable(item):
-                found.append(Problem(at, "the text holds half of a surrogate pair, which is no Unicode text."))
-        elif isinstance(item, float) and not math.isfinite(item):
-            found.append(Problem(at, f"{item} is not a JSON number."))
-        elif item is not None and not isinstance(item, bool | int | float):
-            found.append(Problem(at, f"{shown(item)} is not JSON.", "Write it as a string or a number."))
-    return found
+            stack.extend(((place, index), one, depth + 1) for index, one in enumerate(cast("list[object]", item)))
+        elif fault := _value_fault(item):
+            found.append(Problem(_written(place), *fault))
+    return found[:_MOST]
+
+
+def _written(place: _Place) -> str:
+    parts: list[str | int] = []
+    while place is not None:
+        place, key = place
+        parts.append(key)
+    return pointer(*reversed(parts))
+
+
+def _key_fault(key: object) -> tuple[str, ...] | None:
+    if not isinstance(key, str):
+        return (f"the key {brief(key)} is not a string.", "Put it in quotes.")
+    return None if _encodable(key) else ("a key holds half of a surrogate pair, which is no Unicode text.",)
+
+
+def _value_fault(value: object) -> tuple[str, ...] | None:
+    if isinstance(value, str):
+        return None if _encodable(value) else ("the text holds half of a surrogate pair, which is no Unicode text.",)
+    if isinstance(value, float) and not math.isfinite(value):
+        return (f"{value} is not a JSON number.",)
+    if value is None or isinstance(value, bool | int | float):
+        return None
+    return (f"{shown(value)} is not JSON.", "Write it as a string or a number.")
 
 
 def _encodable(text: str) -> bool:
@@ -230,7 +256,7 @@ def _remote_refs(value: object, at: str) -> list[Problem]:
         found += _remote_refs(item, f"{at}/{number}")
     for key, item in as_object(value).items():
         if key == "$ref" and isinstance(item, str) and not item.startswith("#"):
-            found.append(Problem(f"{at}/$ref", f"a schema may refer only to itself ('#/…'), not to {item!r}."))
+            found.append(Problem(f"{at}/$ref", f"a schema may refer only to itself ('#/…'), not to {brief(item)}."))
         else:
             found += _remote_refs(item, at + pointer(key))
     return found
