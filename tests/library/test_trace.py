@@ -144,6 +144,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "component": TEXT,
     "kind": st.sampled_from(KINDS),
     "path": INDICES,
+    "remote": st.none() | TEXT,
     "input": JSON,
     "value": JSON,
     "usage": USAGE,

@@ -42,6 +42,8 @@ class RunEvent:
     """Kind of that component."""
     path: tuple[int, ...] = ()
     """Where in the outermost workflow this happened: step indices, outermost first."""
+    remote: str | None = None
+    """Name of the remote component that told of this; None is this process, which alone counts what it tells."""
 
     def to_dict(self) -> dict[str, Any]:
         """The event as a JSON-compatible dictionary."""

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from podwright.errors import ConfigurationError
@@ -21,6 +30,7 @@ Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 
 
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
+ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
 
 
 class Settings(BaseSettings):
@@ -40,8 +50,55 @@ class Settings(BaseSettings):
     """Port to listen on; 0 takes a free one."""
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
+    workers: PositiveInt = Field(default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"))
+    """Processes that serve; more than one need a master that keeps them. `WEB_CONCURRENCY` says the same."""
+    worker_max_requests: NonNegativeInt = 0
+    """Requests after which a worker is replaced by a new one; 0 is never."""
+    drain_delay: Finite = 0.0
+    """Seconds that the service still accepts requests after it was told to stop, while `/ready` says 503."""
     shutdown_timeout: PositiveInt = 30
-    """Seconds that runs have to finish once the service was told to stop."""
+    """Seconds that runs have to finish once the service accepts no more."""
+
+    api_keys: ApiKeys = ()
+    """Keys that callers must send one of, with commas between; `run+read:KEY` is a key for these scopes only."""
+    api_keys_file: str | None = None
+    """A file with such keys, one in a line; it is read again when it changes."""
+    max_runs: PositiveInt = 64
+    """Runs under way at once, in each process."""
+    max_waiting: NonNegativeInt = 256
+    """Requests that may wait for a run to end; one more is told to come again."""
+    max_wait: Finite = 10.0
+    """Seconds that a request waits before it is told to come again."""
+    header_timeout: Finite = 10.0
+    """Seconds in which a client must have sent a request's headers."""
+    body_timeout: Finite = 30.0
+    """Seconds in which a client must have sent a request's body."""
+    idempotency_ttl: Finite = 3600.0
+    """Seconds that the answer to a request with an `Idempotency-Key` is kept."""
+    idempotency_entries: PositiveInt = 1000
+    """Most answers kept, in each process."""
+    idempotency_bytes: PositiveInt = 16 * 1024 * 1024
+    """Most bytes of answers kept, in each process."""
+    stream_heartbeat: Finite = 15.0
+    """Seconds of silence after which a stream says that it lives."""
+    stream_buffer_bytes: PositiveInt = 1024 * 1024
+    """Most bytes of events kept for a reader of a stream who is slow; then the run is cancelled."""
+
+    agents: dict[str, str] = Field(default_factory=dict[str, str])
+    """Components in other containers that this one works with: a JSON object of their URLs by name."""
+    agents_file: str | None = None
+    """A JSON file of such an object."""
+    agent_keys: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
+    """API keys to send to those components: a JSON object of keys by name."""
+    max_hops: NonNegativeInt = 3
+    """Containers that a run may pass through after this one."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of a line that is logged."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """How lines are logged; `auto` is for people on a terminal and JSON otherwise."""
+    log_content: bool = False
+    """Whether inputs and outputs of runs are logged."""
 
     max_body_bytes: PositiveInt = 1024 * 1024
     """Largest request body."""
