@@ -67,10 +67,10 @@ PROBLEMS: list[tuple[str, str, Any, str, str]] = [
     ("agent", "/temperature", 1, "/temperature: unknown key", "'temperature' belongs under 'config'."),
     ("agent", "/type", "agent", "/type: no kind of component is called 'agent'.", "Did you mean 'Agent'?"),
     ("agent", "/type", 5, "/type: no kind of component is called 5.", "Known here: Agent, Workflow, Conductor"),
-    ("agent", "/type", "Workflow", "/type: this is a workflow where a agent was expected.", "Use Workflow for it."),
+    ("agent", "/type", "Workflow", "/type: this is of the kind workflow where agent", "Use Workflow for it."),
     ("agent", "/version", "2", "/version: schema version '2' is newer than '1'", "Upgrade podwright."),
-    ("agent", "/version", "one", "/version: schema version 'one' is unknown.", "Known here: 0, 1."),
-    ("agent", "/version", 1, "/version: schema version 1 is unknown.", "Known here: 0, 1."),
+    ("agent", "/version", "one", "/version: schema version 'one' is unknown.", "Known here: '0', '1'."),
+    ("agent", "/version", 1, "/version: schema version 1 is unknown.", "Write it in quotes: '1'."),
     ("agent", "/tools", {}, "/tools: expected an array, not object.", ""),
     ("agent", "/tools/0", "forecast", "/tools/0: expected an object, not the string 'forecast'.", ""),
     ("agent", "/tools/0/schema", DROP, "/tools/0: the key 'schema' is missing.", ""),
@@ -308,4 +308,4 @@ def test_an_unknown_version_is_refused(version: Any) -> None:
     for validate in (True, False):
         (problem,) = refused(lambda validate=validate: rebuilt({**AGENT, "version": version}, validate=validate))
         assert problem.detail == f"schema version {version!r} is unknown."
-        assert problem.suggestion == "Known here: 0, 1."
+        assert problem.suggestion == ("Write it in quotes: '1'." if type(version) is int else "Known here: '0', '1'.")

@@ -186,7 +186,7 @@ def test_an_api_key_is_never_exported(kind: str) -> None:
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_unknown_keyword_is_refused(kind: str) -> None:
     """A keyword that is no value of the kind is an error with a suggestion."""
-    with pytest.raises(ConfigurationError, match="'descripton' to override") as caught:
+    with pytest.raises(ConfigurationError, match=f"'descripton' of this {kind} to override") as caught:
         rebuilt(SHAPES[kind], descripton="x")
     assert caught.value.suggestion == "Did you mean 'description'?"
 
@@ -198,6 +198,17 @@ def test_an_unknown_option_of_a_constructor_is_refused() -> None:
     assert caught.value.suggestion == "Did you mean 'verbose'?"
     found = refused(lambda: Agent("guide", "", "a/b", temprature=1))  # pyright: ignore[reportCallIssue]
     assert found == [Problem("/config/temprature", "unknown key 'temprature'.", "Did you mean 'temperature'?")]
+
+
+def test_what_is_put_in_the_wrong_place_is_told_where_it_goes() -> None:
+    """Tools of a conductor, and a step's name in the place of its agent, are refused with what to write."""
+    agent = Agent("guide", "", "offline/echo")
+    with pytest.raises(ConfigurationError, match="Unknown option 'tools'") as caught:
+        Conductor("desk", "", "offline/echo", [agent], tools=[len])  # pyright: ignore[reportCallIssue]
+    assert caught.value.suggestion == "Give the tools to its agents."
+    with pytest.raises(ConfigurationError, match="the agent first") as caught:
+        Workflow("flow", [AgentStep("write", agent)])  # pyright: ignore[reportArgumentType]
+    assert caught.value.suggestion == "Write AgentStep(guide, 'write')."
 
 
 # --- validate=False

@@ -58,7 +58,11 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
     except BlueprintValidationError as error:
         return list(error.problems)
     if kind is not None and said != kind and "type" in given:
-        return [Problem("/type", f"this is a {said} where a {kind} was expected.", f"Use {said.capitalize()} for it.")]
+        return [
+            Problem(
+                "/type", f"this is of the kind {said} where {kind} was expected.", f"Use {said.capitalize()} for it."
+            )
+        ]
     try:
         current = migrate(given)
     except BlueprintValidationError as error:
@@ -132,7 +136,9 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
             detail = f"schema version {brief(version)} is " + (
                 f"newer than {VERSION!r}, the newest that this release reads." if newer else "unknown."
             )
-            hint = "Upgrade podwright." if newer else f"Known here: {', '.join([*MIGRATIONS, VERSION])}."
+            known = [*MIGRATIONS, VERSION]
+            hint = "Upgrade podwright." if newer else f"Known here: {', '.join(map(repr, known))}."
+            hint = f"Write it in quotes: {str(version)!r}." if brief(version) in known else hint
             raise invalid([Problem("/version", detail, hint)])
         current = step(current)
     return current

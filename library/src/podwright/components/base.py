@@ -318,7 +318,7 @@ def overridden(
             new[key] = value
         else:
             hint = did_you_mean(key, sorted(top | config | _OPTIONS))
-            raise ConfigurationError(f"A {kind} has no value '{key}' to override.", suggestion=hint)
+            raise ConfigurationError(f"There is no value '{key}' of this {kind} to override.", suggestion=hint)
     return new, options, model
 
 
@@ -339,10 +339,12 @@ def described(blueprint: Blueprint, options: Mapping[str, Any], settings: bool =
             kept[key] = value
         elif key == "description":
             blueprint["description"] = value
-        elif settings:
+        elif settings and (key in _CONFIG or isinstance(value, str | int | float)):
+            # what is misspelt is told of with all else that is wrong
             blueprint.setdefault("config", {})[key] = value
         else:
-            hint = did_you_mean(key, sorted(DescribedOptions.__optional_keys__))
+            names = sorted(DescribedOptions.__optional_keys__ | (_CONFIG if settings else frozenset[str]()))
+            hint = "Give the tools to its agents." if key == "tools" else did_you_mean(key, names)
             raise ConfigurationError(f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint)
     return kept or None
 

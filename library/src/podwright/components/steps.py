@@ -147,6 +147,11 @@ class Parts:
             agent = agent.name
         elif not isinstance(agent, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
             raise ConfigurationError(f"An AgentStep takes an agent or its name, not {agent!r}.")
+        if isinstance(step.name, Component):
+            raise ConfigurationError(
+                f"An AgentStep takes the agent first, then the step's name, not {step.name!r}.",
+                suggestion=f"Write AgentStep({step.name.name}, {agent!r}).",
+            )
         lowered: Blueprint = {"type": "agent_step", "agent": agent, "name": step.name or agent}
         given = {"input": step.input, "output": step.output}
         return lowered | {key: value for key, value in given.items() if value is not None}
