@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 
 from podwright.errors import ConfigurationError, UnknownModelError, did_you_mean
+from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
 from podwright.models.providers import ANY, ENDPOINTS
@@ -27,11 +28,15 @@ __all__ = [
     "Connection",
     "EchoModel",
     "FunctionModel",
+    "Message",
     "Model",
+    "ModelRequest",
+    "ModelResponse",
     "Provider",
     "ReplayModel",
     "ScriptedModel",
     "TokenCallback",
+    "ToolCall",
     "register_provider",
     "resolve",
     "use_model",
