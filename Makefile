@@ -14,7 +14,7 @@ STATIC := check-format check-lint check-types check-imports
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install run test bench check $(STATIC) lock fmt clean
+.PHONY: help install run test proof bench check $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -39,6 +39,9 @@ run: install  ## serve the example newsroom with no model vendor; PORT=8000, POD
 
 test: install  ## run the tests; ARGS="-k name" picks some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+
+proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
+	PROOF=1 $(BIN)/pytest -n 0 $(ARGS) tests/service/test_schemathesis.py
 
 bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
 	$(BIN)/python tests/bench/run.py

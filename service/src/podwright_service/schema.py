@@ -49,7 +49,7 @@ class Posted(Wire):
     """A blueprint, and those of the agents that it names."""
 
     blueprint: Object
-    """A blueprint of the kind that `type` names."""
+    """A blueprint of the kind that `type` names, as `podwright schema` and `json_schema()` describe it."""
     agents: dict[AgentName, Object] = Field(default_factory=dict[str, Object])
     """Blueprints of agents that it names; agents of the served component need none."""
 
