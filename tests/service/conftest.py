@@ -21,6 +21,7 @@ import uvicorn
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
+from podwright_service.protocol import protocol_for
 from podwright_service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,14 @@ def no_outer_settings() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
+    given = Settings(**settings)
     config = uvicorn.Config(
-        create_app(Settings(**settings), component), lifespan="on", ws="none", log_level="error", access_log=False
+        create_app(given, component),
+        lifespan="on",
+        ws="none",
+        http=protocol_for(given),
+        log_level="error",
+        access_log=False,
     )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:

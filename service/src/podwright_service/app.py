@@ -8,8 +8,10 @@ from podwright import __version__
 from podwright.components import Component
 from podwright.models import resolve
 from podwright_service import problems
+from podwright_service.admission import AdmissionDoor
 from podwright_service.docs import DocsPage
 from podwright_service.health import Health
+from podwright_service.keys import KeyDoor, Keys
 from podwright_service.openapi import Documentation
 from podwright_service.posted import models_of
 from podwright_service.routes import Routes
@@ -19,19 +21,21 @@ from podwright_service.settings import Settings
 def create_app(settings: Settings, component: Component) -> FastAPI:
     """The ASGI application that serves a component.
 
-    `app.state.health` is its `Health`, `app.state.under_way` the runs that requests wait for.
+    `app.state.health` is its `Health`, `app.state.under_way` the runs that requests wait for, and
+    `app.state.admission` counts them.
 
     Args:
         settings: All that can be set.
         component: What is served.
 
     Raises:
-        PodwrightError: The settings do not fit the component, or name a model that nobody provides.
+        PodwrightError: The settings do not fit the component, hold no sound keys, or name a model that nobody provides.
     """
     answering = [resolve(settings.model)] if settings.model else models_of(component)
     models = list(dict.fromkeys(model.name for model in answering))
+    keys = Keys(settings)
     health, routes = Health(models), Routes(component, settings, models)
-    docs = Documentation(component, routes.allowed, settings)
+    docs = Documentation(component, routes.allowed, settings, keys.needed)
     app = FastAPI(
         title=settings.title or component.name,
         description=component.description,
@@ -43,7 +47,11 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.health, app.state.under_way = health, routes.under_way
+    app.state.admission = routes.admission
     problems.install(app)
+    app.add_middleware(AdmissionDoor, admission=routes.admission)
+    if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place
+        app.add_middleware(KeyDoor, keys=keys)
 
     add = app.add_api_route
     add("/health", health.health, **docs.health)

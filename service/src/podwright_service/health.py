@@ -47,4 +47,6 @@ class Health:
 
     async def ready(self) -> Response:
         """Whether a run would be accepted."""
+        # a full line does not count: under a load that is too much for all, every pod would leave at once, and the
+        # few that were left would get it all; what is too much is refused request by request
         return as_json({"status": self.state}, 200 if self.state == "ready" else 503)

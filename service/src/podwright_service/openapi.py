@@ -15,6 +15,7 @@ from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
 from podwright.errors import HELP_URL
 from podwright_service import schema
+from podwright_service.keys import secure
 from podwright_service.posted import Allowed
 from podwright_service.problems import MEDIA_TYPE
 from podwright_service.settings import Settings
@@ -23,23 +24,34 @@ _WIRE = (
     schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, schema.Output,
     schema.Context, schema.Trace, schema.ProblemDetails, schema.Validation, schema.Status, schema.Info,
 )  # fmt: skip
-_REFUSED = {400: "json_invalid", 413: "body_too_large", 415: "media_type_unsupported", 422: "request_invalid"}
+_REFUSED = {
+    400: "json_invalid",
+    408: "request_too_slow",
+    413: "body_too_large",
+    415: "media_type_unsupported",
+    422: "request_invalid",
+    503: "overloaded",
+}
+_DENIED = {401: "key_required", 403: "scope_missing"}
 _FAILED = {
     409: "approval_required",
     500: "internal_error",
     502: "model_failed",
-    503: "run_cancelled",
     504: "limit_exceeded",
 }
 _MEANING = {
     400: "The body is no JSON, or JSON that is not taken here.",
+    401: "There is no API key in the request, or one that is not known.",
+    403: "The API key is not for this.",
+    408: "The body did not come in time.",
     409: "The workflow waits for a person; send `context` back as `inputs`, with `resume_path`, to approve.",
     413: "The body is too large, or has too many values.",
     415: "The body is not said to be JSON, or is compressed or encoded otherwise than in UTF-8.",
     422: "The body does not fit, the blueprint is invalid, or the run came to a limit; `errors` lists the places.",
     500: "The service or the component is at fault.",
     502: "A model, a tool or the component failed.",
-    503: "The service stops; `context` and `resume_path` say where a workflow goes on.",
+    503: "The service has as much to do as it can, see `Retry-After`; or it stops, and `context` and `resume_path` say "
+    "where a workflow goes on.",
     504: "The run took too long.",
 }
 _RUN_HEADERS: dict[str, Any] = {
@@ -51,13 +63,17 @@ _RUN_HEADERS: dict[str, Any] = {
         "example": 'input_tokens=24, output_tokens=8, cost="0.0000084"',
     },
 }
+_HEADERS: dict[int, dict[str, Any]] = {
+    401: {"WWW-Authenticate": {"description": "How to send a key (RFC 6750).", "schema": {"type": "string"}}},
+    503: {"Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}},
+}
 
 
 class Documentation:
     """Keywords for each route, made for the served component: its examples work as they stand."""
 
-    def __init__(self, component: Component, allowed: Allowed, settings: Settings) -> None:
-        self._component = component
+    def __init__(self, component: Component, allowed: Allowed, settings: Settings, keys: bool = False) -> None:
+        self._component, self._keys = component, keys
         self._model = next(iter(allowed.models), settings.model or "offline/echo")
 
     def attach(self, app: FastAPI) -> None:
@@ -68,6 +84,8 @@ class Documentation:
             if app.openapi_schema is None:
                 document = plain()
                 document.setdefault("components", {})["schemas"] = _schemas()
+                if self._keys:
+                    secure(document, {str(status): _problem(status, code, False) for status, code in _DENIED.items()})
             return app.openapi_schema or {}
 
         app.openapi = openapi
@@ -210,8 +228,10 @@ def _problem(status: int, code: str, run: bool) -> dict[str, Any]:
         "description": _MEANING[status],
         "content": {MEDIA_TYPE: {"schema": _ref("ProblemDetails"), "example": example}},
     }
-    if run and status not in (400, 413, 415):
+    if run and status not in (400, 408, 413, 415):
         answer["headers"] = _RUN_HEADERS
+    if own := _HEADERS.get(status):
+        answer["headers"] = answer.get("headers", {}) | own
     return answer
 
 

@@ -140,15 +140,19 @@ def _safe_detail(error: PodwrightError) -> str:
 
 
 def _problem(request: Request, status: int, facts: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
+    return as_json(document(request.scope["path"], status, facts), status, headers, MEDIA_TYPE)
+
+
+def document(path: str, status: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A problem document: what all have, and the facts of this one."""
     code = str(facts["code"])
-    body = {
+    return {
         "type": f"{HELP_URL}#{code}",
         "title": code.replace("_", " ").capitalize(),
         "status": status,
-        "instance": request.url.path,
+        "instance": path,
         **facts,
     }
-    return as_json(body, status, headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:

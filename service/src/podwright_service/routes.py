@@ -15,6 +15,7 @@ from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError
 from podwright.templates import plain
+from podwright_service.admission import Admission
 from podwright_service.body import read_json
 from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
@@ -45,6 +46,8 @@ class Routes:
         self.allowed = allowed_by(component, settings)
         self.under_way = UnderWay()
         """The runs."""
+        self.admission = Admission(settings)
+        """The places that runs wait for."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -103,7 +106,7 @@ class Routes:
     async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
         watch = Watch()
         try:
-            work = perform(component, body, self.settings, watch, trace)
+            work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace))
             result = await self.under_way.unless_gone(request, work)
         except asyncio.CancelledError:  # the time to finish in is over, and the run had not begun
             return answer(request, _STOPPED, watch.headers())

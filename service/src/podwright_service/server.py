@@ -15,6 +15,8 @@ from podwright.components import Component
 from podwright.errors import ConfigurationError
 from podwright_service.app import create_app
 from podwright_service.health import Health
+from podwright_service.keys import warn_if_open
+from podwright_service.protocol import protocol_for
 from podwright_service.runs import UnderWay
 from podwright_service.settings import Settings, read_settings
 
@@ -54,12 +56,14 @@ def serve(component: Component, settings: Settings) -> None:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
     app = create_app(settings, component)
+    warn_if_open(settings)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
         lifespan="on",
         ws="none",
+        http=protocol_for(settings),
         server_header=False,
         timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
     )

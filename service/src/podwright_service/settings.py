@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     SecretStr,
     ValidationError,
@@ -25,12 +26,19 @@ def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
+def _split_keys(value: Any) -> Any:
+    if not (found := _split(value)) and isinstance(value, str):  # such as "$ONE,$TWO", and neither is set
+        raise ValueError("it has no key; unset it to serve without keys")
+    return found
+
+
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 """A list of names; in the environment with commas between them."""
 
 
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
-ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
+Seconds = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
+ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)]
 
 
 class Settings(BaseSettings):
@@ -69,9 +77,9 @@ class Settings(BaseSettings):
     """Requests that may wait for a run to end; one more is told to come again."""
     max_wait: Finite = 10.0
     """Seconds that a request waits before it is told to come again."""
-    header_timeout: Finite = 10.0
+    header_timeout: Seconds = 10.0
     """Seconds in which a client must have sent a request's headers."""
-    body_timeout: Finite = 30.0
+    body_timeout: Seconds = 30.0
     """Seconds in which a client must have sent a request's body."""
     idempotency_ttl: Finite = 3600.0
     """Seconds that the answer to a request with an `Idempotency-Key` is kept."""

@@ -1,0 +1,193 @@
+"""HTTP/1.1 for clients who are slow, or send what is no HTTP: none of them holds a connection or memory for long.
+
+uvicorn bounds neither how long a request takes to arrive nor how long its headers are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Literal
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from podwright_service.problems import MEDIA_TYPE, document
+from podwright_service.settings import Settings
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Largest head of a request: its first line and its headers."""
+MAX_HEADERS = 256
+"""Most headers of a request, and most trailers."""
+
+_TO_READ = 2.0
+"""Seconds that a client has to read why its connection is closed."""
+_LEAST_RATE = 1024
+"""Bytes a second that a client must take of an answer which is complete here."""
+
+_FACTS: dict[int, tuple[str, str, str]] = {
+    400: ("request_malformed", "What was sent is no HTTP/1.1 request.", "Send one."),
+    408: ("request_too_slow", "The request did not come in time.", "Send it without a break."),
+    413: ("body_too_large", "The body is far larger than what is taken here.", "Send less."),
+    431: ("headers_too_large", "The request has too many headers, or too large ones.", "Send fewer."),
+}
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. What it overrides does as in uvicorn, and keeps the time.
+
+    Instead of a timer for each request, each connection looks now and then whether it is late: a request costs
+    no more than a few assignments.
+    """
+
+    header_timeout = 10.0
+    body_timeout = 30.0
+    max_message_bytes = 10 * 1024 * 1024
+
+    _state: Literal["idle", "head", "body"] = "idle"
+    """What of a request the client owes."""
+    _due: float | None = None
+    """When it must be there."""
+    _size = 0
+    """Bytes of this message, without those of the piece in which it began: that may hold others too."""
+    _piece = 0
+    _refusal = 400
+    _refused = False
+    _unread: tuple[float, int] | None = None
+    """Since when, and how much of an answer the client had not taken then."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Expect a first request."""
+        super().connection_made(transport)  # pyright: ignore[reportArgumentType] - as in uvicorn
+        self._due = self.loop.time() + self.header_timeout
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        if self._timer:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read, as long as it is not too much."""
+        if self._refused:
+            return
+        self._piece = len(data)
+        self._size += self._piece
+        if self._state == "idle" and self._due is None and not self._busy():
+            self._due = self.loop.time() + self.header_timeout  # line breaks before a request are no request
+        super().data_received(data)
+        if self._state == "head" and (self._size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS):
+            self._refuse(431)
+        elif self._state == "body" and (self._size > self.max_message_bytes or len(self.headers) > MAX_HEADERS):
+            self._refuse(413)
+
+    def on_message_begin(self) -> None:
+        """Expect the head."""
+        super().on_message_begin()
+        self._state, self._size, self._due = "head", 0, self.loop.time() + self.header_timeout
+
+    def on_headers_complete(self) -> None:
+        """Expect the body."""
+        if self._size + self._piece > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+                self._refusal = 431
+                raise ValueError  # the parser stops, and asks for the answer to what it could not read
+        super().on_headers_complete()
+        self.headers = []  # of trailers, which must not become headers after these were looked at
+        self._state, self._due = "body", self.loop.time() + self.body_timeout
+
+    def on_message_complete(self) -> None:
+        """Expect nothing."""
+        self._state, self._due = "idle", None
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what could not be read."""
+        self._refuse(self._refusal)
+
+    def _busy(self) -> bool:
+        """Whether the application owes an answer."""
+        return bool(self.cycle) and not self.cycle.response_complete
+
+    def _look(self) -> None:
+        """See whether the client is late, and when to look again."""
+        now, every = self.loop.time(), min(self.header_timeout, self.body_timeout)
+        if self._due is not None and self._due <= now:
+            if not self.flow.read_paused:
+                self._late()
+                return
+            self._due = now + every  # it is not the client's fault
+        if self._stuck(now):
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_at(min(now + every, self._due or now + every), self._look)
+
+    def _late(self) -> None:
+        if self._refused:
+            self.transport.abort()
+        elif self._state == "idle":  # it has sent nothing: there is nothing to answer
+            self.transport.close()
+            self._due = None
+            self._look()
+        else:
+            self._refuse(408)
+
+    def _stuck(self, now: float) -> bool:
+        """Whether the client does not take an answer, of which nothing more will come."""
+        size = self.transport.get_write_buffer_size()
+        more = self._busy() and self.cycle.response_started and not self.transport.is_closing()
+        if not size or more:
+            self._unread = None
+        elif self._unread is None:
+            self._unread = (now, size)
+        elif (passed := now - self._unread[0]) >= self.body_timeout:
+            if self._unread[1] - size < _LEAST_RATE * passed:
+                return True
+            self._unread = (now, size)
+        return False
+
+    def _refuse(self, status: int) -> None:
+        """Say why, and close; where another answer is expected first, only close."""
+        if self._refused:
+            return
+        self._refused = True
+        busy, own = self._busy(), self._state == "body"  # whether the application has begun with this very request
+        if busy:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.transport.is_closing():
+            return
+        if busy != own or (own and (self.cycle.response_started or self.pipeline)):
+            self.transport.close()
+            return
+        self.transport.write(self._answer(status))
+        if self.transport.can_write_eof():
+            # closed with bytes unread, the client might be told of a reset connection before it reads the answer
+            self.transport.write_eof()
+            self._due = self.loop.time() + _TO_READ
+            if self._timer:
+                self._timer.cancel()
+            self._look()
+        else:
+            self.transport.close()
+
+    def _answer(self, status: int) -> bytes:
+        code, detail, suggestion = _FACTS[status]
+        path = self.url.partition(b"?")[0].decode("ascii", "replace")[:200] if self._state == "body" else "*"
+        facts = {"detail": detail, "code": code, "suggestion": suggestion}
+        body = json.dumps(document(path, status, facts)).encode()
+        head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        return STATUS_LINE[status] + head.encode() + body
+
+
+def protocol_for(settings: Settings) -> type[Protocol]:
+    """The protocol with an operator's settings, as uvicorn wants it: `Config(http=protocol_for(settings))`."""
+
+    class Bounded(Protocol):
+        header_timeout, body_timeout = settings.header_timeout, settings.body_timeout
+        # a chunk of one byte comes with five of its framing
+        max_message_bytes = MAX_HEAD_BYTES + 8 * settings.max_body_bytes
+
+    return Bounded
