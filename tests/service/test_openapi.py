@@ -96,7 +96,7 @@ def test_problems_are_documented(example: Example, name: str) -> None:
     document = client.get("/openapi.json").json()
     for path in ("/run", "/run-blueprint"):
         responses = document["paths"][path]["post"]["responses"]
-        assert set(responses) == {"200", "400", "409", "413", "415", "422", "500", "502", "503", "504"}
+        assert set(responses) == {"200", "400", "408", "409", "413", "415", "422", "500", "502", "503", "504"}
         problem = client.post(path, json={})
         content = responses["422"]["content"]["application/problem+json"]
         validator(document, content["schema"]).validate(problem.json())

@@ -25,7 +25,7 @@ _LEAST_RATE = 1024
 """Bytes a second that a client must take of an answer which is complete here."""
 
 _FACTS: dict[int, tuple[str, str, str]] = {
-    400: ("request_malformed", "What was sent is no HTTP/1.1 request.", "Send one."),
+    400: ("request_malformed", "What was sent cannot be read as a request.", "Send HTTP/1.1, and no Upgrade."),
     408: ("request_too_slow", "The request did not come in time.", "Send it without a break."),
     413: ("body_too_large", "The body is far larger than what is taken here.", "Send less."),
     431: ("headers_too_large", "The request has too many headers, or too large ones.", "Send fewer."),
@@ -94,7 +94,11 @@ class Protocol(HttpToolsProtocol):
             if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
                 self._refusal = 431
                 raise ValueError  # the parser stops, and asks for the answer to what it could not read
+        upgrade = self.parser.should_upgrade()
+        if upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+            raise ValueError  # the parser would take the body for what comes after the upgrade, or for a request
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and not upgrade
         self.headers = []  # of trailers, which must not become headers after these were looked at
         self._state, self._due = "body", self.loop.time() + self.body_timeout
 
