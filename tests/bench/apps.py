@@ -5,6 +5,7 @@ python apps.py NAME PORT UPSTREAM_PORT
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -118,7 +119,38 @@ def ours() -> FastAPI:
     return app
 
 
-APPS = {"plain": plain, "wide": wide, "ours": ours, "ours-tools": ours, "ours-thread-tools": ours}
+def offline() -> FastAPI:
+    """Our service with a model of its own: 200 ms for eight runs at once, or no time for as many as may."""
+    from podwright import Agent, FunctionModel
+    from podwright_service.app import create_app
+    from podwright_service.settings import Settings
+
+    async def answer(request: Any) -> str:
+        if NAME == "slow":
+            await asyncio.sleep(0.2)
+        return "yes"
+
+    settings = Settings(max_runs=8, max_waiting=16) if NAME == "slow" else Settings()
+    return create_app(settings, Agent("guide", INSTRUCTIONS, FunctionModel(answer)))
+
+
+APPS = {
+    "plain": plain,
+    "wide": wide,
+    "ours": ours,
+    "ours-tools": ours,
+    "ours-thread-tools": ours,
+    "slow": offline,
+    "instant": offline,
+}
 
 if __name__ == "__main__":
-    uvicorn.run(APPS[NAME](), host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048)
+    bounded: dict[str, Any] = {}
+    if APPS[NAME] in (ours, offline):  # as `podwright serve` has it
+        from podwright_service.protocol import protocol_for
+        from podwright_service.settings import Settings
+
+        bounded = {"http": protocol_for(Settings())}
+    uvicorn.run(
+        APPS[NAME](), host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048, **bounded
+    )

@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import overload
 import serving
 from figures import Figure, environment, paired, table
 from load import load
@@ -155,6 +156,8 @@ through aiohttp, and one that asks through LiteLLM. The provider answers at once
 
 {service}
 
+The goodput is that of runs which are offered at a steady pace, whatever becomes of them.
+
 Measured with {python} on two shared cores.
 """
 
@@ -173,7 +176,7 @@ def main() -> int:
         heavy_imports(),
     ]
     print(table(library), flush=True)
-    served = asyncio.run(serving.measured())
+    served = [*asyncio.run(serving.measured()), *asyncio.run(overload.figures())]
     print(table(served))
     python = f"CPython {sys.version.split()[0]}"
     PAGE.write_text(PAGE_TEXT.format(library=table(library), service=table(served), python=python))

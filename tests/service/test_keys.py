@@ -79,7 +79,7 @@ def test_each_route_needs_a_key_for_its_scope(serve: Serve, path: str, asked: tu
     [
         [("authorization", ALL)],
         [("authorization", f"Basic {ALL}")],
-        [("authorization", "Bearer ")],
+        [("authorization", "Bearer")],
         [("authorization", f"Bearer {ALL}"), ("authorization", f"Bearer {ALL}")],
         [("x-api-key", ALL)],
         [("authorization", b"Bearer \xff\xfe")],

@@ -1,0 +1,198 @@
+"""How many requests are let in, and what the others are told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from podwright import Agent, FunctionModel
+from podwright.testing import ModelRequest
+from podwright_service.admission import Admission
+from podwright_service.problems import RequestError
+from podwright_service.settings import Settings
+
+Serve = Callable[..., httpx.Client]
+
+OVERLOAD = Path(__file__).parents[1] / "bench" / "overload.py"
+
+
+class Gate:
+    """A model that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.open = False
+
+    async def __call__(self, request: ModelRequest) -> str:
+        self.asked.append(request.messages[-1].content or "")
+        while not self.open:
+            await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is opened from another thread
+        return "done"
+
+    def agent(self) -> Agent:
+        return Agent("a", "Do.", FunctionModel(self))
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def check(response: httpx.Response) -> None:
+    assert response.status_code == 503, response.text
+    assert response.json()["code"] == "overloaded"
+    assert 1 <= int(response.headers["retry-after"]) <= 60
+    assert "podwright-run-id" not in response.headers
+
+
+def test_one_more_than_may_wait_is_told_to_come_again(serve: Serve) -> None:
+    """Runs that fit run, as many as may wait wait, one more is refused; readiness and liveness stay."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=2, max_waiting=3)
+    with ThreadPoolExecutor(5) as pool:
+        runs: list[Future[httpx.Response]] = []
+        for number in range(5):
+            runs.append(pool.submit(client.post, "/run", json={"input": str(number)}))
+            until(lambda: len(gate.asked) == min(len(runs), 2))
+        until(lambda: client.post("/run", json={"input": "more"}).status_code == 503)
+        for path in ("/run", "/run-blueprint", "/validate-blueprint"):
+            check(client.post(path, json={"input": "more"}))
+        assert client.get("/ready").status_code == 200
+        assert client.get("/health").status_code == 200
+        assert client.get("/info").status_code == 200
+        gate.open = True
+        assert [run.result().status_code for run in runs] == [200] * 5
+    assert client.post("/run", json={"input": "x"}).status_code == 200
+    assert "more" not in gate.asked
+
+
+def test_it_is_refused_before_its_body(serve: Serve) -> None:
+    """A request for which there is no room is answered while its body is still on its way."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=1, max_waiting=0)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(client.post, "/run", json={"input": "x"})
+        until(lambda: gate.asked)
+        with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=20) as connection:
+            connection.sendall(b"POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
+        gate.open = True
+        assert run.result().status_code == 200
+
+
+def test_a_caller_without_a_key_takes_no_place(serve: Serve) -> None:
+    """Requests that may not run do not count, whatever they still send."""
+    client = serve(Gate().agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef")
+    assert [client.post("/run", json={}).status_code for _ in range(3)] == [401] * 3
+
+
+def test_who_waits_too_long_is_told_to_come_again(serve: Serve) -> None:
+    """A request that found no place in time is refused, and its own place in the line is free."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=1, max_waiting=1, max_wait=0.2)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(client.post, "/run", json={"input": "x"})
+        until(lambda: gate.asked)
+        for _ in range(2):
+            check(client.post("/run", json={"input": "late"}))
+        gate.open = True
+        assert run.result().status_code == 200
+    assert gate.asked == ["x"]
+
+
+def test_who_leaves_the_line_makes_room(serve: Serve) -> None:
+    """A caller who hangs up while waiting is forgotten: the next one is let in, and the run never begins."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=1, max_waiting=1)
+    body = b'{"input": "gone"}'
+    head = b"POST /run HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with ThreadPoolExecutor(2) as pool:
+        run = pool.submit(client.post, "/run", json={"input": "first"})
+        until(lambda: gate.asked)
+        with socket.create_connection(("127.0.0.1", client.base_url.port or 0)) as leaving:
+            leaving.sendall(head + body)
+            until(lambda: client.post("/run", json={}).status_code == 503)
+        until(lambda: client.post("/run", json={}).status_code == 422)
+        second = pool.submit(client.post, "/run", json={"input": "second"})
+        until(lambda: client.post("/run", json={}).status_code == 503)
+        gate.open = True
+        assert [run.result().status_code, second.result().status_code] == [200, 200]
+    assert gate.asked == ["first", "second"]
+
+
+async def test_first_come_first_served() -> None:
+    """Places are handed on in the order in which they were asked for."""
+    admission = Admission(Settings(max_runs=1, max_waiting=10))
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        async with admission.place():
+            order.append(number)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(work(number) for number in range(10)))
+    assert order == list(range(10))
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+async def test_no_place_is_lost() -> None:
+    """However callers are cancelled, fail or time out, at most so many run at once and all places come back."""
+    admission = Admission(Settings(max_runs=3, max_waiting=10_000, max_wait=0.02))
+    chance = random.Random(7)  # noqa: S311 - the same each time
+    most, ends = 0, {"done": 0, "failed": 0, "late": 0, "cancelled": 0}
+
+    async def work() -> None:
+        nonlocal most
+        try:
+            async with admission.place():
+                most = max(most, admission.running)
+                await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
+                if chance.random() < 0.2:
+                    raise KeyError
+            ends["done"] += 1
+        except KeyError:
+            ends["failed"] += 1
+        except RequestError:
+            ends["late"] += 1
+        except asyncio.CancelledError:
+            ends["cancelled"] += 1
+
+    tasks: list[asyncio.Task[None]] = []
+    for number in range(3000):
+        tasks.append(asyncio.create_task(work()))
+        if number % 3 == 0:
+            await asyncio.sleep(chance.choice((0, 0.001)))
+            chance.choice(tasks[-20:]).cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert (admission.running, admission.waiting) == (0, 0)
+    assert most == 3
+    assert all(ends.values()), ends
+    assert admission.refused == {"full": 0, "waited": ends["late"]}
+
+
+def test_overload_costs_the_others_nothing() -> None:
+    """At five times the load that fits, as much as ever is served, and the rest are told at once to come again."""
+    found: list[dict[str, float]] = []
+    for _ in range(3):  # the machine may have other things to do
+        done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+        assert found[-1]["other"] == 0, found
+        assert found[-1]["refused"] > 0
+        assert found[-1]["retry_after"] == found[-1]["refused"]
+        if found[-1]["goodput"] >= 0.9 and found[-1]["refused_p99_ms"] <= 50:
+            return
+    pytest.fail(f"not once of three times: {found}")
