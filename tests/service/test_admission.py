@@ -36,8 +36,8 @@ class Gate:
 
     async def __call__(self, request: ModelRequest) -> str:
         self.asked.append(request.messages[-1].content or "")
-        while not self.open:
-            await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is opened from another thread
+        while not self.open:  # noqa: ASYNC110 - it is opened from another thread
+            await asyncio.sleep(0.01)
         return "done"
 
     def agent(self) -> Agent:
