@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import httpx
 import pytest
 
+import podwright_service
 from podwright import Agent
+from podwright_service import protocol
 
 Example = Callable[[str], httpx.Client]
 
@@ -34,7 +38,9 @@ NOT_JSON = {
     "half an object": b'{"input": ',
     "single quotes": b"{'input': 'x'}",
     "NaN": b'{"inputs": {"a": NaN}}',
-    "Infinity": b'{"inputs": {"a": -Infinity}}',
+    "Infinity": b'{"inputs": {"a": Infinity}}',
+    "-Infinity": b'{"inputs": {"a": -Infinity}}',
+    "-1e400": b'{"inputs": {"a": -1e400}}',
     "1e400": b'{"inputs": {"a": [1, 1e400]}}',
     "a number of 5000 digits": b'{"inputs": {"a": ' + b"9" * 5000 + b"}}",
     "duplicate keys": b'{"input": "a", "input": "b"}',
@@ -47,7 +53,13 @@ NOT_JSON = {
     "UTF-16": '{"input": "x"}'.encode("utf-16"),
     "a byte order mark": b"\xef\xbb\xbf{}",
     "33 levels": b'{"inputs": {"a": ' + b"[" * 31 + b"]" * 31 + b"}}",
+    "33 levels of objects": b'{"inputs": ' + b'{"a":' * 32 + b"1" + b"}" * 33,
     "100000 levels": b"[" * 100_000,
+    "100000 levels of objects": b'{"a":' * 100_000,
+    "two values": b'{"input": "x"} {"input": "y"}',
+    "a comma too many": b'{"input": "x",}',
+    "a comment": b'{"input": "x"} // why',
+    "a control character": b'{"input": "a\nb"}'.replace(b"\\n", b"\n"),
 }
 
 
@@ -228,3 +240,15 @@ def test_another_encoding_is_refused(example: Example, headers: dict[str, str], 
     """A body that is said to be compressed, or no UTF-8, is a 415 that names the header."""
     response = example("writer").post("/run", content=b'{"input": "a"}', headers={**JSON, **headers})
     assert f"'{name}'" in check(response, 415, "media_type_unsupported")["detail"]
+
+
+def test_every_code_of_the_service_is_in_the_reference() -> None:
+    """The page that the links lead to has an entry for each code that the service itself answers with."""
+    folder = Path(podwright_service.__file__).parent
+    code = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    raised = set(re.findall(r'RequestError\(\s*\d+,\s*"(\w+)"', code)) | {
+        facts[0] for facts in protocol.REFUSALS.values()
+    }
+    raised |= {"key_required", "scope_missing", "internal_error", "not_found", "method_not_allowed"}
+    known = set(re.findall(r"^## (\w+)$", (folder.parents[2] / "docs" / "errors.md").read_text(), re.MULTILINE))
+    assert raised <= known

@@ -24,12 +24,13 @@ _TO_READ = 2.0
 _LEAST_RATE = 1024
 """Bytes a second that a client must take of an answer which is complete here."""
 
-_FACTS: dict[int, tuple[str, str, str]] = {
+REFUSALS: dict[int, tuple[str, str, str]] = {
     400: ("request_malformed", "What was sent cannot be read as a request.", "Send HTTP/1.1, and no Upgrade."),
     408: ("request_too_slow", "The request did not come in time.", "Send it without a break."),
     413: ("body_too_large", "The body is far larger than what is taken here.", "Send less."),
     431: ("headers_too_large", "The request has too many headers, or too large ones.", "Send fewer."),
 }
+"""What a client is told that is cut off, by status: code, detail and suggestion."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -178,7 +179,7 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def _answer(self, status: int) -> bytes:
-        code, detail, suggestion = _FACTS[status]
+        code, detail, suggestion = REFUSALS[status]
         path = self.url.partition(b"?")[0].decode("ascii", "replace")[:200] if self._state == "body" else "*"
         facts = {"detail": detail, "code": code, "suggestion": suggestion}
         body = json.dumps(document(path, status, facts)).encode()
