@@ -18,6 +18,7 @@ from podwright_service import schema
 from podwright_service.posted import Allowed
 from podwright_service.problems import MEDIA_TYPE
 from podwright_service.settings import Settings
+from podwright_service.sse import EventStream
 
 _WIRE = (
     schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, schema.Output,
@@ -42,6 +43,18 @@ _MEANING = {
     503: "The service stops; `context` and `resume_path` say where a workflow goes on.",
     504: "The run took too long.",
 }
+_STREAM = """id: 0
+event: run_started
+data: {"type": "run_started", "seq": 0, "component": "poet", "input": "the moon"}
+
+id: 1
+event: token
+data: {"type": "token", "seq": 1, "component": "poet", "call": 0, "text": "The moon"}
+
+event: result
+data: {"output": "The moon"}
+
+"""
 _RUN_HEADERS: dict[str, Any] = {
     "Podwright-Run-Id": {"description": "Identifier of the run.", "schema": {"type": "string"}},
     "Podwright-Usage": {
@@ -101,6 +114,23 @@ class Documentation:
             "summary": f"Run {self._component.name}",
             "responses": {200: self._ran([self._component.kind]), **_problems({**_REFUSED, **_FAILED}, run=True)},
             "openapi_extra": _body({"oneOf": [_ref("SimpleRun"), _ref(complex_form)]}, examples),
+        }
+
+    @cached_property
+    def run_stream(self) -> dict[str, Any]:
+        """For `/run/stream`."""
+        stream: dict[str, Any] = {
+            "description": "The run began. One event for each event of the run, its `type` as the event's name and "
+            "its `seq` as id; then `result` with what `/run` would answer, or `problem` with the problem.",
+            "headers": {"Podwright-Run-Id": _RUN_HEADERS["Podwright-Run-Id"]},
+            "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _STREAM}},
+        }
+        return {
+            **self.run,
+            "response_class": EventStream,
+            "status_code": 200,
+            "summary": f"Run {self._component.name}, with its events as they happen",
+            "responses": {200: stream, **_problems({**_REFUSED, 500: _FAILED[500], 503: "run_cancelled"})},
         }
 
     @cached_property

@@ -58,10 +58,14 @@ class RequestError(Exception):
 
 def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "") -> Response:
     """An answer of JSON-compatible data."""
+    return Response(as_bytes(data), status, headers, media_type or "application/json")
+
+
+def as_bytes(data: Any) -> bytes:
+    """JSON-compatible data as one line of JSON."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # half a surrogate pair, which a model may well produce, becomes the \\udXXX that JSON writes it as
-    body = text.encode("utf-8", "backslashreplace")
-    return Response(body, status, headers, media_type or "application/json")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def as_entries(problems: Sequence[Problem]) -> list[dict[str, str]]:

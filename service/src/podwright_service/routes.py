@@ -30,6 +30,7 @@ from podwright_service.schema import (
     read_run,
 )
 from podwright_service.settings import Settings
+from podwright_service.sse import EventStream
 
 WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
 
@@ -76,13 +77,22 @@ class Routes:
     async def run(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component."""
         body = read_run(await self._json(request), self.component.kind)
-        return await self._ran(request, self.component, body, trace)
+        return await self._ran(request, self.component, body, trace, Watch())
+
+    async def run_stream(self, request: Request, trace: WithTrace = False) -> Response:
+        """Run the served component and send its events as they happen, and at the end what `/run` would answer."""
+        body = read_run(await self._json(request), self.component.kind)
+        return EventStream(
+            lambda watch: self._ran(request, self.component, body, trace, watch),
+            self.settings,
+            lambda error: answer(request, error),
+        )
 
     async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
         """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
         posted = read_posted_run(await self._json(request))
         component = await self._built(posted)
-        return await self._ran(request, component, _run_of(posted), trace)
+        return await self._ran(request, component, _run_of(posted), trace, Watch())
 
     async def validate_blueprint(self, request: Request) -> Response:
         """Check a blueprint as `/run-blueprint` would; nothing is run."""
@@ -100,8 +110,9 @@ class Routes:
         # a large blueprint with many faults takes a while, in which the loop has others to serve
         return await asyncio.to_thread(build, self.allowed, posted.type, posted.blueprint, posted.agents)
 
-    async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
-        watch = Watch()
+    async def _ran(
+        self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool, watch: Watch
+    ) -> Response:
         try:
             work = perform(component, body, self.settings, watch, trace)
             result = await self.under_way.unless_gone(request, work)
