@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import re
+import socket
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +19,8 @@ import pytest
 from podwright import Agent, FunctionModel, ScriptedModel
 from podwright.errors import ModelError
 from podwright.events import RunFinished, adapter
-from podwright.testing import ModelRequest
+from podwright.models import Model, TokenCallback
+from podwright.testing import ModelRequest, ModelResponse
 
 Serve = Callable[..., httpx.Client]
 Example = Callable[[str], httpx.Client]
@@ -96,3 +102,87 @@ def test_events_come_when_they_happen(serve: Serve) -> None:
         assert [next(events)[2] for _ in range(3)] == [": ping"] * 3
         go_on.set()
         assert list(events)[-1] == ("", "result", {"output": "late"})
+
+
+def connected(client: httpx.Client, body: bytes) -> socket.socket:
+    """A raw connection on which a stream was asked for, with a small window, so that little is under way."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect((client.base_url.host, client.base_url.port or 80))
+    head = f"POST /run/stream HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    connection.sendall(head.encode() + b"\r\n" + body)
+    return connection
+
+
+class Talker(Model):
+    """Says the same again and again, as fast as it can."""
+
+    name = "offline/talker"
+
+    def __init__(self, piece: str, times: int = 10_000_000) -> None:
+        self.piece, self.times, self.stopped = piece, times, threading.Event()
+
+    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+        assert on_token
+        try:
+            for _ in range(self.times):
+                on_token(self.piece)
+                await asyncio.sleep(0)
+            return ModelResponse("done")
+        finally:
+            self.stopped.set()
+
+
+def read_all(connection: socket.socket) -> tuple[list[Sent], bool]:
+    """The events that are left on a raw connection, and whether the answer came to its proper end."""
+    connection.settimeout(20)
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while not data.endswith(b"\r\n0\r\n\r\n") and (piece := connection.recv(65536)):
+            data += piece
+    _, _, body = data.partition(b"\r\n\r\n")
+    text = re.sub(rb"(?:^|\r\n)[0-9a-f]+\r\n", b"", body).decode()
+    return list(parsed(iter(text.rpartition("\n\n")[0].split("\n") + [""]))), data.endswith(b"\r\n0\r\n\r\n")
+
+
+def test_a_reader_who_stops_reading_cancels_the_run(serve: Serve) -> None:
+    """Beyond the bound the run is cancelled, and who comes back is told so; others are served meanwhile."""
+    talker = Talker("x" * 1000)
+    client = serve(Agent("helper", "Help.", talker), stream_buffer_bytes=100_000)
+    tracemalloc.start()
+    try:
+        with connected(client, b'{"input": "x"}') as connection:
+            assert talker.stopped.wait(20)
+            assert client.get("/health").status_code == 200
+            _, peak = tracemalloc.get_traced_memory()
+            assert peak < 8_000_000
+            events, complete = read_all(connection)
+    finally:
+        tracemalloc.stop()
+    assert complete
+    assert (events[-1][1], events[-1][2]["code"]) == ("problem", "stream_too_slow")
+    assert client.get("/health").status_code == 200
+
+
+def test_a_reader_who_never_comes_back_is_dropped(serve: Serve) -> None:
+    """The rest of a stream waits for its reader a while only; then the connection ends."""
+    talker = Talker("x" * 1000)
+    client = serve(Agent("helper", "Help.", talker), stream_buffer_bytes=100_000, stream_heartbeat=0.1)
+    with connected(client, b'{"input": "x"}') as connection:
+        assert talker.stopped.wait(20)
+        time.sleep(1.5)
+        assert not read_all(connection)[1]
+
+
+def test_tokens_are_merged_for_a_reader_who_lags(serve: Serve) -> None:
+    """A slow reader within the bound gets every character, in fewer events, and the answer."""
+    talker = Talker("xyz", 20_000)
+    client = serve(Agent("helper", "Help.", talker))
+    with connected(client, b'{"input": "x"}') as connection:
+        assert talker.stopped.wait(20)
+        events, complete = read_all(connection)
+    texts = [data["text"] for _, kind, data in events if kind == "token"]
+    assert "".join(texts) == "xyz" * 20_000
+    assert len(texts) < 19_000
+    assert complete
+    assert events[-1] == ("", "result", {"output": "done"})

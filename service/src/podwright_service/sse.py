@@ -22,6 +22,8 @@ MEDIA_TYPE = "text/event-stream"
 _PING = b": ping\n\n"
 _PIECE = 64 * 1024
 """Bytes handed to the server at once: what it holds for a reader who has stopped reading stays of this order."""
+_TEXTS = 1000
+"""Most texts that are kept apart: an object for each character would take many times its size."""
 
 Work = Callable[[Watch], Coroutine[Any, Any, Response]]
 TooSlow = Callable[[RequestError], Response]
@@ -67,8 +69,7 @@ class EventStream(Response):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 await self._send_all(send)
         except TimeoutError:  # nobody reads: no answer can be completed
-            if abort := scope.get("extensions", {}).get("podwright.abort"):
-                abort["connection"]()
+            await _drop(scope, receive)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -123,6 +124,8 @@ class EventStream(Response):
             self._texts.clear()
         self._token = event
         self._texts.append(event.text)
+        if len(self._texts) > _TEXTS:
+            self._texts[:] = ["".join(self._texts)]
         self._waiting += len(event.text)
 
     def _close_token(self) -> None:
@@ -158,6 +161,14 @@ class EventStream(Response):
         self._close_token()
         self._add("", "result" if answer.status_code == 200 else "problem", bytes(answer.body))
         self._wait_for_reader()
+
+
+async def _drop(scope: Scope, receive: Receive) -> None:
+    """End the connection with what it still holds, where the server offers to; ASGI itself has no such message."""
+    if offered := (scope.get("extensions") or {}).get("podwright.abort"):
+        offered["connection"]()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 _TOO_SLOW = RequestError(
