@@ -142,7 +142,7 @@ def read_all(connection: socket.socket) -> tuple[list[Sent], bool]:
             data += piece
     _, _, body = data.partition(b"\r\n\r\n")
     text = re.sub(rb"(?:^|\r\n)[0-9a-f]+\r\n", b"", body).decode()
-    return list(parsed(iter(text.rpartition("\n\n")[0].split("\n") + [""]))), data.endswith(b"\r\n0\r\n\r\n")
+    return list(parsed(iter([*text.rpartition("\n\n")[0].split("\n"), ""]))), data.endswith(b"\r\n0\r\n\r\n")
 
 
 def test_a_reader_who_stops_reading_cancels_the_run(serve: Serve) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -16,6 +17,7 @@ from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError
 from podwright.templates import plain
 from podwright_service.body import read_json
+from podwright_service.idempotency import Once, Turn
 from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
 from podwright_service.runs import UnderWay, Watch, perform
@@ -46,6 +48,8 @@ class Routes:
         self.allowed = allowed_by(component, settings)
         self.under_way = UnderWay()
         """The runs."""
+        self.once = Once(settings)
+        """The requests that are served once."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -76,23 +80,34 @@ class Routes:
 
     async def run(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component."""
-        body = read_run(await self._json(request), self.component.kind)
-        return await self._ran(request, self.component, body, trace, Watch())
+        data = await self._json(request)
+
+        async def ran(_: Turn | None) -> Response:
+            return await self._ran(request, self.component, read_run(data, self.component.kind), trace, Watch())
+
+        return await self.once.answer(request, data, ran)
 
     async def run_stream(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component and send its events as they happen, and at the end what `/run` would answer."""
-        body = read_run(await self._json(request), self.component.kind)
-        return EventStream(
-            lambda watch: self._ran(request, self.component, body, trace, watch),
-            self.settings,
-            lambda error: answer(request, error),
-        )
+        data = await self._json(request)
+
+        async def begun(turn: Turn | None) -> Response:
+            body = read_run(data, self.component.kind)
+            work = partial(self._ran, request, self.component, body, trace)
+            return EventStream(work, self.settings, partial(answer, request), turn)
+
+        return await self.once.answer(request, data, begun)
 
     async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
         """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
-        posted = read_posted_run(await self._json(request))
-        component = await self._built(posted)
-        return await self._ran(request, component, _run_of(posted), trace, Watch())
+        data = await self._json(request)
+
+        async def ran(_: Turn | None) -> Response:
+            posted = read_posted_run(data)
+            component = await self._built(posted)
+            return await self._ran(request, component, _run_of(posted), trace, Watch())
+
+        return await self.once.answer(request, data, ran)
 
     async def validate_blueprint(self, request: Request) -> Response:
         """Check a blueprint as `/run-blueprint` would; nothing is run."""

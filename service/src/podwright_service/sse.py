@@ -14,11 +14,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from podwright.events import Event, Token
+from podwright_service.idempotency import Turn, came_to_its_end
 from podwright_service.problems import RequestError, as_bytes
 from podwright_service.runs import Watch
 from podwright_service.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
+_OK, _LEFT = 200, 499
 _PING = b": ping\n\n"
 _PIECE = 64 * 1024
 """Bytes handed to the server at once: what it holds for a reader who has stopped reading stays of this order."""
@@ -38,14 +40,16 @@ class EventStream(Response):
         work: Does the run, of which the watch is told, to the answer.
         settings: How often to say that the stream lives, and how much to keep for a slow reader.
         tell: Makes the answer that tells of an error.
+        turn: Is to be ended with what was sent.
     """
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, work: Work, settings: Settings, tell: TooSlow) -> None:
+    def __init__(self, work: Work, settings: Settings, tell: TooSlow, turn: Turn | None = None) -> None:
         super().__init__(headers={"content-type": MEDIA_TYPE, "cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._work, self._settings, self._tell = work, settings, tell
+        self._turn, self._recording = turn, turn.record() if turn else None
         self._news = asyncio.Event()
         self._ready = bytearray()
         self._token: Token | None = None
@@ -57,12 +61,11 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run, and send what happens."""
-        self._running = running = asyncio.create_task(self._work(Watch(self._hear)))
-        running.add_done_callback(self._end)
+        self._running = running = asyncio.create_task(self._perform())
         try:
             await self._news.wait()
             if not self._begun:
-                await running.result()(scope, receive, send)
+                await (await running)(scope, receive, send)
                 return
             async with asyncio.timeout(None) as self._patience:
                 self._wait_for_reader()
@@ -73,6 +76,8 @@ class EventStream(Response):
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+            if self._turn:
+                await self._turn.release()
 
     async def _send_all(self, send: Send) -> None:
         while not (self._over and not self._waiting):
@@ -140,7 +145,10 @@ class EventStream(Response):
 
     def _add(self, number: str, name: str, data: bytes) -> None:
         head = f"id: {number}\n" if number else ""
-        self._ready += f"{head}event: {name}\ndata: ".encode() + data + b"\n\n"
+        whole = f"{head}event: {name}\ndata: ".encode() + data + b"\n\n"
+        self._ready += whole
+        if self._recording:
+            self._recording.add(whole)
         self._waiting = len(self._ready)
 
     def _piece(self) -> bytes:
@@ -150,22 +158,26 @@ class EventStream(Response):
         self._waiting = len(self._ready)
         return data
 
-    def _end(self, running: asyncio.Task[Response]) -> None:
-        self._over = True
-        self._news.set()
-        if not self._begun or running.cancelled() or running.exception():
-            return
-        answer = running.result()
-        if self._too_slow:
-            answer = self._tell(_TOO_SLOW)
-        self._close_token()
-        self._add("", "result" if answer.status_code == 200 else "problem", bytes(answer.body))
-        self._wait_for_reader()
+    async def _perform(self) -> Response:
+        try:
+            answer = await self._work(Watch(self._hear))
+            if self._begun and answer.status_code != _LEFT:
+                shown = self._tell(_TOO_SLOW) if self._too_slow else answer
+                self._close_token()
+                self._add("", "result" if shown.status_code == _OK else "problem", bytes(shown.body))
+            if self._turn and self._recording and came_to_its_end(answer):
+                await self._turn.keep(self, self._recording.body)
+            return answer
+        finally:
+            self._over = True
+            self._news.set()
+            self._wait_for_reader()
 
 
 async def _drop(scope: Scope, receive: Receive) -> None:
     """End the connection with what it still holds, where the server offers to; ASGI itself has no such message."""
-    if offered := (scope.get("extensions") or {}).get("podwright.abort"):
+    extensions: dict[str, dict[str, Any]] = scope.get("extensions") or {}
+    if offered := extensions.get("podwright.abort"):
         offered["connection"]()
         while (await receive())["type"] != "http.disconnect":
             pass
