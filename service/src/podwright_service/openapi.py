@@ -54,18 +54,21 @@ _KEY: dict[str, Any] = {
     "again: it is answered as the first one was, with `Idempotency-Replayed: true`.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": '^([ !#-~]+|"[ !#-~]+")$'},
 }
-_STREAM = """id: 0
-event: run_started
-data: {"type": "run_started", "seq": 0, "component": "poet", "input": "the moon"}
-
-id: 1
-event: token
-data: {"type": "token", "seq": 1, "component": "poet", "call": 0, "text": "The moon"}
-
-event: result
-data: {"output": "The moon"}
-
-"""
+# before OpenAPI 3.2, the schema of a stream is that of each event
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "Its `seq`; `result` and `problem` have none."},
+        "event": {"type": "string", "description": "Its `type`; or `result` or `problem`, which is the last."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+_EVENTS = {
+    "the first": {"id": "0", "event": "run_started", "data": '{"type": "run_started", "seq": 0, "input": "the moon"}'},
+    "a token": {"id": "2", "event": "token", "data": '{"type": "token", "seq": 2, "call": 0, "text": "The"}'},
+    "the last": {"event": "result", "data": '{"output": "The moon"}'},
+}
 _RUN_HEADERS: dict[str, Any] = {
     "Podwright-Run-Id": {"description": "Identifier of the run.", "schema": {"type": "string"}},
     "Podwright-Usage": {
@@ -138,7 +141,7 @@ class Documentation:
             "description": "The run began. One event for each event of the run, its `type` as the event's name and "
             "its `seq` as id; then `result` with what `/run` would answer, or `problem` with the problem.",
             "headers": {name: one for name, one in _RUN_HEADERS.items() if name != "Podwright-Usage"},
-            "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _STREAM}},
+            "content": {EventStream.media_type: {"schema": _EVENT, "examples": _named(_EVENTS)}},
         }
         return {
             **self.run,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.errors import BlueprintValidationError
+from podwright.errors import BlueprintValidationError, did_you_mean
 from podwright.templates import plain
 from podwright_service.body import read_json
 from podwright_service.idempotency import Once, Turn
@@ -80,7 +80,7 @@ class Routes:
 
     async def run(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component."""
-        data = await self._json(request)
+        data = await self._json(request, "trace")
 
         async def ran(_: Turn | None) -> Response:
             return await self._ran(request, self.component, read_run(data, self.component.kind), trace, Watch())
@@ -89,7 +89,7 @@ class Routes:
 
     async def run_stream(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component and send its events as they happen, and at the end what `/run` would answer."""
-        data = await self._json(request)
+        data = await self._json(request, "trace")
 
         async def begun(turn: Turn | None) -> Response:
             body = read_run(data, self.component.kind)
@@ -100,7 +100,7 @@ class Routes:
 
     async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
         """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
-        data = await self._json(request)
+        data = await self._json(request, "trace")
 
         async def ran(_: Turn | None) -> Response:
             posted = read_posted_run(data)
@@ -118,7 +118,10 @@ class Routes:
             return as_json({"valid": False, "errors": as_entries(error.problems)})
         return as_json({"valid": True, "errors": []})
 
-    async def _json(self, request: Request) -> Any:
+    async def _json(self, request: Request, *parameters: str) -> Any:
+        if unknown := [name for name in request.query_params if name not in parameters]:
+            hint = did_you_mean(unknown[0][:100], parameters) or "There are none here."
+            raise RequestError(422, "request_invalid", f"Unknown query parameter '{unknown[0][:100]}'.", hint)
         return await read_json(request, self.settings)
 
     async def _built(self, posted: PostedRun | PostedCheck) -> Component:
