@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import json
 import re
+import signal
 import socket
+import subprocess
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,6 +27,8 @@ from podwright.testing import ModelRequest, ModelResponse
 
 Serve = Callable[..., httpx.Client]
 Example = Callable[[str], httpx.Client]
+Command = Callable[..., subprocess.Popen[str]]
+Address = Callable[[subprocess.Popen[str]], str]
 Sent = tuple[str, str, Any]
 """Id, name and data of an event."""
 
@@ -186,3 +191,24 @@ def test_tokens_are_merged_for_a_reader_who_lags(serve: Serve) -> None:
     assert len(texts) < 19_000
     assert complete
     assert events[-1] == ("", "result", {"output": "done"})
+
+
+def test_a_stream_that_the_service_ends_says_where_to_go_on(command: Command, address: Address, tmp_path: Path) -> None:
+    """At the end of the shutdown time-out a stream ends with the problem that has context and resume path."""
+    (tmp_path / "made.py").write_text(
+        "import asyncio\n"
+        "from podwright import Agent, FunctionModel, ScriptedModel, Workflow\n"
+        "async def answer(request):\n    await asyncio.sleep(60)\n"
+        "first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(answer))\n"
+        "flow = Workflow('flow', [first, slow])\n"
+    )
+    process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
+    with httpx.stream("POST", f"{address(process)}/run/stream", json={"input": "x"}, timeout=20) as response:
+        events = parsed(response.iter_lines())
+        while next(events)[2].get("step") != "slow":
+            pass
+        process.send_signal(signal.SIGTERM)
+        *_, (_, kind, problem) = events
+    assert (kind, problem["code"], problem["status"]) == ("problem", "run_cancelled", 503)
+    assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
+    assert process.wait(20) == 0
