@@ -212,3 +212,30 @@ def test_a_stream_that_the_service_ends_says_where_to_go_on(command: Command, ad
     assert (kind, problem["code"], problem["status"]) == ("problem", "run_cancelled", 503)
     assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
     assert process.wait(20) == 0
+
+
+def test_a_reader_who_does_not_read_does_not_hold_up_the_end(
+    command: Command, address: Address, tmp_path: Path
+) -> None:
+    """A service that is told to stop ends in good order, although a stream's reader takes nothing."""
+    (tmp_path / "made.py").write_text(
+        "import asyncio\n"
+        "from podwright import Agent\n"
+        "from podwright.models import Model\n"
+        "class Talker(Model):\n"
+        "    name = 'offline/talker'\n"
+        "    async def complete(self, request, on_token=None):\n"
+        "        while True:\n"
+        "            on_token('x' * 1000)\n"
+        "            await asyncio.sleep(0.001)\n"
+        "helper = Agent('helper', 'Help.', Talker())\n"
+    )
+    settings = {"PODWRIGHT_SHUTDOWN_TIMEOUT": "1", "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000"}
+    process = command("serve", "made:helper", "--port", "0", cwd=tmp_path, **settings)
+    with httpx.Client(base_url=address(process)) as client, connected(client, b'{"input": "x"}') as connection:
+        assert connection.recv(1)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Traceback" not in output

@@ -20,7 +20,9 @@ from podwright_service.runs import Watch
 from podwright_service.settings import Settings
 
 MEDIA_TYPE = "text/event-stream"
-_OK, _LEFT = 200, 499
+_LAST = 1.0
+"""Seconds for each piece at least, and when the service stops: the server is about to cut off what is left."""
+_OK, _LEFT, _STOPPED = 200, 499, 503
 _PING = b": ping\n\n"
 _PIECE = 64 * 1024
 """Bytes handed to the server at once: what it holds for a reader who has stopped reading stays of this order."""
@@ -55,7 +57,7 @@ class EventStream(Response):
         self._token: Token | None = None
         self._texts: list[str] = []
         self._waiting = 0
-        self._blocked = self._begun = self._over = self._too_slow = False
+        self._blocked = self._begun = self._over = self._too_slow = self._stopped = False
         self._running: asyncio.Task[Response] | None = None
         self._patience: asyncio.Timeout | None = None
 
@@ -101,7 +103,7 @@ class EventStream(Response):
     def _wait_for_reader(self) -> None:
         """From the end of the run on, each piece has its time: a reader who is gone must not hold the connection."""
         if self._over and self._patience:
-            left = max(1.0, self._settings.stream_heartbeat)
+            left = _LAST if self._stopped else max(_LAST, self._settings.stream_heartbeat)
             self._patience.reschedule(asyncio.get_running_loop().time() + left)
 
     def _hear(self, event: Event) -> None:
@@ -161,6 +163,7 @@ class EventStream(Response):
     async def _perform(self) -> Response:
         try:
             answer = await self._work(Watch(self._hear))
+            self._stopped = answer.status_code == _STOPPED and not self._too_slow
             if self._begun and answer.status_code != _LEFT:
                 shown = self._tell(_TOO_SLOW) if self._too_slow else answer
                 self._close_token()
