@@ -106,6 +106,64 @@ def test_a_wrong_shape_is_refused(example: Example, body: Any, pointer: str) -> 
     assert pointer in [error["pointer"] for error in problem["errors"]]
 
 
+TOLD: dict[str, tuple[str, Any, str, str]] = {
+    "a number": ("writer", {"input": 7}, "'input' is a number, not a text.", ""),
+    "null": ("writer", {"input": None}, "'input' is null, not a text.", ""),
+    "a misspelt key": ("writer", {"inptu": "x"}, "neither is there.", "Did you mean 'input'?"),
+    "an array": ("writer", ["x"], "the body is an array, not an object.", 'Send {"input": "…"}.'),
+    "no inputs": ("writer", {"inputs": {}}, "'inputs' is empty.", "Put something into it."),
+    "a key too many": ("writer", {"input": "x", "strem": 1}, "unknown key 'strem'.", "Known here: input."),
+    "a step": ("writer", {"input": "x", "start_step": 1}, "'start_step' is for workflows, and not for this agent.", ""),
+    "a path with a text": (
+        "newsroom",
+        {"input": "x", "resume_path": [0]},
+        "'resume_path' goes with 'inputs', not with 'input'.",
+        "Send the problem's 'context' as 'inputs', and its 'resume_path'.",
+    ),
+    "no index": (
+        "newsroom",
+        {"inputs": {"a": 1}, "resume_path": ["0"]},
+        "'resume_path/0' is a text, not a whole number.",
+        "",
+    ),
+    "before the first": ("newsroom", {"inputs": {"a": 1}, "start_step": -1}, "'start_step' is less than 0.", ""),
+    "a long path": (
+        "newsroom",
+        {"inputs": {"a": 1}, "resume_path": [0] * 65},
+        "'resume_path' has more than 64 entries.",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "body", "detail", "suggestion"), TOLD.values(), ids=TOLD)
+def test_a_problem_says_what_was_sent_and_what_to_send(
+    example: Example, name: str, body: Any, detail: str, suggestion: str
+) -> None:
+    """The words are for who wrote the request: what is there, what should be, and what was probably meant."""
+    problem = check(example(name).post("/run", json=body), 422, "request_invalid")
+    (error,) = problem["errors"]
+    assert (error["detail"][-len(detail) :], error["suggestion"]) == (detail, suggestion)
+
+
+def test_a_misspelt_kind_is_recognised(example: Example) -> None:
+    """A kind that is none is told with the one that was probably meant."""
+    body = {"type": "agnet", "blueprint": {}, "input": "a"}
+    (error,) = check(example("writer").post("/run-blueprint", json=body), 422, "request_invalid")["errors"]
+    assert error["detail"] == "'type' is 'agnet', not 'agent', 'workflow', 'conductor' or 'pipeline'."
+    assert error["suggestion"] == "Did you mean 'agent'?"
+
+
+@pytest.mark.parametrize("route", ["/run", "/run/stream", "/run-blueprint"])
+def test_a_misspelt_query_parameter_is_refused(example: Example, route: str) -> None:
+    """A parameter that nobody reads is an error with the name that was probably meant."""
+    problem = check(example("writer").post(f"{route}?tarce=true", json={"input": "a"}), 422, "request_invalid")
+    assert (problem["detail"], problem["suggestion"]) == (
+        "Unknown query parameter 'tarce'.",
+        "Did you mean 'trace'?",
+    )
+
+
 POSTED: dict[str, tuple[dict[str, Any], str]] = {
     "no blueprint": ({"type": "agent", "input": "a"}, "/blueprint"),
     "no type": ({"blueprint": {}, "input": "a"}, "/type"),
@@ -137,7 +195,7 @@ def test_a_wrong_start_is_refused(example: Example, body: dict[str, Any]) -> Non
 def test_a_wrong_query_parameter_is_refused(example: Example, value: str) -> None:
     """A trace is asked for with true or false."""
     problem = check(example("writer").post(f"/run?trace={value}", json={"input": "a"}), 422, "request_invalid")
-    assert "trace" in problem["detail"]
+    assert problem["detail"] == f"The query parameter 'trace' is {value!r}, not true or false."
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "application/xml", ""])
@@ -165,11 +223,11 @@ def test_a_large_body_is_refused(example: Example) -> None:
 def test_other_routes_and_methods_are_problems(example: Example) -> None:
     """An unknown route is a 404, a wrong method a 405 that says which are right."""
     client = example("writer")
-    check(client.get("/nowhere"), 404, "not_found")
+    assert check(client.get("/heatlh"), 404, "not_found")["suggestion"] == "Did you mean '/health'?"
     check(client.post("/run/", json={"input": "a"}), 404, "not_found")
     check(client.get("/redoc"), 404, "not_found")
     response = client.get("/run")
-    check(response, 405, "method_not_allowed")
+    assert check(response, 405, "method_not_allowed")["suggestion"] == "Use POST here."
     assert response.headers["allow"] == "POST"
 
 

@@ -28,6 +28,7 @@ KEYS = f"{ALL}, run:{RUN}, read+blueprint:{READ}"
 POSTED = {"type": "agent", "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}}
 ROUTES: dict[str, tuple[str, Any, str]] = {
     "/run": ("POST", {"input": "x"}, "run"),
+    "/run/stream": ("POST", {"input": "x"}, "run"),
     "/run-blueprint": ("POST", {**POSTED, "input": "x"}, "blueprint"),
     "/validate-blueprint": ("POST", POSTED, "blueprint"),
     "/info": ("GET", None, "read"),

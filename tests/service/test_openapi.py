@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 Example = Callable[[str], httpx.Client]
 
-ROUTES = {"/health", "/ready", "/info", "/run", "/run-blueprint", "/validate-blueprint"}
+ROUTES = {"/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint"}
 
 each_kind = pytest.mark.parametrize("name", ["researcher", "newsroom", "desk", "press"])
 
@@ -83,7 +83,10 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
         for body in bodies:
             response = client.request(method.upper(), path, json=body)
             assert response.status_code == 200, response.text
-            content = operation["responses"]["200"]["content"]["application/json"]
+            (media, content), *_ = operation["responses"]["200"]["content"].items()
+            if media == "text/event-stream":
+                assert response.headers["content-type"] == media
+                continue
             validator(document, content["schema"]).validate(response.json())
             if path == "/validate-blueprint":
                 assert response.json()["valid"] is True

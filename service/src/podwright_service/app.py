@@ -60,6 +60,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         add(path, endpoint, methods=["HEAD"], include_in_schema=False)
     add("/info", routes.info, **docs.info)
     add("/run", routes.run, methods=["POST"], **docs.run)
+    add("/run/stream", routes.run_stream, methods=["POST"], **docs.run_stream)
     add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)
     add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
     add("/docs", DocsPage().page, include_in_schema=False)

@@ -15,10 +15,12 @@ from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
 from podwright.errors import HELP_URL
 from podwright_service import schema
+from podwright_service.idempotency import LONGEST_KEY
 from podwright_service.keys import secure
 from podwright_service.posted import Allowed
 from podwright_service.problems import MEDIA_TYPE
 from podwright_service.settings import Settings
+from podwright_service.sse import EventStream
 
 _WIRE = (
     schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, schema.Output,
@@ -33,6 +35,7 @@ _REFUSED = {
     503: "overloaded",
 }
 _DENIED = {401: "key_required", 403: "scope_missing"}
+_UNDER_WAY = "idempotency_in_progress"
 _FAILED = {
     409: "approval_required",
     500: "internal_error",
@@ -40,19 +43,43 @@ _FAILED = {
     504: "limit_exceeded",
 }
 _MEANING = {
-    400: "The body is no JSON, or JSON that is not taken here.",
+    400: "The body is no JSON, or JSON that is not taken here; or the Idempotency-Key is malformed.",
     401: "There is no API key in the request, or one that is not known.",
     403: "The API key is not for this.",
     408: "The body did not come in time.",
-    409: "The workflow waits for a person; send `context` back as `inputs`, with `resume_path`, to approve.",
+    409: "The workflow waits for a person; send `context` back as `inputs`, with `resume_path`, to approve. Or the "
+    "request that came first with the Idempotency-Key is under way, or its answer was too large to keep.",
     413: "The body is too large, or has too many values.",
     415: "The body is not said to be JSON, or is compressed or encoded otherwise than in UTF-8.",
-    422: "The body does not fit, the blueprint is invalid, or the run came to a limit; `errors` lists the places.",
+    422: "The body does not fit, the blueprint is invalid, or the run came to a limit; `errors` lists the places. Or "
+    "the Idempotency-Key came before with another request.",
     500: "The service or the component is at fault.",
     502: "A model, a tool or the component failed.",
     503: "The service has as much to do as it can, see `Retry-After`; or it stops, and `context` and `resume_path` say "
     "where a workflow goes on.",
     504: "The run took too long.",
+}
+_KEY: dict[str, Any] = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "description": "A text of your own, such as a UUID. A request that is sent again with the same key does not run "
+    "again: it is answered as the first one was, with `Idempotency-Replayed: true`.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": '^([ !#-~]+|"[ !#-~]+")$'},
+}
+# before OpenAPI 3.2, the schema of a stream is that of each event
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "id": {"type": "string", "description": "Its `seq`; `result` and `problem` have none."},
+        "event": {"type": "string", "description": "Its `type`; or `result` or `problem`, which is the last."},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+_EVENTS = {
+    "the first": {"id": "0", "event": "run_started", "data": '{"type": "run_started", "seq": 0, "input": "the moon"}'},
+    "a token": {"id": "2", "event": "token", "data": '{"type": "token", "seq": 2, "call": 0, "text": "The"}'},
+    "the last": {"event": "result", "data": '{"output": "The moon"}'},
 }
 _RUN_HEADERS: dict[str, Any] = {
     "Podwright-Run-Id": {"description": "Identifier of the run.", "schema": {"type": "string"}},
@@ -61,6 +88,10 @@ _RUN_HEADERS: dict[str, Any] = {
         "string, and left out if a price is unknown.",
         "schema": {"type": "string"},
         "example": 'input_tokens=24, output_tokens=8, cost="0.0000084"',
+    },
+    "Idempotency-Replayed": {
+        "description": "Whether this is the kept answer to an earlier request with the same `Idempotency-Key`.",
+        "schema": {"const": "true"},
     },
 }
 _HEADERS: dict[int, dict[str, Any]] = {
@@ -122,6 +153,26 @@ class Documentation:
         }
 
     @cached_property
+    def run_stream(self) -> dict[str, Any]:
+        """For `/run/stream`."""
+        stream: dict[str, Any] = {
+            "description": "The run began. One event for each event of the run, its `type` as the event's name and "
+            "its `seq` as id; then `result` with what `/run` would answer, or `problem` with the problem.",
+            "headers": {name: one for name, one in _RUN_HEADERS.items() if name != "Podwright-Usage"},
+            "content": {EventStream.media_type: {"schema": _EVENT, "examples": _named(_EVENTS)}},
+        }
+        return {
+            **self.run,
+            "response_class": EventStream,
+            "status_code": 200,
+            "summary": f"Run {self._component.name}, with its events as they happen",
+            "responses": {
+                200: stream,
+                **_problems({**_REFUSED, 409: _UNDER_WAY, 500: _FAILED[500], 503: "run_cancelled"}),
+            },
+        }
+
+    @cached_property
     def run_blueprint(self) -> dict[str, Any]:
         """For `/run-blueprint`."""
         kinds = list(self._examples)
@@ -143,7 +194,7 @@ class Documentation:
                 200: found,
                 **_problems({**_REFUSED, 500: _FAILED[500]}),
             },
-            "openapi_extra": _body(_ref("PostedCheck"), self._examples),
+            "openapi_extra": _body(_ref("PostedCheck"), self._examples, once=False),
         }
 
     def _ran(self, kinds: list[str]) -> dict[str, Any]:
@@ -198,9 +249,10 @@ def _named(examples: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {"value": value} for name, value in examples.items()}
 
 
-def _body(shape: Mapping[str, Any], examples: Mapping[str, Any]) -> dict[str, Any]:
+def _body(shape: Mapping[str, Any], examples: Mapping[str, Any], once: bool = True) -> dict[str, Any]:
     content = {"application/json": {"schema": shape, "examples": _named(examples)}}
-    return {"requestBody": {"required": True, "content": content}}
+    parameters = {"parameters": [_KEY]} if once else {}
+    return {"requestBody": {"required": True, "content": content}, **parameters}
 
 
 def _answer(description: str, shape: str, example: Any = None) -> dict[str, Any]:

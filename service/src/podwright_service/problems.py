@@ -13,9 +13,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from podwright import errors
-from podwright.errors import HELP_URL, PodwrightError, Problem
+from podwright.errors import HELP_URL, PodwrightError, Problem, did_you_mean
 from podwright.templates import plain
 from podwright.usage import Usage
 
@@ -58,10 +59,14 @@ class RequestError(Exception):
 
 def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "") -> Response:
     """An answer of JSON-compatible data."""
+    return Response(as_bytes(data), status, headers, media_type or "application/json")
+
+
+def as_bytes(data: Any) -> bytes:
+    """JSON-compatible data as one line of JSON."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     # half a surrogate pair, which a model may well produce, becomes the \\udXXX that JSON writes it as
-    body = text.encode("utf-8", "backslashreplace")
-    return Response(body, status, headers, media_type or "application/json")
+    return text.encode("utf-8", "backslashreplace")
 
 
 def as_entries(problems: Sequence[Problem]) -> list[dict[str, str]]:
@@ -94,16 +99,24 @@ def answer(request: Request, error: Exception, headers: Mapping[str, str] | None
         case HTTPException():
             code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
             detail = f"{request.method} {request.url.path}: {str(error.detail).lower()}."
-            facts = {"detail": detail, "code": code, "suggestion": "See /docs for the routes."}
+            facts = {"detail": detail, "code": code, "suggestion": _route_meant(request, error)}
             return _problem(request, error.status_code, facts, {**(error.headers or {}), **(headers or {})})
         case RequestValidationError():
-            said = [f"{one['loc'][-1]!r}: {one['msg']}" for one in error.errors()]
-            facts = {"detail": f"A query parameter is wrong: {'; '.join(said)}.", "code": "request_invalid"}
-            return _problem(request, 422, {**facts, "suggestion": "See /docs for the parameters."}, headers)
+            (name, value), *_ = ((one["loc"][-1], one["input"]) for one in error.errors())
+            facts = {"detail": f"The query parameter '{name}' is {str(value)[:60]!r}, not true or false."}
+            facts |= {"code": "request_invalid", "suggestion": f"Write '?{name}=true', or leave it out."}
+            return _problem(request, 422, facts, headers)
         case _:
             _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
             facts = {"detail": "The service failed in a way that it does not know.", "code": "internal_error"}
             return _problem(request, 500, {**facts, "suggestion": "Ask the operator to look in the logs."}, headers)
+
+
+def _route_meant(request: Request, error: HTTPException) -> str:
+    if allowed := (error.headers or {}).get("Allow"):
+        return f"Use {allowed} here."
+    paths = [route.path for route in request.app.routes if isinstance(route, Route)]
+    return did_you_mean(request.url.path, [path for path in paths if "{" not in path]) or "See /docs for the routes."
 
 
 def _status(error: PodwrightError) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -13,10 +14,11 @@ from starlette.responses import Response
 import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.errors import BlueprintValidationError
+from podwright.errors import BlueprintValidationError, did_you_mean
 from podwright.templates import plain
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
+from podwright_service.idempotency import Once, Turn
 from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
 from podwright_service.runs import UnderWay, Watch, perform
@@ -31,6 +33,7 @@ from podwright_service.schema import (
     read_run,
 )
 from podwright_service.settings import Settings
+from podwright_service.sse import EventStream
 
 WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
 
@@ -48,6 +51,8 @@ class Routes:
         """The runs."""
         self.admission = Admission(settings)
         """The places that runs wait for."""
+        self.once = Once(settings)
+        """The requests that are served once."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -78,14 +83,34 @@ class Routes:
 
     async def run(self, request: Request, trace: WithTrace = False) -> Response:
         """Run the served component."""
-        body = read_run(await self._json(request), self.component.kind)
-        return await self._ran(request, self.component, body, trace)
+        data = await self._json(request, "trace")
+
+        async def ran(_: Turn | None) -> Response:
+            return await self._ran(request, self.component, read_run(data, self.component.kind), trace, Watch())
+
+        return await self.once.answer(request, data, ran)
+
+    async def run_stream(self, request: Request, trace: WithTrace = False) -> Response:
+        """Run the served component and send its events as they happen, and at the end what `/run` would answer."""
+        data = await self._json(request, "trace")
+
+        async def begun(turn: Turn | None) -> Response:
+            body = read_run(data, self.component.kind)
+            work = partial(self._ran, request, self.component, body, trace)
+            return EventStream(work, self.settings, partial(answer, request), turn)
+
+        return await self.once.answer(request, data, begun)
 
     async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
         """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
-        posted = read_posted_run(await self._json(request))
-        component = await self._built(posted)
-        return await self._ran(request, component, _run_of(posted), trace)
+        data = await self._json(request, "trace")
+
+        async def ran(_: Turn | None) -> Response:
+            posted = read_posted_run(data)
+            component = await self._built(posted)
+            return await self._ran(request, component, _run_of(posted), trace, Watch())
+
+        return await self.once.answer(request, data, ran)
 
     async def validate_blueprint(self, request: Request) -> Response:
         """Check a blueprint as `/run-blueprint` would; nothing is run."""
@@ -96,15 +121,19 @@ class Routes:
             return as_json({"valid": False, "errors": as_entries(error.problems)})
         return as_json({"valid": True, "errors": []})
 
-    async def _json(self, request: Request) -> Any:
+    async def _json(self, request: Request, *parameters: str) -> Any:
+        if unknown := [name for name in request.query_params if name not in parameters]:
+            hint = did_you_mean(unknown[0][:100], parameters) or "There are none here."
+            raise RequestError(422, "request_invalid", f"Unknown query parameter '{unknown[0][:100]}'.", hint)
         return await read_json(request, self.settings)
 
     async def _built(self, posted: PostedRun | PostedCheck) -> Component:
         # a large blueprint with many faults takes a while, in which the loop has others to serve
         return await asyncio.to_thread(build, self.allowed, posted.type, posted.blueprint, posted.agents)
 
-    async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
-        watch = Watch()
+    async def _ran(
+        self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool, watch: Watch
+    ) -> Response:
         try:
             work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace))
             result = await self.under_way.unless_gone(request, work)

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from podwright.components import Component, Workflow
 from podwright.errors import RunCancelledError
-from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused
+from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, Subscriber
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -23,9 +23,14 @@ T = TypeVar("T")
 
 
 class Watch:
-    """A subscriber that knows, however a run ends, which run it was and what it used."""
+    """A subscriber that knows, however a run ends, which run it was and what it used.
 
-    def __init__(self) -> None:
+    Args:
+        reader: Is told of each event too, tokens included.
+    """
+
+    def __init__(self, reader: Subscriber | None = None) -> None:
+        self.reader = reader
         self.run_id = ""
         self.usage = Usage()
 
@@ -34,6 +39,8 @@ class Watch:
         self.run_id = self.run_id or event.run_id
         if event.parent_id is None and isinstance(event, RunFinished | RunFailed | RunPaused | RunCancelled):
             self.usage = event.usage
+        if self.reader:
+            self.reader(event)
 
     def headers(self) -> dict[str, str]:
         """The headers of the run's answer; none where the request was refused before a run began."""
@@ -71,7 +78,14 @@ async def perform(
         task = Task(given)
     with use_model(settings.model) if settings.model else contextlib.nullcontext():
         try:
-            return await execute(component, task, subscribers=(watch,), limits=settings.run_limits, trace=trace)
+            return await execute(
+                component,
+                task,
+                subscribers=(watch,),
+                limits=settings.run_limits,
+                stream=watch.reader is not None,
+                trace=trace,
+            )
         except asyncio.CancelledError as stop:
             if isinstance(stop.__cause__, RunCancelledError):  # it knows the run, and where a workflow goes on
                 raise stop.__cause__ from None

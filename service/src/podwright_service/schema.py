@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, ValidationError
 
-from podwright import blueprints
-from podwright.errors import Problem, did_you_mean
+from podwright.errors import Problem
 from podwright.events import Kind
 from podwright_service.problems import MOST_ERRORS, RequestError
+from podwright_service.wording import misspelt, named, worded
 
 Object = dict[str, Any]
 AgentName = Annotated[str, Field(max_length=100)]
@@ -179,8 +179,15 @@ def read_run(data: object, kind: Kind) -> SimpleRun | ComplexRun | WorkflowRun:
     Raises:
         RequestError: It is neither.
     """
-    _one_form(data)
-    return read(SimpleRun if "input" in _object(data) else WorkflowRun if kind == "workflow" else ComplexRun, data)
+    form = WorkflowRun if kind == "workflow" else ComplexRun
+    _one_form(data, form)
+    steps = [name for name in ("start_step", "resume_path") if name in _object(data)]
+    if kind != "workflow":
+        _refuse([Problem(f"/{name}", f"'{name}' is for workflows, and not for this {kind}.") for name in steps])
+    elif "input" in _object(data):
+        hint = "Send the problem's 'context' as 'inputs', and its 'resume_path'."
+        _refuse([Problem(f"/{name}", f"'{name}' goes with 'inputs', not with 'input'.", hint) for name in steps])
+    return read(SimpleRun if "input" in _object(data) else form, data)
 
 
 def read_posted_run(data: object) -> PostedRun:
@@ -189,7 +196,7 @@ def read_posted_run(data: object) -> PostedRun:
     Raises:
         RequestError: It does not have the shape.
     """
-    _one_form(data)
+    _one_form(data, PostedRun)
     posted = read(PostedRun, data)
     if posted.type != "workflow":
         steps = [name for name in ("start_step", "resume_path") if name in posted.model_fields_set]
@@ -206,32 +213,24 @@ def read(shape: type[Shape], data: object) -> Shape:
     try:
         return shape.model_validate(data)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False, include_input=False)
         # the first are enough: to guess what was meant by thousands of keys takes seconds
-        _refuse([_worded(shape, one) for one in told[:MOST_ERRORS]])
+        _refuse([worded(one, shape.model_fields) for one in error.errors(include_url=False)[:MOST_ERRORS]])
         raise
 
 
-def _one_form(data: object) -> None:
-    given = [name for name in ("input", "inputs") if name in _object(data)]
+def _one_form(data: object, shape: type[Wire]) -> None:
+    if not (keys := _object(data)) and data != {}:
+        _refuse([Problem("", f"the body is {named(data)}, not an object.", 'Send {"input": "…"}.')])
+    given = [name for name in ("input", "inputs") if name in keys]
     if len(given) != 1:
         what = "both are there" if given else "neither is there"
-        _refuse([Problem("", f"give one of 'input' (a text) and 'inputs' (an object); {what}.")])
+        hint = "" if given else misspelt(keys, ["input", *shape.model_fields])
+        _refuse([Problem("", f"give one of 'input' (a text) and 'inputs' (an object); {what}.", hint)])
 
 
 def _refuse(found: list[Problem]) -> None:
     if found:
         raise RequestError(422, "request_invalid", f"The body does not fit: {found[0].detail}", problems=found)
-
-
-def _worded(shape: type[Wire], error: Any) -> Problem:
-    at, kind = blueprints.pointer(*error["loc"]), error["type"]
-    if kind == "extra_forbidden":
-        hint = did_you_mean(str(error["loc"][-1]), shape.model_fields)
-        return Problem(at, f"unknown key '{error['loc'][-1]}'.", hint)
-    if kind == "missing":
-        return Problem(at, f"the key '{error['loc'][-1]}' is missing.")
-    return Problem(at, f"{error['msg'][:1].lower()}{error['msg'][1:]}.")
 
 
 def _object(data: object) -> Object:
