@@ -14,6 +14,7 @@ import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError
+from podwright.events import Subscriber
 from podwright.templates import plain
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
@@ -48,6 +49,10 @@ class Routes:
         """The runs."""
         self.admission = Admission(settings)
         """The places that runs wait for."""
+        self.of_served: tuple[Subscriber, ...] = ()
+        """Who hears the runs of the served component."""
+        self.of_posted: tuple[Subscriber, ...] = ()
+        """Who hears the runs of posted blueprints."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -105,6 +110,7 @@ class Routes:
 
     async def _ran(self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool) -> Response:
         watch = Watch()
+        watch.others = self.of_served if component is self.component else self.of_posted
         try:
             work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace))
             result = await self.under_way.unless_gone(request, work)

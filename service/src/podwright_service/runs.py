@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from podwright.components import Component, Workflow
 from podwright.errors import RunCancelledError
-from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused
+from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, Subscriber
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 class Watch:
     """A subscriber that knows, however a run ends, which run it was and what it used."""
+
+    others: tuple[Subscriber, ...] = ()
+    """Who hears the run besides."""
 
     def __init__(self) -> None:
         self.run_id = ""
@@ -71,7 +74,9 @@ async def perform(
         task = Task(given)
     with use_model(settings.model) if settings.model else contextlib.nullcontext():
         try:
-            return await execute(component, task, subscribers=(watch,), limits=settings.run_limits, trace=trace)
+            return await execute(
+                component, task, subscribers=(watch, *watch.others), limits=settings.run_limits, trace=trace
+            )
         except asyncio.CancelledError as stop:
             if isinstance(stop.__cause__, RunCancelledError):  # it knows the run, and where a workflow goes on
                 raise stop.__cause__ from None
