@@ -103,8 +103,7 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            line: Any = self.format(record)
-            self._write(line if isinstance(line, bytes) else str(line).encode())
+            self._write(self.format(record).encode())
         except Exception:  # noqa: BLE001 - as every handler does
             self.handleError(record)
 
@@ -139,7 +138,7 @@ def configure(settings: Settings, file: BinaryIO | None = None) -> Writer:
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_color, *ending],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_color, *ending, _as_str],
     )
     root = logging.getLogger()
     root.handlers[:] = [_Handler(formatter, writer)]
@@ -207,6 +206,10 @@ def _as_json(facts: EventDict, **_: object) -> bytes:
 
 def _as_bytes(logger: object, method: str, line: Any) -> Any:
     return str(line).encode(errors="backslashreplace")
+
+
+def _as_str(logger: object, method: str, line: Any) -> Any:
+    return line.decode()  # which is what the standard library's formatters give
 
 
 def _as_text(file: Any, error: Any) -> None:
