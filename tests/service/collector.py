@@ -65,7 +65,7 @@ def collector(status: int = 200) -> Generator[Collector]:
     made = Collector(status)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the base class's name
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             made.requests += 1
             if made.status == 200:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -149,6 +151,11 @@ def test_several_processes_count_together(tmp_path: Any) -> None:
     assert total(found, "podwright_runs_in_progress") == 0
 
 
+class Priceless(FunctionModel):
+    def price(self, usage: Usage) -> float | None:
+        return None
+
+
 def _components() -> list[Any]:
     def answer(request: ModelRequest) -> Any:
         number = numbers["calls"] = numbers["calls"] + 1
@@ -161,10 +168,14 @@ def _components() -> list[Any]:
         return ModelResponse("done", usage=Usage(number, 2, cost=None if number % 7 == 0 else 0.002))
 
     numbers = Counter[str]()
-    model = FunctionModel(answer)
+    model = Priceless(answer)
     looker = Agent("looker", "Look.", model, tools=[look])
     other = Agent("other", "Help.", model)
-    return [looker, Pipeline("line", steps=[looker, other]), Conductor("boss", "Lead.", model=model, skills=[looker, other])]
+    return [
+        looker,
+        Pipeline("line", steps=[looker, other]),
+        Conductor("boss", "Lead.", model=model, skills=[looker, other]),
+    ]
 
 
 async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
@@ -181,8 +192,7 @@ async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
                 result = await execute(component, Task(f"go {number}"), subscribers=subscribers, limits=limits)
                 usage, ends["ok"] = usage + result.usage, ends["ok"] + 1
             except PodwrightError as error:
-                assert error.usage is not None
-                usage, ends["failed"] = usage + error.usage, ends["failed"] + 1
+                usage, ends["failed"] = usage + (error.usage or Usage()), ends["failed"] + 1
     provider.shutdown()
     chats = [span for span in exporter.get_finished_spans() if span.name.startswith("chat ")]
     found = {
@@ -199,3 +209,18 @@ async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
     assert {status: total(found, "podwright_runs_total", status=status) for status in ends} == ends
     costs: list[Any] = [(span.attributes or {}).get("gen_ai.usage.cost.amount", 0) for span in chats]
     assert sum(costs) == pytest.approx(total(found, "podwright_cost_usd_total"), abs=1e-9)
+
+
+def test_the_table_in_the_documents_is_the_registry() -> None:
+    """Names and labels of `docs/telemetry.md` are those of the code."""
+    table = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `podwright_")]
+    told = {row[1].strip(" `"): frozenset(re.findall(r"\w+", row[2])) for row in rows}
+    metrics = Metrics("a", "agent", (), (), (), ())
+    collectors = [one for one in metrics.registry._collector_to_names if hasattr(one, "_labelnames")]
+    made: dict[str, frozenset[str]] = {}
+    for one in collectors:
+        metric: Any = one
+        name = f"{metric._name}_total" if metric._type == "counter" else metric._name
+        made[name] = frozenset(metric._labelnames) - {"component", "kind"}
+    assert told == made
