@@ -56,7 +56,7 @@ def serve(component: Component, settings: Settings) -> None:
     Raises:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
-    logs.configure(settings)
+    writer = logs.configure(settings)
     app = create_app(settings, component)
     warn_if_open(settings)
     config = uvicorn.Config(
@@ -72,8 +72,11 @@ def serve(component: Component, settings: Settings) -> None:
         timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
     )
     server = _Server(config, app.state.health, app.state.under_way, settings.shutdown_timeout)
-    with _stopped_by_signals(server):
-        server.run()
+    try:
+        with _stopped_by_signals(server):
+            server.run()
+    finally:
+        writer.flush()  # what comes after is written by others, and stands below
 
 
 class _Server(uvicorn.Server):
