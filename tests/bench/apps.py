@@ -103,6 +103,12 @@ def ours() -> FastAPI:
     from podwright_service.app import create_app
     from podwright_service.settings import Settings
 
+    if NAME == "ours-telemetry":  # the collector's address is in the environment
+        from podwright_service import logs
+
+        logs.configure(Settings())
+    else:
+        os.environ.pop("OTEL_EXPORTER_OTLP_ENDPOINT", None)
     tools = [get_weather_async] if NAME == "ours-tools" else [get_weather] if NAME == "ours-thread-tools" else []
     agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}", tools=tools)
     app = create_app(Settings(), agent)
@@ -139,6 +145,7 @@ APPS = {
     "wide": wide,
     "ours": ours,
     "ours-tools": ours,
+    "ours-telemetry": ours,
     "ours-thread-tools": ours,
     "slow": offline,
     "instant": offline,

@@ -99,6 +99,16 @@ async def throughput() -> list[Figure]:
     ]
 
 
+async def telemetry() -> list[Figure]:
+    port = free_port()
+    with running(str(HERE / "collector.py"), str(port), cpu=CPUS[-1]):
+        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
+        plain, ours = await compared(["plain", "ours-telemetry"], "/run", 4000, 64)
+        del os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    detail = f"ours {rate(ours)}, plain FastAPI + aiohttp {rate(plain)}"
+    return [Figure("with every span exported and every run logged", ratio(ours, plain), "×", detail, 0.5, "at least")]
+
+
 async def slow_provider() -> list[Figure]:
     plain, ours = await compared(["plain", "ours"], "/run", 5000, 500, delay_ms=200, rounds=3)
     tails = [a.percentile(0.99) / b.percentile(0.99) for a, b in zip(ours, plain, strict=True)]
@@ -150,7 +160,7 @@ async def measured() -> list[Figure]:
     """All figures of the service."""
     os.sched_setaffinity(0, {CPUS[-1]})
     try:
-        return [*await throughput(), *await slow_provider(), *await streaming(), *await starting()]
+        return [*await throughput(), *await telemetry(), *await slow_provider(), *await streaming(), *await starting()]
     finally:
         os.sched_setaffinity(0, set(CPUS))
 

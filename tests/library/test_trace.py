@@ -154,6 +154,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "resume_path": INDICES,
     "message": TEXT,
     "call": COUNT,
+    "model": TEXT,
     "tries": COUNT,
     "wait_ms": SECONDS,
     "request": REQUEST,

@@ -124,6 +124,8 @@ class ModelCallFinished(RunEvent):
 
     type: Literal["model_call_finished"] = "model_call_finished"
     call: int = 0
+    model: str = ""
+    """The model that was asked, "<provider>/<model_name>"."""
     response: ModelResponse = field(default_factory=ModelResponse)
     duration_ms: float = 0.0
     first_token_ms: float | None = None
@@ -136,6 +138,8 @@ class ModelCallFailed(RunEvent):
 
     type: Literal["model_call_failed"] = "model_call_failed"
     call: int = 0
+    model: str = ""
+    """The model that was asked, "<provider>/<model_name>"."""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
 

@@ -33,25 +33,32 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     """
     answering = [resolve(settings.model)] if settings.model else models_of(component)
     models = list(dict.fromkeys(model.name for model in answering))
+    # the metrics' library chooses at its import where it keeps values, which is not settled before
+    from podwright_service.telemetry import Telemetry, Watched
+
     keys = Keys(settings)
     health, routes = Health(models), Routes(component, settings, models)
+    telemetry = Telemetry(component, settings, routes.allowed, models)
+    telemetry.metrics.admission = routes.admission
+    routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted
     docs = Documentation(component, routes.allowed, settings, keys.needed)
     app = FastAPI(
         title=settings.title or component.name,
         description=component.description,
         version=__version__,
-        lifespan=health.lifespan,
+        lifespan=telemetry.around(health.lifespan),
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.health, app.state.under_way = health, routes.under_way
-    app.state.admission = routes.admission
+    app.state.admission, app.state.telemetry = routes.admission, telemetry
     problems.install(app)
     app.add_middleware(AdmissionDoor, admission=routes.admission)
     if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place
         app.add_middleware(KeyDoor, keys=keys)
+    app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
     add = app.add_api_route
     add("/health", health.health, **docs.health)
@@ -59,6 +66,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     for path, endpoint in (("/health", health.health), ("/ready", health.ready)):
         add(path, endpoint, methods=["HEAD"], include_in_schema=False)
     add("/info", routes.info, **docs.info)
+    add("/metrics", telemetry.page, **docs.metrics)
     add("/run", routes.run, methods=["POST"], **docs.run)
     add("/run/stream", routes.run_stream, methods=["POST"], **docs.run_stream)
     add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)

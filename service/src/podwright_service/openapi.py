@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
+from starlette.responses import Response
 
 from podwright import blueprints
 from podwright.components import Component, Workflow
@@ -137,6 +138,13 @@ class Documentation:
     def info(self) -> dict[str, Any]:
         """For `/info`."""
         return {"summary": "What this service is", "responses": {200: _answer("The facts.", "Info")}}
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """For `/metrics`."""
+        forms = {kind: {"schema": {"type": "string"}} for kind in ("text/plain", "application/openmetrics-text")}
+        answer = {"description": "All metrics, as the `Accept` header asks.", "content": forms}
+        return {"summary": "Metrics for Prometheus", "response_class": Response, "responses": {200: answer}}
 
     @cached_property
     def run(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError, did_you_mean
+from podwright.events import Subscriber
 from podwright.templates import plain
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
@@ -53,6 +54,10 @@ class Routes:
         """The places that runs wait for."""
         self.once = Once(settings)
         """The requests that are served once."""
+        self.of_served: tuple[Subscriber, ...] = ()
+        """Who hears the runs of the served component."""
+        self.of_posted: tuple[Subscriber, ...] = ()
+        """Who hears the runs of posted blueprints."""
 
     async def info(self) -> Response:
         """What this service is: its blueprint, its versions, and what may be posted to it."""
@@ -134,6 +139,7 @@ class Routes:
     async def _ran(
         self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool, watch: Watch
     ) -> Response:
+        watch.others = self.of_served if component is self.component else self.of_posted
         try:
             work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace))
             result = await self.under_way.unless_gone(request, work)

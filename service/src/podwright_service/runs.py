@@ -29,6 +29,9 @@ class Watch:
         reader: Is told of each event too, tokens included.
     """
 
+    others: tuple[Subscriber, ...] = ()
+    """Who hears the run besides."""
+
     def __init__(self, reader: Subscriber | None = None) -> None:
         self.reader = reader
         self.run_id = ""
@@ -81,7 +84,7 @@ async def perform(
             return await execute(
                 component,
                 task,
-                subscribers=(watch,),
+                subscribers=(watch, *watch.others),
                 limits=settings.run_limits,
                 stream=watch.reader is not None,
                 trace=trace,

@@ -13,6 +13,7 @@ import uvicorn
 
 from podwright.components import Component
 from podwright.errors import ConfigurationError
+from podwright_service import logs
 from podwright_service.app import create_app
 from podwright_service.health import Health
 from podwright_service.keys import warn_if_open
@@ -55,6 +56,7 @@ def serve(component: Component, settings: Settings) -> None:
     Raises:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
+    writer = logs.configure(settings)
     app = create_app(settings, component)
     warn_if_open(settings)
     config = uvicorn.Config(
@@ -65,11 +67,16 @@ def serve(component: Component, settings: Settings) -> None:
         ws="none",
         http=protocol_for(settings),
         server_header=False,
+        log_config=None,
+        access_log=False,
         timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
     )
     server = _Server(config, app.state.health, app.state.under_way, settings.shutdown_timeout)
-    with _stopped_by_signals(server):
-        server.run()
+    try:
+        with _stopped_by_signals(server):
+            server.run()
+    finally:
+        writer.flush()  # what comes after is written by others, and stands below
 
 
 class _Server(uvicorn.Server):

@@ -103,6 +103,11 @@ class Conductor(Modelled):
         return list(self._skills.values())
 
     @property
+    def tool_names(self) -> Sequence[str]:
+        """The names by which its model calls its skills, and the one by which it revises its plan."""
+        return [*self._skills, REVISE]
+
+    @property
     def planning(self) -> bool:
         """Whether it makes a plan first."""
         return self.config.get("planning", False)

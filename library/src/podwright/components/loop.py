@@ -330,18 +330,20 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
             attempt, total, model.retries, who=f"'{model.name}'", left=lambda: run.time_left, on_retry=on_retry
         )
     except CancelledError:
-        run.emit(ModelCallFailed(call=call, error=_CANCELLED, duration_ms=elapsed()))
+        run.emit(ModelCallFailed(call=call, model=model.name, error=_CANCELLED, duration_ms=elapsed()))
         raise
     except PodwrightError as error:
-        run.emit(ModelCallFailed(call=call, error=error.to_dict(), duration_ms=elapsed()))
+        run.emit(ModelCallFailed(call=call, model=model.name, error=error.to_dict(), duration_ms=elapsed()))
         raise
     except (Exception, SystemExit) as error:
         failure = ModelError(f"Model '{model.name}' raised {said(error)}")
-        run.emit(ModelCallFailed(call=call, error=failure.to_dict(), duration_ms=elapsed()))
+        run.emit(ModelCallFailed(call=call, model=model.name, error=failure.to_dict(), duration_ms=elapsed()))
         raise failure from error
     response = _priced(model, response)
     run.add_usage(response.usage.of_call(model.name))
-    run.emit(ModelCallFinished(call=call, response=response, duration_ms=elapsed(), first_token_ms=first))
+    run.emit(
+        ModelCallFinished(call=call, model=model.name, response=response, duration_ms=elapsed(), first_token_ms=first)
+    )
     return response
 
 

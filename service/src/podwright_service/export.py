@@ -1,0 +1,108 @@
+"""Where spans go: what the standard `OTEL_` variables say, and never at the cost of a run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter, SpanExportResult
+
+from podwright.errors import ConfigurationError, did_you_mean
+
+FLUSH_TIMEOUT = 3.0
+"""Seconds that the end of the service waits for the last spans."""
+
+_log = logging.getLogger("podwright.tracing")
+_EXPORTERS = ("otlp", "console", "none")
+
+
+class _Calm(SpanExporter):
+    """Says once that spans cannot be delivered, and once that they can again; they are dropped in between."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._failing = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        failing = result is not SpanExportResult.SUCCESS
+        if failing and not self._failing:
+            _log.warning("Spans cannot be delivered to the collector and are dropped until they can.")
+        elif self._failing and not failing:
+            _log.info("Spans are delivered to the collector again.")
+        self._failing = failing
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def provider(attributes: Mapping[str, str]) -> TracerProvider:
+    """What makes and delivers spans, by the environment.
+
+    The first one of a process also serves `opentelemetry.trace.get_tracer`, so that tools' own spans are delivered.
+
+    Args:
+        attributes: What the resource says, where the environment does not.
+
+    Raises:
+        ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not.
+    """
+    # what it says of every failed try is said once, above
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+    logging.getLogger("opentelemetry.sdk._shared_internal").setLevel(logging.ERROR)
+    made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
+    for name in exporters():
+        if name == "otlp":
+            made.add_span_processor(BatchSpanProcessor(_Calm(OTLPSpanExporter())))
+        elif name == "console":
+            made.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter()))
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        trace.set_tracer_provider(made)
+    return made
+
+
+def _named(attributes: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that OTEL_RESOURCE_ATTRIBUTES does not set: those given in code would win over it."""
+    set_there = {one.partition("=")[0].strip() for one in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")}
+    if os.environ.get("OTEL_SERVICE_NAME"):
+        set_there.add("service.name")
+    return {name: value for name, value in attributes.items() if name not in set_there}
+
+
+def exporters() -> list[str]:
+    """The exporters that the environment asks for.
+
+    Raises:
+        ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not.
+    """
+    names = [name.strip() for name in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(",") if name.strip()]
+    for name in names:
+        if name not in _EXPORTERS:
+            raise ConfigurationError(
+                f"OTEL_TRACES_EXPORTER names '{name}'.",
+                suggestion=did_you_mean(name, _EXPORTERS) or f"Use some of: {', '.join(_EXPORTERS)}.",
+            )
+    return [name for name in names if name != "none"]
+
+
+async def finish(made: TracerProvider, within: float = FLUSH_TIMEOUT) -> None:
+    """Deliver the last spans, and stop; a collector that does not answer is not waited for."""
+    over = threading.Event()
+
+    def end() -> None:
+        made.shutdown()
+        over.set()
+
+    threading.Thread(target=end, daemon=True, name="podwright-spans-end").start()
+    await asyncio.to_thread(over.wait, within)

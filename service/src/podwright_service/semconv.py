@@ -1,0 +1,89 @@
+"""Every name that spans and their attributes have, in one place: the GenAI conventions still change.
+
+Source: open-telemetry/semantic-conventions-genai, as of November 2026 (all of `gen_ai.*` is in development); HTTP names
+are those of the stable conventions. Cost has no settled names: those of the open proposal. What no convention has a
+name for is `podwright.*`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = "2026-11"
+"""Which state of the conventions the names are."""
+
+OPERATION: Final = "gen_ai.operation.name"
+CHAT: Final = "chat"
+INVOKE_AGENT: Final = "invoke_agent"
+INVOKE_WORKFLOW: Final = "invoke_workflow"
+EXECUTE_TOOL: Final = "execute_tool"
+PLAN: Final = "plan"
+
+AGENT_NAME: Final = "gen_ai.agent.name"
+WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+TOOL_NAME: Final = "gen_ai.tool.name"
+TOOL_TYPE: Final = "gen_ai.tool.type"
+TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+REQUEST_STREAM: Final = "gen_ai.request.stream"
+REQUEST_SETTINGS: Final = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "seed": "gen_ai.request.seed",
+    "stop": "gen_ai.request.stop_sequences",
+}
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+RESPONSE_ID: Final = "gen_ai.response.id"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+COST: Final = "gen_ai.usage.cost.amount"
+COST_CURRENCY: Final = "gen_ai.usage.cost.currency"
+COST_SOURCE: Final = "gen_ai.usage.cost.source"
+
+INPUT_MESSAGES: Final = "gen_ai.input.messages"
+OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+
+ERROR: Final = "error.type"
+METHOD: Final = "http.request.method"
+ROUTE: Final = "http.route"
+STATUS_CODE: Final = "http.response.status_code"
+URL_PATH: Final = "url.path"
+URL_SCHEME: Final = "url.scheme"
+
+COMPONENT_KIND: Final = "podwright.component.kind"
+BLUEPRINT_DIGEST: Final = "podwright.blueprint.digest"
+RUN_ID: Final = "podwright.run.id"
+RUN_STATUS: Final = "podwright.run.status"
+RUN_COST: Final = "podwright.run.cost.usd"
+MODEL_CALLS: Final = "podwright.run.model_calls"
+TOOL_CALLS: Final = "podwright.run.tool_calls"
+STEP: Final = "podwright.step"
+STEP_NAME: Final = "podwright.step.name"
+STEP_TYPE: Final = "podwright.step.type"
+STEP_PATH: Final = "podwright.step.path"
+RETRY: Final = "podwright.model_call.retry"
+RETRY_TRIES: Final = "podwright.model_call.tries"
+RETRY_WAIT: Final = "podwright.model_call.wait"
+RESUMES: Final = "podwright.resumes"
+
+PROVIDERS: Final = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""The conventions' names of providers that have another one in a model's name."""

@@ -1,0 +1,234 @@
+"""What is known of runs and requests from outside: spans, metrics and log lines, put together for one service."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Collection
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from opentelemetry import propagate
+from opentelemetry.context import Context, attach, get_current, set_value
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from podwright import __version__, blueprints
+from podwright.components import Agent, Component, Conductor
+from podwright.events import Subscriber
+from podwright_service import logs, semconv
+from podwright_service.metrics import UNKNOWN, Metrics
+from podwright_service.posted import Allowed, everything_in
+from podwright_service.settings import Settings
+from podwright_service.tracing import RESUMED, Spans
+
+Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
+
+_UNTRACED = ("/health", "/ready", "/metrics")
+_LEFT = 499
+_PARENT, _BAGGAGE, _RESUMES = b"traceparent", b"baggage", b"podwright-resumes"
+_TAKEN = (_PARENT, b"tracestate", _BAGGAGE)
+
+
+class Telemetry:
+    """The telemetry of one service.
+
+    Args:
+        component: What is served.
+        settings: What is logged, and how.
+        allowed: What posted blueprints may name.
+        models: Names of the models that answer.
+        remotes: Names of the components inside it that run in other containers.
+
+    Raises:
+        ConfigurationError: An `OTEL_` variable asks for what there is not.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        settings: Settings,
+        allowed: Allowed,
+        models: Collection[str],
+        remotes: Collection[str] = (),
+    ) -> None:
+        parts = list(everything_in(component))
+        digest = blueprints.digest(component.to_blueprint())
+        self.metrics = Metrics(
+            component.name,
+            component.kind,
+            {part.name for part in parts},
+            {*models, *allowed.models, *component.models()},
+            {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
+            _ROUTES,
+        )
+        self.metrics.serves(__version__, digest)
+        common: list[Subscriber] = []
+        if structlog.is_configured():
+            common.append(logs.run_lines(settings))
+        self._provider: Any = None
+        self.tracer: Any = None
+        if tracing_wanted():
+            # the SDK takes a while to import, and without a collector nobody needs it
+            from podwright_service import export
+
+            if export.exporters():
+                self._provider = export.provider(
+                    {
+                        "service.name": component.name,
+                        "service.version": __version__,
+                        semconv.COMPONENT_KIND: component.kind,
+                        semconv.BLUEPRINT_DIGEST: digest,
+                    }
+                )
+                self.tracer = self._provider.get_tracer("podwright", __version__)
+                common.append(Spans(self.tracer, content_wanted(), remotes))
+        # spans last: what ends is counted and logged while its span is still the current one
+        self.of_served: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=False), *common)
+        """Who hears the runs of the served component."""
+        self.of_posted: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=True), *common)
+        """Who hears the runs of posted blueprints."""
+
+    def around(self, lifespan: Lifespan) -> Lifespan:
+        """A life that ends with the last spans delivered."""
+
+        @contextlib.asynccontextmanager
+        async def whole(app: FastAPI) -> AsyncGenerator[None]:
+            try:
+                async with lifespan(app):
+                    yield
+            finally:
+                if self._provider is not None:
+                    from podwright_service import export  # as above
+
+                    await export.finish(self._provider)
+
+        return whole
+
+    async def page(self, request: Request) -> Response:
+        """The metrics, as the reader takes them."""
+        content, media_type = self.metrics.page(request.headers.get("accept", ""))
+        return Response(content, headers={"content-type": media_type, "cache-control": "no-store"})
+
+
+def tracing_wanted() -> bool:
+    """Whether the environment says that spans go anywhere."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    asked = ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return any(os.environ.get(name, "").strip() for name in asked)
+
+
+def content_wanted() -> bool:
+    """Whether spans carry what was said; the operator must ask for it."""
+    asked = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
+    return asked.strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT")
+
+
+_ROUTES = (
+    "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics", "/docs",
+    "/openapi.json",
+)  # fmt: skip
+
+
+def _tool_names(part: Component) -> Collection[str]:
+    if isinstance(part, Agent):
+        return part.tools
+    return part.tool_names if isinstance(part, Conductor) else ()
+
+
+class Watched:
+    """ASGI middleware that counts each request, logs it on `debug`, and makes its span."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app, self._telemetry = app, telemetry
+        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, and tell of it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, method, path = time.perf_counter(), scope["method"], scope["path"]
+        before = get_current()
+        span = self._begin(scope, method, path)
+        back = _traceresponse(span)
+        status = _LEFT
+
+        async def told(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if back:
+                    message["headers"] = [*message.get("headers", ()), (b"traceresponse", back)]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, told)
+        except BaseException as error:
+            if isinstance(error, Exception) and status == _LEFT:
+                status = 500
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            self._telemetry.metrics.request(method, path, status, seconds)
+            if self._log is not None:
+                self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
+            if span is not None:
+                span.set_attribute(semconv.STATUS_CODE, status)
+                if status >= 500:
+                    span.set_attribute(semconv.ERROR, str(status))
+                    span.set_status(Status(StatusCode.ERROR))
+                span.end()
+            attach(before)
+
+    def _begin(self, scope: Scope, method: str, path: str) -> Span | None:
+        """Go on with the caller's trace, and open the request's span in it."""
+        given: dict[str, str] = {}
+        resumes = ""
+        for name, value in scope["headers"]:
+            if name in _TAKEN:
+                key, text = name.decode(), value.decode("latin-1")
+                # a repeated traceparent is none (Trace Context, 2.2); of the others, the values belong together
+                given[key] = (
+                    "" if key in given and name == _PARENT else f"{given[key]},{text}" if key in given else text
+                )
+            elif name == _RESUMES:
+                resumes = value.decode("latin-1")
+        context = propagate.extract(given) if given else Context()
+        tracer = self._telemetry.tracer
+        if tracer is None or path in _UNTRACED:
+            attach(context)
+            return None
+        route = self._telemetry.metrics.route(path)
+        attributes = {
+            semconv.METHOD: method,
+            semconv.URL_PATH: path,
+            semconv.URL_SCHEME: scope.get("scheme", "http"),
+        }
+        if route != UNKNOWN:
+            attributes[semconv.ROUTE] = route
+        name = method if route == UNKNOWN else f"{method} {route}"
+        span: Span = tracer.start_span(name, context, SpanKind.SERVER, attributes)
+        if resumes:
+            link = get_current_span(_PROPAGATOR.extract({"traceparent": resumes}, Context())).get_span_context()
+            if link.is_valid:
+                context = set_value(RESUMED, Link(link, {semconv.RESUMES: True}), context)
+        attach(set_span_in_context(span, context))
+        return span
+
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def _traceresponse(span: Span | None) -> bytes | None:
+    """The header that tells a caller which trace its request became part of (Trace Context Level 2)."""
+    if span is None:
+        return None
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 3:02x}".encode()

@@ -1,0 +1,226 @@
+"""The metrics as Prometheus's own parsers read them, and the ledger that they keep."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+import podwright
+from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel
+from podwright.errors import ModelError, PodwrightError
+from podwright.run import Task, execute
+from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
+from podwright_service.metrics import POSTED, UNKNOWN, Metrics
+from podwright_service.tracing import Spans
+
+Serve = Callable[..., httpx.Client]
+
+
+def samples(client: httpx.Client) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in read_text(answer.text)
+        for one in family.samples
+    }
+
+
+def total(found: dict[Any, float], name: str, **labels: str) -> float:
+    return sum(value for (other, given), value in found.items() if other == name and set(labels.items()) <= set(given))
+
+
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
+    """The counters say what the answer's headers say."""
+    model = ScriptedModel(ToolCall.of("look", place="cellar"), "done")
+    client = serve(Agent("looker", "Look.", model, tools=[look]))
+    answer = client.post("/run", json={"input": "where?"})
+    sent, made = (int(part.split("=")[1]) for part in answer.headers["podwright-usage"].split(", ")[:2])
+    found = samples(client)
+    who = {"component": "looker", "kind": "agent"}
+    assert total(found, "podwright_runs_total", **who, status="ok") == 1
+    assert total(found, "podwright_runs_in_progress", **who) == 0
+    assert total(found, "podwright_tokens_total", **who, type="input") == sent
+    assert total(found, "podwright_tokens_total", **who, type="output") == made
+    assert total(found, "podwright_model_calls_total", **who, status="ok") == 2
+    assert total(found, "podwright_tool_calls_total", **who, tool="look", status="ok") == 1
+    assert total(found, "podwright_http_requests_total", method="POST", route="/run", status="200") == 1
+    assert total(found, "podwright_run_duration_seconds_count", **who) == 1
+    assert total(found, "podwright_component_info", **who, version=podwright.__version__) == 1
+
+
+def test_what_comes_from_outside_makes_no_labels(serve: Serve) -> None:
+    """Paths, methods, names in posted blueprints and a model's invented tools are counted under one name."""
+    client = serve(Agent("looker", "Look.", ScriptedModel(ToolCall.of("invented"), "done"), tools=[look]))
+    assert client.post("/run", json={"input": "where?"}).status_code == 200
+    client.get("/canary")
+    client.request("PROPFIND", "/run")
+    blueprint = {"name": "canary", "instructions": "x", "config": {"model": "offline/echo", "max_loops": 1}}
+    posted = serve(Agent("open", "Help.", model="offline/echo"))
+    answer = posted.post(
+        "/run-blueprint", json={"type": "agent", "input": "x", "blueprint": {**blueprint, "tools": []}}
+    )
+    assert answer.status_code == 200, answer.text
+    assert total(samples(client), "podwright_tool_calls_total", tool=UNKNOWN, status="failed") == 1
+    assert total(samples(client), "podwright_http_requests_total", route=UNKNOWN) == 1
+    assert total(samples(client), "podwright_http_requests_total", method=UNKNOWN) == 1
+    assert total(samples(posted), "podwright_runs_total", component=POSTED, kind="agent") == 1
+    assert total(samples(posted), "podwright_tokens_total", component=POSTED) > 0
+    for one in (client, posted):
+        text = one.get("/metrics").text
+        assert "canary" not in text.lower()
+        assert "invented" not in text
+        assert "PROPFIND" not in text
+
+
+def test_a_limit_that_ends_a_run_is_named(serve: Serve) -> None:
+    """`budget_stops_total` says which."""
+    client = serve(Agent("looker", "Look.", ScriptedModel(ToolCall.of("look", place="x")), tools=[look]), run_tokens=1)
+    assert client.post("/run", json={"input": "where?"}).status_code == 422
+    assert total(samples(client), "podwright_budget_stops_total", limit="tokens") == 1
+    assert total(samples(client), "podwright_runs_total", status="failed") == 1
+
+
+def test_openmetrics_is_given_to_who_asks_for_it(serve: Serve) -> None:
+    """The document is one that the format's own parser takes."""
+    client = serve(Agent("open", "Help.", model="offline/echo"))
+    client.post("/run", json={"input": "x"})
+    answer = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert "podwright_runs" in {family.name for family in read_openmetrics(answer.text)}
+
+
+SHARED = """
+import asyncio, os, sys
+from podwright import Agent
+from podwright.run import Task, execute
+from podwright_service.metrics import Metrics
+agent = Agent("a", "x", model="offline/echo")
+metrics = Metrics("a", "agent", {"a"}, {"offline/echo"}, (), ())
+metrics.serves("1", "d")
+def run():
+    asyncio.run(execute(agent, Task("x"), subscribers=(metrics.subscriber(False),)))
+children = []
+for _ in range(2):
+    if (child := os.fork()) == 0:
+        run()
+        os._exit(0)
+    os.waitpid(child, 0)
+run()
+sys.stdout.buffer.write(metrics.page("")[0])
+"""
+
+
+def test_several_processes_count_together(tmp_path: Any) -> None:
+    """With a directory for it, one process's page has the sums of all."""
+    process = subprocess.run(
+        [sys.executable, "-c", SHARED],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0, process.stderr
+    found = {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in read_text(process.stdout)
+        for one in family.samples
+    }
+    assert total(found, "podwright_runs_total", status="ok") == 3
+    assert total(found, "podwright_component_info") == 1
+    assert total(found, "podwright_runs_in_progress") == 0
+
+
+class Priceless(FunctionModel):
+    def price(self, usage: Usage) -> float | None:
+        return None
+
+
+def _components() -> list[Any]:
+    def answer(request: ModelRequest) -> Any:
+        number = numbers["calls"] = numbers["calls"] + 1
+        if number % 11 == 0:
+            raise ModelError("The vendor is down.")
+        if request.tools and request.messages[-1].role == "user" and number % 3 == 0:
+            name = request.tools[0]["function"]["name"]
+            given = {"place": "x"} if name == "look" else {"task": "look"}
+            return ModelResponse(tool_calls=(ToolCall.of(name, **given),), usage=Usage(number, 1, cost=0.001))
+        return ModelResponse("done", usage=Usage(number, 2, cost=None if number % 7 == 0 else 0.002))
+
+    numbers = Counter[str]()
+    model = Priceless(answer)
+    looker = Agent("looker", "Look.", model, tools=[look])
+    other = Agent("other", "Help.", model)
+    return [
+        looker,
+        Pipeline("line", steps=[looker, other]),
+        Conductor("boss", "Lead.", model=model, skills=[looker, other]),
+    ]
+
+
+async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
+    """Over hundreds of runs that succeed, fail and are limited, the three sums are equal to the token."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    metrics = Metrics("looker", "agent", {"looker", "line", "boss", "other"}, {"offline/function"}, {"look"}, ())
+    subscribers = (metrics.subscriber(False), Spans(provider.get_tracer("test")))
+    usage, ends = Usage(cost=0.0), Counter[str]()
+    for component in _components():
+        for number in range(100):
+            limits = podwright.RunLimits(model_calls=1) if number % 10 == 9 else None
+            try:
+                result = await execute(component, Task(f"go {number}"), subscribers=subscribers, limits=limits)
+                usage, ends["ok"] = usage + result.usage, ends["ok"] + 1
+            except PodwrightError as error:
+                usage, ends["failed"] = usage + (error.usage or Usage()), ends["failed"] + 1
+    provider.shutdown()
+    chats = [span for span in exporter.get_finished_spans() if span.name.startswith("chat ")]
+    found = {
+        (one.name, frozenset(one.labels.items())): one.value
+        for family in metrics.registry.collect()
+        for one in family.samples
+    }
+    assert min(ends.values()) > 10
+    for type_, amount in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+        spans: list[Any] = [(span.attributes or {}).get(f"gen_ai.usage.{type_}_tokens", 0) for span in chats]
+        assert sum(spans) == total(found, "podwright_tokens_total", type=type_) == amount
+    assert total(found, "podwright_model_calls_total", status="ok") == usage.model_calls
+    assert total(found, "podwright_unpriced_model_calls_total") == usage.unpriced_model_calls > 0
+    assert {status: total(found, "podwright_runs_total", status=status) for status in ends} == ends
+    costs: list[Any] = [(span.attributes or {}).get("gen_ai.usage.cost.amount", 0) for span in chats]
+    assert sum(costs) == pytest.approx(total(found, "podwright_cost_usd_total"), abs=1e-9)
+
+
+def test_the_table_in_the_documents_is_the_registry() -> None:
+    """Names and labels of `docs/telemetry.md` are those of the code."""
+    table = (Path(__file__).parents[2] / "docs" / "telemetry.md").read_text()
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `podwright_")]
+    told = {row[1].strip(" `"): frozenset(re.findall(r"\w+", row[2])) for row in rows}
+    metrics = Metrics("a", "agent", (), (), (), ())
+    collectors = [one for one in metrics.registry._collector_to_names if hasattr(one, "_labelnames")]
+    made: dict[str, frozenset[str]] = {}
+    for one in collectors:
+        metric: Any = one
+        name = f"{metric._name}_total" if metric._type == "counter" else metric._name
+        made[name] = frozenset(metric._labelnames) - {"component", "kind"}
+    assert told == made
