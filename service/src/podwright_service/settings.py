@@ -51,7 +51,7 @@ def _object(value: Any) -> Any:
     except BlueprintValidationError as error:
         raise ValueError(f"a JSON object of texts by name ({error.problems[0].detail.rstrip('.')})") from None
     if not isinstance(found, dict):
-        raise ValueError("a JSON object of texts by name")  # noqa: TRY004 - pydantic takes no other
+        raise ValueError("a JSON object of texts by name")
     return found  # pyright: ignore[reportUnknownVariableType] - pydantic looks into it
 
 
@@ -229,9 +229,9 @@ def read_settings(**given: Any) -> Settings:
         ConfigurationError: Some are wrong or misspelt; the message names them all.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    folder, settings = _secrets(), None
+    folder, settings, found = _secrets(), None, list[str]()
     try:
-        found = list(variables.unknown((one for name in Settings.model_fields for one in variables_of(name)), folder))
+        found += list(variables.unknown((one for name in Settings.model_fields for one in variables_of(name)), folder))
         if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
             found.append(f"PODWRIGHT_SECRETS_DIR must be a folder, not '{folder}'.")
         settings = Settings(**given)
@@ -262,3 +262,23 @@ def source_of(name: str, given: dict[str, Any]) -> str:
     """Where a setting's value came from; see `variables.origin`."""
     option = ("PATH" if name == "component" else f"--{name.replace('_', '-')}") if name in given else None
     return variables.origin(variables_of(name), option, _secrets())
+
+
+def adopt_secrets() -> dict[str, Path]:
+    """Give the library what it reads from the environment, where a secret file has it, and tell which files those are.
+
+    Raises:
+        ConfigurationError: Such a file cannot be read.
+    """
+    adopted: dict[str, Path] = {}
+    for file in variables.secret_files(folder := _secrets()):
+        name = file.upper()
+        if name in variables.LIBRARY and not os.environ.get(name):
+            try:
+                os.environ[name] = (folder / file).read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(
+                    f"The file '{folder / file}' cannot be read: {error}.", suggestion="Let this user read it."
+                ) from error
+            adopted[name] = folder / file
+    return adopted

@@ -16,7 +16,7 @@ from podwright.errors import ConfigurationError, did_you_mean
 PREFIX = "PODWRIGHT_"
 
 LIBRARY = {
-    "PODWRIGHT_MODEL_LANE": "How models are called: `auto` by provider, `openai` as Chat Completions, or `litellm`.",
+    "PODWRIGHT_MODEL_LANE": "How models are called: `auto`, `direct` as Chat Completions, or `wide` through LiteLLM.",
     "PODWRIGHT_MODEL_BASE_URL": "Endpoint of all models that are called as Chat Completions.",
     "PODWRIGHT_MODEL_API_KEY": "Key for that endpoint.",
     "PODWRIGHT_PRICES": "A file of prices that stand over all others.",
