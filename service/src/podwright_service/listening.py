@@ -40,7 +40,7 @@ def _words(fault: OSError, port: int) -> tuple[str, str]:
         return "no such host is known", _HOST
     match fault.errno:
         case errno.EADDRINUSE:
-            return "the address is already in use", f"Stop what listens on port {port}, or {_ANOTHER}"
+            return "address already in use", f"Stop what listens on port {port}, or {_ANOTHER}"
         case errno.EACCES:
             return "this user may not", f"Ports below 1024 are for root; {_ANOTHER}"
         case errno.EADDRNOTAVAIL:

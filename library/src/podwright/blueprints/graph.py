@@ -49,8 +49,8 @@ def _label(text: str) -> str:
 def _condition(ref: object) -> str:
     """A condition in words: its name, and its arguments' values."""
     known = as_object(ref)
-    values = [one for value in as_object(known.get("args")).values() for one in as_array(value) or [value]]
-    words = [_condition(as_object(one)) if isinstance(one, dict) else str(one) for one in values]
+    values: list[Any] = [one for value in as_object(known.get("args")).values() for one in as_array(value) or [value]]
+    words = [_condition(one) if isinstance(one, dict) else str(one) for one in values]
     return f"{known.get('name')}({', '.join(words)})" if words else str(known.get("name"))
 
 
