@@ -96,7 +96,7 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     """Wrong values and misspelt names come in one error, in words, each with its variable."""
     wrong = {
         "PODWRIGHT_PRT": "80",
-        "PODWRIGHT_HOST": "http://localhost:8000",
+        "PODWRIGHT_HOST": "localhost:8000",
         "PODWRIGHT_PORT": "70000",
         "WEB_CONCURRENCY": "many",
         "PODWRIGHT_RUN_COST": "inf",
@@ -112,8 +112,7 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert told.startswith("10 settings are wrong:")
     for line in (
         "There is no setting PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?",
-        "PODWRIGHT_HOST must be a host name or an address without a port, such as 127.0.0.1,"
-        " not 'http://localhost:8000'.",
+        "PODWRIGHT_HOST must be a host name or an address without a port, such as 127.0.0.1, not 'localhost:8000'.",
         "PODWRIGHT_PORT must be 65535 or less, not '70000'.",
         "WEB_CONCURRENCY must be a whole number, not 'many'.",
         "PODWRIGHT_RUN_COST must be a finite number, not 'inf'.",

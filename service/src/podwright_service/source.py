@@ -23,7 +23,12 @@ def load_component(source: str) -> Component:
     """
     path = Path(source)
     if _is(path, Path.exists):
-        return podwright.load(path)
+        try:
+            return podwright.load(path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot read '{error.filename}': {error.strerror}.", suggestion="Let this user read it."
+            ) from error
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)

@@ -12,7 +12,7 @@ from podwright.errors import PodwrightError
 Served = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PATH]",
+        metavar="PATH",
         help="A blueprint file, a component folder, or module:attribute; by default PODWRIGHT_COMPONENT.",
         show_default=False,
     ),
@@ -52,7 +52,7 @@ def serve(path: Served = None, host: Host = None, port: Port = None, title: Titl
 def run(
     path: Annotated[str, typer.Argument(help="A blueprint file, a component folder, or module:attribute.")],
     text: Annotated[
-        str | None, typer.Argument(metavar="[INPUT]", help="What to work on; `-`, or nothing, is standard input.")
+        str | None, typer.Argument(metavar="INPUT", help="What to work on; `-`, or nothing, is standard input.")
     ] = None,
     inputs: Annotated[
         str | None, typer.Option(metavar="JSON", help="Named inputs, or a workflow's context; @FILE reads a file.")

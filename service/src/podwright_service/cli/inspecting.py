@@ -7,13 +7,12 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components import load
 from podwright.components.folder import Folder
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
 from podwright_service.cli.console import hint, say, say_json
-from podwright_service.source import is_folder
+from podwright_service.source import is_folder, load_component
 
 
 def validate_all(paths: list[str], as_json: bool) -> int:
@@ -51,7 +50,7 @@ def _report(path: str) -> dict[str, Any]:
 def _unfit(path: str, blueprint: Blueprint) -> list[Problem]:
     """What is wrong beyond the data: in a folder with code and agents beside it, in a file with built-in conditions."""
     if is_folder(path):
-        load(path)
+        load_component(path)
         return []
     found: list[Problem] = []
     for at, step in blueprints.walk_steps(blueprint.get("steps")):
