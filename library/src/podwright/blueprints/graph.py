@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from podwright.blueprints.check import kind_of
 from podwright.blueprints.data import as_array, as_object
@@ -50,7 +50,7 @@ def _condition(ref: object) -> str:
     """A condition in words: its name, and its arguments' values."""
     known = as_object(ref)
     values: list[Any] = [one for value in as_object(known.get("args")).values() for one in as_array(value) or [value]]
-    words = [_condition(one) if isinstance(one, dict) else str(one) for one in values]
+    words = [_condition(cast("Any", one)) if isinstance(one, dict) else str(one) for one in values]
     return f"{known.get('name')}({', '.join(words)})" if words else str(known.get("name"))
 
 
