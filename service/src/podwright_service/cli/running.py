@@ -99,7 +99,7 @@ async def _interruptible(
 ) -> ExecutionResult:
     """Run it; a signal cancels the run, and the next one ends the process."""
     heard = (events.append,) if quiet else (events.append, Printer(file=sys.stderr))
-    running = asyncio.ensure_future(
+    running = asyncio.create_task(
         execute(
             component,
             task,
@@ -121,20 +121,23 @@ async def _interruptible(
 
 
 @contextlib.contextmanager
-def _cancelled_by_signals(running: asyncio.Future[Any]) -> Generator[None]:
+def _cancelled_by_signals(running: asyncio.Task[Any]) -> Generator[None]:
+    # by the loop: a signal that another thread takes would not wake one that sleeps
     loop = asyncio.get_running_loop()
-    before: dict[int, Any] = {}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def cancel(number: int, frame: object) -> None:
-        loop.call_soon_threadsafe(running.cancel)
-        signal.signal(number, before[number])
+    def stop(number: int) -> None:
+        if running.cancelling():
+            os._exit(128 + number)
+        running.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, cancel)
+    for number in before:
+        loop.add_signal_handler(number, stop, number)
     try:
         yield
     finally:
         for number, handler in before.items():
+            loop.remove_signal_handler(number)
             signal.signal(number, handler)
 
 
