@@ -260,7 +260,8 @@ def _told(error: ValidationError, given: dict[str, Any]) -> Iterator[str]:
 
 def source_of(name: str, given: dict[str, Any]) -> str:
     """Where a setting's value came from; see `variables.origin`."""
-    option = ("PATH" if name == "component" else f"--{name.replace('_', '-')}") if name in given else None
+    options = {"component": "PATH", **{one: f"--{one}" for one in ("host", "port", "title", "model")}}
+    option = options.get(name, variables_of(name)[0]) if name in given else None  # the others come from Python
     return variables.origin(variables_of(name), option, _secrets())
 
 
