@@ -69,6 +69,24 @@ def test_python(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name == "cli.md"], ids=named)
+def test_commands(page: Path, tmp_path: Path) -> None:
+    """Every `podwright` command of the page of the command line works, in the order of the page."""
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PODWRIGHT_")}
+    environment = {**kept, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = [command for command in commands(page) if "podwright " in command or command.startswith("pytest ")]
+    assert {"new", "run", "replay", "validate", "diff", "schema", "graph", "settings"} <= {
+        word for command in ran for word in re.findall(r"podwright (\w+)", command)
+    }
+    for command in ran:
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert done.stdout, command
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_make_targets(page: Path) -> None:
     """Every `make` command that a page names is a target."""

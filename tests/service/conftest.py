@@ -138,3 +138,22 @@ def address() -> Callable[[subprocess.Popen[str]], str]:
         raise AssertionError(f"the process ended: {said}")
 
     return read
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `podwright` with arguments to its end, as a shell does; `given=` is its standard input."""
+
+    def run(*arguments: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PODWRIGHT_")}
+        return subprocess.run(
+            [str(COMMAND), *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**kept, **variables},
+            timeout=60,
+        )
+
+    return run

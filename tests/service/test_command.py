@@ -156,14 +156,23 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {},
         ["tools.py", "SyntaxError"],
     ),
-    "missing tools": (lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]})], {}, ["/tools/0", "'t'"]),
-    "no JSON": (lambda at: [folder(at / "a", "{")], {}, ["not JSON"]),
+    "missing tools": (
+        lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]})],
+        {},
+        ["/tools/0", "'t'", "the folder's tools.py"],
+    ),
+    "no JSON": (lambda at: [folder(at / "a", "{")], {}, ["blueprint.json'", "not JSON"]),
     "an invalid blueprint": (
         lambda at: [folder(at / "a", {"name": "a", "instruction": 1})],
         {},
-        ["/instruction", "Did you mean 'instructions'?", "'config' is missing"],
+        ["/instruction", "`podwright schema`", "Did you mean 'instructions'?", "'config' is missing"],
     ),
     "a missing module": (lambda at: ["nowhere:agent"], {}, ["No module named 'nowhere'"]),
+    "a misspelt attribute": (
+        lambda at: [module(at, "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n")],
+        {},
+        ["The module 'made' has no 'agent'", "Did you mean 'agents'?"],
+    ),
     "no component": (lambda at: ["json:loads"], {}, ["'json:loads' is a function"]),
     "an unknown model": (
         lambda at: [folder(at / "a", AGENT)],
@@ -226,8 +235,9 @@ def test_a_port_in_use_is_told(command: Command, newsroom: Path) -> None:
         process = command("serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", port)
         output, _ = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert "address already in use" in output
-    assert f"Cannot listen on 127.0.0.1:{port}" in output
+    assert output.count("address already in use") == 1
+    assert output.count(f"Cannot listen on 127.0.0.1:{port}: address already in use.") == 1
+    assert "--port" in output
     assert "Traceback" not in output
 
 

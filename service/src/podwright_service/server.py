@@ -12,11 +12,11 @@ from collections.abc import Generator
 import uvicorn
 
 from podwright.components import Component
-from podwright.errors import ConfigurationError
 from podwright_service import logs
 from podwright_service.app import create_app
 from podwright_service.health import Health
 from podwright_service.keys import warn_if_open
+from podwright_service.listening import told_why
 from podwright_service.protocol import protocol_for
 from podwright_service.runs import UnderWay
 from podwright_service.settings import Settings, read_settings
@@ -87,13 +87,8 @@ class _Server(uvicorn.Server):
         self._health, self._under_way, self._shutdown_timeout = health, under_way, shutdown_timeout
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
+        with told_why(self.config.host, self.config.port):
             await super().startup(sockets)
-        except SystemExit as error:
-            raise ConfigurationError(
-                f"Cannot listen on {self.config.host}:{self.config.port}; the line above says why.",
-                suggestion="Stop what listens there, or set another port.",
-            ) from error
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # the runs are stopped here, with time left for their answers; uvicorn only cuts them off

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BeforeValidator,
     Field,
@@ -16,19 +21,54 @@ from pydantic import (
     SecretStr,
     ValidationError,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
-from podwright.errors import ConfigurationError
+from podwright.blueprints import from_json
+from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.usage import RunLimits
+from podwright_service import variables
+
+SECRETS = "/run/secrets"
+"""Where Docker and Kubernetes put secrets, by custom."""
 
 
 def _split(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    return [part.strip() for part in re.split(r"[,\n]", value) if part.strip()] if isinstance(value, str) else value
+
+
+def _object(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        found = from_json(value)
+    except BlueprintValidationError as error:
+        raise ValueError(f"a JSON object of texts by name ({error.problems[0].detail.rstrip('.')})") from None
+    if not isinstance(found, dict):
+        raise ValueError("a JSON object of texts by name")
+    return found  # pyright: ignore[reportUnknownVariableType] - pydantic looks into it
+
+
+def _unless_link(value: Any) -> Any:
+    # Kubernetes sets PODWRIGHT_PORT=tcp://… beside a Service named "podwright": nobody means to listen on that
+    return 8000 if isinstance(value, str) and variables.is_link("PODWRIGHT_PORT", value) else value
+
+
+def _host(value: str) -> str:
+    if not re.fullmatch(r"[\w.%:-]+", value) or value.count(":") == 1:
+        raise ValueError("a host name or an address without a port, such as 127.0.0.1")
+    return value
 
 
 def _split_keys(value: Any) -> Any:
     if not (found := _split(value)) and isinstance(value, str):  # such as "$ONE,$TWO", and neither is set
-        raise ValueError("it has no key; unset it to serve without keys")
+        raise ValueError("one key at least (it has no key; unset it to serve without keys)")
     return found
 
 
@@ -39,22 +79,31 @@ Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
 Seconds = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
 ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)]
+Addresses = Annotated[dict[str, str], NoDecode, BeforeValidator(_object)]
+KeysByName = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_object)]
 
 
 class Settings(BaseSettings):
-    """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`, and so on. An empty variable is as none."""
+    """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`, and so on. An empty variable is as none.
+
+    What no argument and no variable gives may stand in a file of that name, in `secrets_dir`.
+    """
 
     model_config = SettingsConfigDict(
-        env_prefix="PODWRIGHT_", env_ignore_empty=True, frozen=True, use_attribute_docstrings=True
+        env_prefix=variables.PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
     component: str | None = None
     """What to serve: a blueprint file, a component folder, or `module:attribute`."""
     model: str | None = None
     """A model, "<provider>/<model_name>", that answers in place of all that the blueprints name."""
-    host: str = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
+    host: Annotated[str, AfterValidator(_host)] = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
     """Address to listen on."""
-    port: int = Field(default=8000, ge=0, le=65535)
+    port: Annotated[int, BeforeValidator(_unless_link)] = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
@@ -71,6 +120,8 @@ class Settings(BaseSettings):
     """Keys that callers must send one of, with commas between; `run+read:KEY` is a key for these scopes only."""
     api_keys_file: str | None = None
     """A file with such keys, one in a line; it is read again when it changes."""
+    secrets_dir: str = SECRETS
+    """A folder of files that each hold one setting, by the name of its variable: `podwright_api_keys`."""
     max_runs: PositiveInt = 64
     """Runs under way at once, in each process."""
     max_waiting: NonNegativeInt = 256
@@ -92,11 +143,11 @@ class Settings(BaseSettings):
     stream_buffer_bytes: PositiveInt = 1024 * 1024
     """Most bytes of events kept for a reader of a stream who is slow; then the run is cancelled."""
 
-    agents: dict[str, str] = Field(default_factory=dict[str, str])
+    agents: Addresses = Field(default_factory=dict[str, str])
     """Components in other containers that this one works with: a JSON object of their URLs by name."""
     agents_file: str | None = None
     """A JSON file of such an object."""
-    agent_keys: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
+    agent_keys: KeysByName = Field(default_factory=dict[str, SecretStr])
     """API keys to send to those components: a JSON object of keys by name."""
     max_hops: NonNegativeInt = 3
     """Containers that a run may pass through after this one."""
@@ -144,18 +195,91 @@ class Settings(BaseSettings):
         """What each run may use."""
         return RunLimits(self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost)
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Where values come from; the first that has one counts."""
+        folder = _secrets()
+        files = (SecretsSettingsSource(settings_cls, folder),) if folder.is_dir() else ()
+        return (init_settings, env_settings, *files)
+
+
+def _secrets() -> Path:
+    return Path(os.environ.get("PODWRIGHT_SECRETS_DIR") or SECRETS)
+
+
+def variables_of(name: str) -> tuple[str, ...]:
+    """The variables of a setting, the one that counts first."""
+    alias = Settings.model_fields[name].validation_alias
+    if isinstance(alias, AliasChoices):
+        return tuple(str(choice) for choice in alias.choices)
+    return (variables.PREFIX + name.upper(),)
+
 
 def read_settings(**given: Any) -> Settings:
     """The settings of the environment, with those given in their place; None is not given.
 
     Raises:
-        ConfigurationError: One has a wrong value; the message names it.
+        ConfigurationError: Some are wrong or misspelt; the message names them all.
     """
+    given = {name: value for name, value in given.items() if value is not None}
+    folder, settings, found = _secrets(), None, list[str]()
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        found += list(variables.unknown((one for name in Settings.model_fields for one in variables_of(name)), folder))
+        if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
+            found.append(f"PODWRIGHT_SECRETS_DIR must be a folder, not '{folder}'.")
+        settings = Settings(**given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = f"PODWRIGHT_{str(first['loc'][0]).upper()}"
+        found = [*found, *_told(error, given)]
+    except (OSError, ValueError, SettingsError) as error:
         raise ConfigurationError(
-            f"The setting {name} is {first['input']!r}: {first['msg']}.", suggestion=f"Correct or unset {name}."
+            f"The secrets in '{folder}' cannot be read: {error}.", suggestion="Let this user read UTF-8 files there."
         ) from error
+    if settings is None or found:
+        raise variables.failure(found)
+    return settings
+
+
+def _told(error: ValidationError, given: dict[str, Any]) -> Iterator[str]:
+    for one in error.errors(include_url=False):
+        field = next((name for name in Settings.model_fields if one["loc"][0] in (name, *variables_of(name))), None)
+        if field is None:
+            yield f"There is no setting {one['loc'][0]}."
+            continue
+        source = source_of(field, given).partition(" ")
+        place = variables_of(field)[0] if source[0] == "environment" and not source[2] else source[2] or field
+        secret = "Secret" in str(Settings.model_fields[field].annotation)
+        yield variables.wrong(one, place, secret)
+
+
+def source_of(name: str, given: dict[str, Any]) -> str:
+    """Where a setting's value came from; see `variables.origin`."""
+    options = {"component": "PATH", **{one: f"--{one}" for one in ("host", "port", "title", "model")}}
+    option = options.get(name, variables_of(name)[0]) if name in given else None  # the others come from Python
+    return variables.origin(variables_of(name), option, _secrets())
+
+
+def adopt_secrets() -> dict[str, Path]:
+    """Give the library what it reads from the environment, where a secret file has it, and tell which files those are.
+
+    Raises:
+        ConfigurationError: Such a file cannot be read.
+    """
+    adopted: dict[str, Path] = {}
+    for file in variables.secret_files(folder := _secrets()):
+        name = file.upper()
+        if name in variables.LIBRARY and not os.environ.get(name):
+            try:
+                os.environ[name] = (folder / file).read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as error:
+                raise ConfigurationError(
+                    f"The file '{folder / file}' cannot be read: {error}.", suggestion="Let this user read it."
+                ) from error
+            adopted[name] = folder / file
+    return adopted

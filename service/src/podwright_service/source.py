@@ -23,7 +23,12 @@ def load_component(source: str) -> Component:
     """
     path = Path(source)
     if _is(path, Path.exists):
-        return podwright.load(path)
+        try:
+            return podwright.load(path)
+        except OSError as error:
+            raise ConfigurationError(
+                f"Cannot read '{error.filename}': {error.strerror}.", suggestion="Let this user read it."
+            ) from error
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)
@@ -32,6 +37,11 @@ def load_component(source: str) -> Component:
         suggestion=did_you_mean(path.name, (name for name in _beside(path) if not name.startswith(".")))
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
+
+
+def is_folder(source: str) -> bool:
+    """Whether this is the path of a folder."""
+    return _is(Path(source), Path.is_dir)
 
 
 def _is(path: Path, question: Callable[[Path], bool]) -> bool:
@@ -53,7 +63,8 @@ def _from_module(name: str, attribute: str) -> Component:
     if here not in sys.path:  # a console script does not look in its working directory
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(name), attribute, None)
+        module = importlib.import_module(name)
+        found = getattr(module, attribute, None)
     except (PodwrightError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -62,8 +73,11 @@ def _from_module(name: str, attribute: str) -> Component:
             suggestion=f"Try `python -c 'import {name}'` in this folder.",
         ) from error
     if not isinstance(found, Component):
-        what = "nothing" if found is None else f"a {type(found).__name__}"
+        there = attribute in vars(module)
+        what = f"'{name}:{attribute}' is a {type(found).__name__}, not a component."
+        components = [key for key, value in vars(module).items() if isinstance(value, Component)]
         raise ConfigurationError(
-            f"'{name}:{attribute}' is {what}, not a component.", suggestion="Name an Agent, Workflow, and so on."
+            what if there else f"The module '{name}' has no '{attribute[:100]}'.",
+            suggestion=did_you_mean(attribute, components) or f"Make an Agent, Workflow, and so on in '{name}'.",
         )
     return found

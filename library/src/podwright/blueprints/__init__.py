@@ -3,12 +3,14 @@
 from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.diff import Change, diff
-from podwright.blueprints.files import digest, from_json, from_yaml, read_file, to_json, to_yaml
+from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_file, to_json, to_yaml
+from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.wording import brief
 
 __all__ = [
     "MAX_DEPTH",
+    "SUFFIXES",
     "VERSION",
     "Blueprint",
     "Change",
@@ -24,6 +26,7 @@ __all__ = [
     "invalid",
     "json_schema",
     "kind_of",
+    "mermaid",
     "migrate",
     "pointer",
     "problems",

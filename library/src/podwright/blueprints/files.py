@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from podwright.blueprints.check import Blueprint, invalid
-from podwright.errors import ConfigurationError, Problem, did_you_mean
+from podwright.errors import BlueprintValidationError, ConfigurationError, Problem, did_you_mean
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -126,7 +126,10 @@ def read_file(path: str | Path) -> Blueprint:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"Cannot read '{_shown(file)}': {said}.", suggestion=_nearest(file)) from error
-    data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
+    try:
+        data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
+    except BlueprintValidationError as error:
+        raise invalid(list(error.problems), f"The blueprint '{_shown(file)}'") from error
     if not isinstance(data, dict):
         raise invalid([Problem("", f"a blueprint is an object, not {type(data).__name__}.")], f"The blueprint '{file}'")
     return cast("Blueprint", data)

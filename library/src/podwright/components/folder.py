@@ -37,9 +37,15 @@ class Folder:
         """The data of its blueprint file.
 
         Raises:
-            ConfigurationError: There is none, or more than one.
+            ConfigurationError: There is none, or more than one, or the folder cannot be read.
         """
-        found = [file for suffix in (".json", ".yaml", ".yml") if (file := self.path / f"blueprint{suffix}").is_file()]
+        files = [self.path / f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
+        try:
+            found = [file for file in files if file.is_file()]
+        except OSError as error:
+            raise ConfigurationError(
+                f"The folder '{self.path.name}' cannot be read: {error.strerror}.", suggestion="Let this user read it."
+            ) from error
         if len(found) != 1:
             what = "no blueprint" if not found else "more than one blueprint: " + ", ".join(file.name for file in found)
             raise ConfigurationError(

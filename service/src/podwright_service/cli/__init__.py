@@ -1,0 +1,45 @@
+"""The command line: `podwright`.
+
+This module imports next to nothing: `podwright check` is run every few seconds, and each command imports what it
+needs when it is called.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is still told
+    arguments = sys.argv[1:]
+    try:
+        if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):
+            from podwright_service.cli.probe import check
+
+            code = check(arguments[1] if len(arguments) > 1 else None)
+        else:
+            from podwright_service.cli.commands import call
+
+            code = call()
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read has seen enough; the interpreter would complain once more as it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
+    sys.exit(code)
+
+
+def _leave(number: int, frame: object) -> None:
+    """End at once, where nothing is under way that has to be ended in good order.
+
+    An exception could come up anywhere, in the middle of an import say; and without a handler, the first process of a
+    container does not hear the signal at all.
+    """
+    os._exit(128 + number)

@@ -1,0 +1,79 @@
+"""What the commands print: answers to standard output, all else to standard error; plain where nobody watches."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.templates import plain
+
+_IN_A_FOLDER = (
+    (r"Give it in tools=\[(.+)\]\.", r"Define it in the folder's tools.py: `def \1(…)`."),
+    (r"Give it in agents=\{'(.+)': …\}\.", r"Put it beside the blueprint: `agents/\1.json`, or a folder `\1`."),
+    (r"Give it in agents=\{…\}, or add its instructions\.", "Put it into `agents/`, or add its instructions."),
+)
+"""What the library suggests to a programmer, and what helps in a shell."""
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """Print a line, as it is; on a terminal, without control characters, for a model's words must not steer it."""
+    to = file or sys.stdout
+    if to.isatty():
+        text = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+    to.write(text + "\n")
+
+
+def say_json(data: Any) -> None:
+    """Print data as JSON."""
+    say(json.dumps(plain(data), ensure_ascii=False, indent=2))
+
+
+def hint(problem: Problem) -> Problem:
+    """A problem of a blueprint, with a suggestion that fits the command line."""
+    suggestion = problem.suggestion
+    for theirs, ours in _IN_A_FOLDER:
+        suggestion = re.sub(theirs, ours, suggestion)
+    return Problem(problem.pointer, problem.detail, suggestion)
+
+
+def complain(error: PodwrightError) -> None:
+    """Print an error: in colour on a terminal, else in plain lines, which nothing wraps."""
+    if isinstance(error, BlueprintValidationError):
+        error.problems = tuple(hint(problem) for problem in error.problems)
+        if error.suggestion == BlueprintValidationError.default_suggestion:
+            error.suggestion = "Correct the places named above; `podwright schema` prints the whole schema."
+    if sys.stderr.isatty():
+        error.rich_print()
+    else:
+        say(f"{type(error).__name__} [{error.code}]: {error}", sys.stderr)
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input for `-`.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        shown = path if len(path) <= 200 else path[:199] + "…"
+        raise ConfigurationError(f"Cannot read '{shown}': {said}.", suggestion="Name a readable UTF-8 file.") from error
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file anew.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"Cannot write '{path}': {said}.", suggestion="Name another file.") from error

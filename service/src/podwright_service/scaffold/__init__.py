@@ -1,0 +1,1 @@
+"""What `podwright new` makes a component folder from."""

@@ -1,0 +1,10 @@
+"""The agent's tools: a function here is a tool of that name in the blueprint."""
+
+
+def add_numbers(numbers: list[float]) -> float:
+    """Add numbers up.
+
+    Args:
+        numbers: The numbers, in any order.
+    """
+    return sum(numbers)

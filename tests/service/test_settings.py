@@ -1,0 +1,173 @@
+"""Settings: where each comes from, and what is told of those that are wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from podwright.errors import ConfigurationError
+from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
+from podwright_service.variables import LIBRARY
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of secret files."""
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    monkeypatch.setenv("PODWRIGHT_SECRETS_DIR", str(folder))
+    return folder
+
+
+def refused(**given: object) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        read_settings(**given)
+    assert "pydantic" not in caught.value.message
+    assert "validation error" not in caught.value.message
+    return caught.value.message
+
+
+def test_an_option_goes_before_a_variable_before_a_file_before_the_default(
+    secrets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each source counts only where those above it say nothing, and every value knows where it came from."""
+    assert (read_settings().title, source_of("title", {})) == (None, "default")
+    (secrets / "podwright_title").write_text("from the file\n")
+    assert (read_settings().title, source_of("title", {})) == ("from the file", f"file {secrets / 'podwright_title'}")
+    monkeypatch.setenv("PODWRIGHT_TITLE", "from the variable")
+    assert (read_settings().title, source_of("title", {})) == ("from the variable", "environment")
+    given = {"title": "given"}
+    assert (read_settings(**given).title, source_of("title", given)) == ("given", "option --title")
+
+
+def test_keys_in_a_secret_file(secrets: Path) -> None:
+    """A file of API keys may have one in a line or commas between them; no key shows when settings are printed."""
+    (secrets / "podwright_api_keys").write_text("first\nrun:second\n\nthird,fourth\n")
+    settings = read_settings()
+    assert [key.get_secret_value() for key in settings.api_keys] == ["first", "run:second", "third", "fourth"]
+    assert "second" not in repr(settings)
+
+
+def test_files_as_kubernetes_mounts_them(secrets: Path) -> None:
+    """A secret that is a link into a hidden folder beside it is read."""
+    (secrets / "..2026").mkdir()
+    (secrets / "..2026" / "podwright_api_keys").write_text("key")
+    (secrets / "..data").symlink_to("..2026")
+    (secrets / "podwright_api_keys").symlink_to("..data/podwright_api_keys")
+    assert [key.get_secret_value() for key in read_settings().api_keys] == ["key"]
+
+
+def test_the_librarys_key_in_a_secret_file(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's key may be a secret file too; a variable goes before it."""
+    import os
+
+    monkeypatch.setenv("PODWRIGHT_MODEL_API_KEY", "")
+    file = secrets / "podwright_model_api_key"
+    file.write_text("sk-1\n")
+    assert adopt_secrets() == {"PODWRIGHT_MODEL_API_KEY": file}
+    assert os.environ["PODWRIGHT_MODEL_API_KEY"] == "sk-1"
+    file.write_text("sk-2\n")
+    assert adopt_secrets() == {}
+    assert os.environ["PODWRIGHT_MODEL_API_KEY"] == "sk-1"
+
+
+def test_secret_files_that_would_leave_the_service_open(secrets: Path) -> None:
+    """A misspelt or an empty secret file stops the start, for it would be as none."""
+    (secrets / "podwright_api_key").write_text("key")
+    (secrets / "podwright_agents_file").write_text("\n")
+    (secrets / "database").write_text("")
+    told = refused()
+    assert f"{secrets / 'podwright_api_key'}. Did you mean 'PODWRIGHT_API_KEYS'?" in told
+    assert f"{secrets / 'podwright_agents_file'} is empty" in told
+    assert "database" not in told
+
+
+def test_secret_files_that_are_no_text(secrets: Path) -> None:
+    """A file that is not UTF-8 is one readable error."""
+    (secrets / "podwright_title").write_bytes(b"\xff\xfe")
+    assert str(secrets) in refused()
+
+
+def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong values and misspelt names come in one error, in words, each with its variable."""
+    wrong = {
+        "PODWRIGHT_PRT": "80",
+        "PODWRIGHT_HOST": "localhost:8000",
+        "PODWRIGHT_PORT": "70000",
+        "WEB_CONCURRENCY": "many",
+        "PODWRIGHT_RUN_COST": "inf",
+        "PODWRIGHT_LOG_LEVEL": "verbose",
+        "PODWRIGHT_LOG_CONTENT": "perhaps",
+        "PODWRIGHT_AGENTS": "{'writer': 1}",
+        "PODWRIGHT_MAX_RUNS": "0",
+        "PODWRIGHT_SECRETS_DIR": "/nowhere",
+    }
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    told = refused()
+    assert told.startswith("10 settings are wrong:")
+    for line in (
+        "There is no setting PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?",
+        "PODWRIGHT_HOST must be a host name or an address without a port, such as 127.0.0.1, not 'localhost:8000'.",
+        "PODWRIGHT_PORT must be 65535 or less, not '70000'.",
+        "WEB_CONCURRENCY must be a whole number, not 'many'.",
+        "PODWRIGHT_RUN_COST must be a finite number, not 'inf'.",
+        "PODWRIGHT_LOG_LEVEL must be 'debug', 'info', 'warning' or 'error', not 'verbose'.",
+        "PODWRIGHT_LOG_CONTENT must be true or false, not 'perhaps'.",
+        "PODWRIGHT_AGENTS must be a JSON object of texts by name (not JSON: ",
+        "PODWRIGHT_MAX_RUNS must be more than 0, not '0'.",
+        "PODWRIGHT_SECRETS_DIR must be a folder, not '/nowhere'.",
+    ):
+        assert f"\n  - {line}" in told
+
+
+@pytest.mark.parametrize("value", ['["sk-secret"]', "sk-secret", '{"writer": ["sk-secret"]}', '{"writer": sk-secret}'])
+def test_a_wrong_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """The error of a secret setting does not have its value."""
+    monkeypatch.setenv("PODWRIGHT_AGENT_KEYS", value)
+    told = refused()
+    assert "PODWRIGHT_AGENT_KEYS" in told
+    assert "sk-secret" not in told
+
+
+def test_an_option_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was given on the command line is told by its option, though the variable is right."""
+    monkeypatch.setenv("PODWRIGHT_PORT", "8000")
+    assert "--port must be 0 or more, not -1." in refused(port=-1)
+
+
+@pytest.mark.parametrize("name", ["PODWRIGHT_API_KEY", "podwright_api_key", "PODWRIGHT_APIKEYS"])
+def test_a_misspelt_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A variable that nothing reads is an error with the nearest name, in any letter case."""
+    monkeypatch.setenv(name, "key")
+    assert f"There is no setting {name}. Did you mean 'PODWRIGHT_API_KEYS'?" in refused()
+
+
+def test_the_links_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables that Kubernetes sets beside Services named `podwright…` do not stop the start, nor set the port."""
+    for service in ("PODWRIGHT", "PODWRIGHT_API", "PODWRIGHT_TITLE"):
+        link = f"{service}_PORT_8000_TCP"
+        monkeypatch.setenv(f"{service}_SERVICE_HOST", "10.0.0.7")
+        monkeypatch.setenv(f"{service}_SERVICE_PORT", "8000")
+        monkeypatch.setenv(f"{service}_SERVICE_PORT_HTTP", "8000")
+        for name in (f"{service}_PORT", link):
+            monkeypatch.setenv(name, "tcp://10.0.0.7:8000")
+        for part, value in (("PROTO", "tcp"), ("PORT", "8000"), ("ADDR", "10.0.0.7")):
+            monkeypatch.setenv(f"{link}_{part}", value)
+    assert read_settings().port == 8000
+    assert source_of("port", {}).startswith("default (PODWRIGHT_PORT=tcp://10.0.0.7:8000 is Kubernetes' link")
+    assert read_settings(port=9000).port == 9000
+
+
+def test_the_documented_table_is_complete() -> None:
+    """docs/service.md has a row for each setting and variable, and for nothing else."""
+    text = (ROOT / "docs" / "service.md").read_text()
+    table = text[text.index("## Settings") :]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    expected = {name for field in Settings.model_fields for name in variables_of(field)} | set(LIBRARY)
+    assert sorted(documented) == sorted(expected)
