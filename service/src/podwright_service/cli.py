@@ -32,8 +32,10 @@ def serve(
 ) -> None:
     """Serve a component over HTTP. Whatever is not given here comes from the PODWRIGHT_ variables."""
     # a web framework takes a while to import, and help and errors need none
+    from podwright_service.init import become_init
     from podwright_service.source import load_component
 
+    become_init()
     try:
         settings = read_settings(component=path, host=host, port=port, title=title)
         if settings.component is None:

@@ -1,27 +1,21 @@
-"""The server: one process that listens, serves, and ends in good order when it is told to."""
+"""The server: it listens, serves in one process or in several, and ends in good order when it is told to."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
-import socket
-import threading
-from collections.abc import Generator
 
 import uvicorn
 
 from podwright.components import Component
-from podwright.errors import ConfigurationError
 from podwright_service.app import create_app
-from podwright_service.health import Health
-from podwright_service.keys import warn_if_open
-from podwright_service.protocol import protocol_for
-from podwright_service.runs import UnderWay
+from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
+from podwright_service.init import become_init
+from podwright_service.listening import BACKLOG, listen, url
 from podwright_service.settings import Settings, read_settings
 
-_TO_ANSWER = 2
-"""Seconds for the answers of the runs that were stopped."""
+_KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than balancers keep theirs (nginx and most clouds' 60), so that
+theirs is the end that closes. One that the service closes may just carry a request, and nobody repeats a POST."""
 
 
 class Service:
@@ -46,6 +40,7 @@ class Service:
         Raises:
             ConfigurationError: A `PODWRIGHT_` variable has a wrong value, or the address cannot be listened on.
         """
+        become_init()
         serve(self.component, read_settings(title=self.title, host=host, port=port))
 
 
@@ -55,67 +50,35 @@ def serve(component: Component, settings: Settings) -> None:
     Raises:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
-    app = create_app(settings, component)
-    warn_if_open(settings)
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        lifespan="on",
-        ws="none",
-        http=protocol_for(settings),
-        server_header=False,
-        timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
-    )
-    server = _Server(config, app.state.health, app.state.under_way, settings.shutdown_timeout)
-    with _stopped_by_signals(server):
-        server.run()
+    with contextlib.ExitStack() as stack:
+        several = None
+        if settings.workers > 1:
+            # only here: there is none of it for Windows
+            from podwright_service import processes as several
 
+            several.check()
+            stack.enter_context(several.shared_metrics())
+        app = create_app(settings, component)
+        listening = listen(settings.host, settings.port)
+        for one in listening:
+            stack.enter_context(one)
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            ws="none",
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=settings.shutdown_timeout + TO_ANSWER,
+        )
+        where = url(listening)
 
-class _Server(uvicorn.Server):
-    """Tells readiness of the end as soon as it is asked for, and of a port that it cannot have in our words."""
+        def started() -> None:
+            log.info("Podwright running on %s", where)
 
-    def __init__(self, config: uvicorn.Config, health: Health, under_way: UnderWay, shutdown_timeout: float) -> None:
-        super().__init__(config)
-        self._health, self._under_way, self._shutdown_timeout = health, under_way, shutdown_timeout
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        except SystemExit as error:
-            raise ConfigurationError(
-                f"Cannot listen on {self.config.host}:{self.config.port}; the line above says why.",
-                suggestion="Stop what listens there, or set another port.",
-            ) from error
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # the runs are stopped here, with time left for their answers; uvicorn only cuts them off
-        last = asyncio.get_running_loop().call_later(self._shutdown_timeout, self._under_way.stop)
-        await super().shutdown(sockets)
-        last.cancel()
-
-    def handle_exit(self, sig: int, frame: object) -> None:
-        self._health.drain()
-        super().handle_exit(sig, frame)  # pyright: ignore[reportArgumentType] - a frame, which signal types so
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(server: _Server) -> Generator[None]:
-    """Make a signal a request to stop, also before and after the server listens to signals itself.
-
-    When it has stopped, uvicorn raises the signal again for whoever listened before it. That would end the
-    process by the signal, where an orderly end has exit code 0.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(sig: int, frame: object) -> None:
-        server.should_exit = True
-
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        if several:
+            several.serve(config, settings, listening, started)
+        else:
+            server = DrainingServer(config, settings, started=started)
+            with told_by_signals(server.drain):
+                server.run(listening)
