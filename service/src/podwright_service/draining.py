@@ -82,9 +82,10 @@ class DrainingServer(uvicorn.Server):
         elif self._ends_at is None:
             self._part(self._settings.drain_delay)
 
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
         """None: `told_by_signals` listens longer than the server runs, and the process ends by itself."""
-        return contextlib.nullcontext()
+        yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and accept connections."""

@@ -53,18 +53,6 @@ _slot = "master"
 """Whose metrics this process counts: see `_settle`."""
 
 
-def check() -> None:
-    """Whether several processes can be started from here.
-
-    Raises:
-        ConfigurationError: This is not the main thread, which alone can listen to signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        raise ConfigurationError(
-            "Several workers can only be served from the main thread.", suggestion="Set PODWRIGHT_WORKERS=1."
-        )
-
-
 @contextlib.contextmanager
 def shared_metrics() -> Generator[None]:
     """Let the metrics made from now on count over all processes; they begin at nothing, also in a folder used before.
@@ -101,8 +89,12 @@ def serve(
         started: Called when connections are taken.
 
     Raises:
-        ConfigurationError: The application cannot start.
+        ConfigurationError: The application cannot start, or this is not the main thread.
     """
+    if threading.current_thread() is not threading.main_thread():  # which alone can listen to signals
+        raise ConfigurationError(
+            "Several workers can only be served from the main thread.", suggestion="Set PODWRIGHT_WORKERS=1."
+        )
     if len(running := threading.enumerate()) > 1:
         names = ", ".join(sorted(one.name for one in running if one is not threading.current_thread()))
         log.warning("The component started threads, which its workers will lack (%s); start them on first use.", names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import uvicorn
 
@@ -51,13 +52,11 @@ def serve(component: Component, settings: Settings) -> None:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
     with contextlib.ExitStack() as stack:
-        several = None
-        if settings.workers > 1:
-            # only here: there is none of it for Windows
-            from podwright_service import processes as several
+        if settings.workers > 1 or os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            # only where it is needed: it brings gunicorn, which Windows does not have
+            from podwright_service import processes
 
-            several.check()
-            stack.enter_context(several.shared_metrics())
+            stack.enter_context(processes.shared_metrics())
         app = create_app(settings, component)
         listening = listen(settings.host, settings.port)
         for one in listening:
@@ -76,8 +75,10 @@ def serve(component: Component, settings: Settings) -> None:
         def started() -> None:
             log.info("Podwright running on %s", where)
 
-        if several:
-            several.serve(config, settings, listening, started)
+        if settings.workers > 1:
+            from podwright_service import processes  # as above
+
+            processes.serve(config, settings, listening, started)
         else:
             server = DrainingServer(config, settings, started=started)
             with told_by_signals(server.drain):
