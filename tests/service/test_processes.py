@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import contextlib
 import os
@@ -17,6 +18,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
+from tests.library.upstream import completion, reply, upstream
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -71,7 +73,8 @@ def start(command: Command, tmp_path: Path) -> Command:
     (tmp_path / "made.py").write_text(MADE)
 
     def started(**options: Any) -> subprocess.Popen[str]:
-        return command("serve", "made:agent", "--port", "0", "--host", "127.0.0.1", cwd=tmp_path, **options)
+        arguments = () if "code" in options else ("serve", "made:agent", "--port", "0", "--host", "127.0.0.1")
+        return command(*arguments, cwd=tmp_path, **options)
 
     return started
 
@@ -121,7 +124,7 @@ def ended(process: subprocess.Popen[str], code: int = 0) -> str:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_drains(start: Command, address: Address, mode: dict[str, str], number: signal.Signals) -> None:
     """Unready at once, still serving with `connection: close` for the delay, then deaf, and exit code 0."""
-    process = start(PODWRIGHT_DRAIN_DELAY="3", **mode)
+    process = start(PODWRIGHT_DRAIN_DELAY="2", **mode)
     url = address(process)
     with httpx.Client(base_url=url, timeout=20) as kept:
         assert kept.get("/ready").status_code == 200
@@ -369,16 +372,13 @@ def as_init(start: Command) -> Command:
     return lambda **options: start(under=under, **options)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_the_first_process_drains(
-    as_init: Command, address: Address, mode: dict[str, str], number: signal.Signals
-) -> None:
+def test_the_first_process_drains(as_init: Command, address: Address, mode: dict[str, str]) -> None:
     """As PID 1, which has no default for a signal, it drains all the same, and ends with exit code 0."""
     process = as_init(PODWRIGHT_DRAIN_DELAY="2", **mode)
     url = address(process)
     until(lambda: httpx.get(f"{url}/ready").status_code == 200)
     [init] = children(process.pid)
-    os.kill(init, number)
+    os.kill(init, signal.SIGTERM)
     until(lambda: httpx.get(f"{url}/ready").status_code == 503, 1.5)
     assert run(url, "x").status_code == 200
     ended(process)
@@ -409,3 +409,36 @@ def test_the_first_process_can_be_stopped_while_it_loads(as_init: Command, tmp_p
     [init] = children(process.pid)
     os.kill(init, signal.SIGTERM)
     assert process.wait(timeout=10) == 128 + signal.SIGTERM
+
+
+def test_a_script_as_the_first_process(
+    command: Command, address: Address, as_init: Command, tmp_path: Path, mode: dict[str, str]
+) -> None:
+    """`Service.run` in a script that is PID 1 drains on a signal and returns, in the first process only."""
+    (tmp_path / "made.py").write_text(
+        MADE + "from podwright_service import Service\nService(agent).run('127.0.0.1', 0)\nprint('returned')\n"
+    )
+    process = as_init(code="import made", **mode)
+    url = address(process)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+    [init] = children(process.pid)
+    os.kill(init, signal.SIGTERM)
+    assert ended(process).count("returned") == 1
+
+
+async def test_litellm_survives_the_fork(start: Command, address: Address, tmp_path: Path) -> None:
+    """A component on the wide lane, loaded before the workers are forked, runs in each of them."""
+    async with upstream() as provider:
+        provider.answers([reply(completion("a word"))])
+        (tmp_path / "made.py").write_text(
+            "from podwright import Agent\nfrom podwright.models import Connection\n"
+            "from podwright.models.litellm import LiteLLMModel\nimport litellm\n"
+            f"model = LiteLLMModel('hosted_vllm/qwen', Connection('k', {provider.url!r}))\n"
+            "agent = Agent('agent', 'Do.', model)\n"
+        )
+        process = start(PODWRIGHT_WORKERS="2", LITELLM_LOCAL_MODEL_COST_MAP="True")
+        url = await asyncio.to_thread(address, process)
+        async with httpx.AsyncClient(timeout=60) as client:
+            for _ in range(8):  # each on a connection of its own, which any worker may take
+                got = await client.post(f"{url}/run", json={"input": "x"}, headers={"connection": "close"})
+                assert (got.status_code, got.json()) == (200, {"output": "a word"})

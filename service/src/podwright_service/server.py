@@ -11,7 +11,9 @@ from podwright.components import Component
 from podwright_service.app import create_app
 from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
 from podwright_service.init import become_init
+from podwright_service.keys import warn_if_open
 from podwright_service.listening import BACKLOG, listen, url
+from podwright_service.protocol import protocol_for
 from podwright_service.settings import Settings, read_settings
 
 _KEEP_ALIVE = 75
@@ -58,6 +60,7 @@ def serve(component: Component, settings: Settings) -> None:
 
             stack.enter_context(processes.shared_metrics())
         app = create_app(settings, component)
+        warn_if_open(settings)
         listening = listen(settings.host, settings.port)
         for one in listening:
             stack.enter_context(one)
@@ -65,6 +68,7 @@ def serve(component: Component, settings: Settings) -> None:
             app,
             lifespan="on",
             ws="none",
+            http=protocol_for(settings),
             server_header=False,
             backlog=BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE,
