@@ -56,8 +56,9 @@ class DrainingServer(uvicorn.Server):
     Args:
         config: Its application is one of `create_app`.
         settings: How long each part of the end may take.
-        most_requests: After so many it closes, while other processes accept on the same sockets; 0 is never.
+        most_requests: After so many it leaves: others accept on the same sockets; 0 is never.
         started: Called once it serves.
+        leaving: Called when it begins to leave.
     """
 
     def __init__(
@@ -66,19 +67,24 @@ class DrainingServer(uvicorn.Server):
         settings: Settings,
         most_requests: int = 0,
         started: Callable[[], None] | None = None,
+        leaving: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(config)
         state: State = cast("FastAPI", config.app).state
         self._health: Health = state.health
         self._under_way: UnderWay = state.under_way
-        self._settings, self._most, self._on_start = settings, most_requests, started
+        self._settings, self._most, self._on_start, self._on_leave = settings, most_requests, started, leaving
         self._ends_at: float | None = None
+        self._leaves = False
+        self._loop: asyncio.AbstractEventLoop
 
     def drain(self) -> None:
         """Unready from now on, and deaf after `drain_delay`; a second call changes nothing."""
         self._health.drain()
         if not self.started:
             self.should_exit = True
+        elif self._leaves:
+            self._loop.call_soon_threadsafe(self._stop_runs_in_time)
         elif self._ends_at is None:
             self._part(self._settings.drain_delay)
 
@@ -90,6 +96,7 @@ class DrainingServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the application, and accept connections."""
         try:
+            self._loop = asyncio.get_running_loop()
             await super().startup(sockets)
         except SystemExit as error:
             raise ConfigurationError("The service cannot start; the lines above say why.") from error
@@ -99,19 +106,29 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Whether it is time to close."""
         if self._most and self._ends_at is None and self.server_state.total_requests >= self._most:
-            for server in self.servers:
-                server.close()
-            self._part(_TO_LEAVE)
+            self._leave()
         if self._ends_at is not None and time.monotonic() >= self._ends_at:
             self.should_exit = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more, finish what is under way, and end the application."""
-        # the runs are stopped here, with time left for their answers; uvicorn only cuts them off
-        last = asyncio.get_running_loop().call_later(self._settings.shutdown_timeout, self._under_way.stop)
+        if not self._leaves:
+            self._stop_runs_in_time()
         await super().shutdown(sockets)
-        last.cancel()
+
+    def _stop_runs_in_time(self) -> None:
+        # with time left for their answers; uvicorn would only cut them off
+        self._loop.call_later(self._settings.shutdown_timeout, self._under_way.stop)
+
+    def _leave(self) -> None:
+        self._leaves = True
+        for server in self.servers:
+            server.close()
+        self.config.timeout_graceful_shutdown = None  # another worker serves by now: runs take the time they need
+        self._part(_TO_LEAVE)
+        if self._on_leave:
+            self._on_leave()
 
     def _part(self, seconds: float) -> None:
         """Tell each connection to close with its next answer, so that callers open new ones elsewhere."""

@@ -11,20 +11,15 @@ nothing from outside, and the workers share its memory.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import faulthandler
 import gc
-import itertools
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Generator
-from pathlib import Path
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, cast
 
@@ -34,47 +29,20 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.sock import BaseSocket
 from gunicorn.workers.base import Worker
-from prometheus_client import multiprocess, values
 
 from podwright.errors import ConfigurationError
+from podwright_service import slots
 from podwright_service.draining import ENDING, TO_ANSWER, DrainingServer, Told, log
 from podwright_service.settings import Settings
 
 _HANGS = 30
 """Seconds without a heartbeat after which a worker counts as hung, is killed, and says where it hung."""
 
+_SIGNALLED = 128
+"""From here on an exit code tells the signal that ended a process, as a shell has it."""
+
 _TO_FLUSH = 5
 """Seconds for what the application writes out at its end."""
-
-_MEMORY = "/dev/shm"  # noqa: S108 - a folder in memory; on a disk, heartbeats wait for it
-_SCRATCH = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-
-_slot = "master"
-"""Whose metrics this process counts: see `_settle`."""
-
-
-@contextlib.contextmanager
-def shared_metrics() -> Generator[None]:
-    """Let the metrics made from now on count over all processes; they begin at nothing, also in a folder used before.
-
-    A worker's metrics are files named after its slot, not its process: the worker that replaces it goes on counting
-    in them. So nothing is lost with a worker, and there are never more files than workers.
-    """
-    own = not os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-    if own:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="podwright-", dir=_SCRATCH)
-    folder = Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob("*.db"):
-        left.unlink()
-    values.ValueClass = values.MultiProcessValue(lambda: _slot)  # pyright: ignore[reportUnknownMemberType] - has no types
-    master = os.getpid()
-    try:
-        yield
-    finally:
-        if own and os.getpid() == master:
-            del os.environ["PROMETHEUS_MULTIPROC_DIR"]
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def serve(
@@ -102,7 +70,7 @@ def serve(
     try:
         _Master(_Application(config, settings, listening, started)).run()
     except SystemExit as end:
-        if os.getpid() != master:  # a worker ends here too
+        if os.getpid() != master or cast("int", end.code or 0) > _SIGNALLED:  # a worker ends here too
             raise
         if end.code:
             raise ConfigurationError("The service cannot start; the lines above say why.") from end
@@ -119,7 +87,7 @@ class _Master(Arbiter):
         if sig in ENDING:
             if self._told.again():
                 self.kill_workers(signal.SIGKILL)
-                os._exit(128 + sig)
+                sys.exit(_SIGNALLED + sig)
             sig = signal.SIGTERM
         super().signal(sig, frame)
 
@@ -150,19 +118,22 @@ class _Worker(Worker):
         faulthandler.enable()  # SIGABRT, which ends a worker that hangs, shows where
 
     def load_wsgi(self) -> None:
-        global _slot  # noqa: PLW0603 - the process is what it is about
-        _slot = self.slot
+        slots.take(self.slot)
 
     def run(self) -> None:
         application = cast("_Application", self.app)
         most = 0 if self.max_requests == sys.maxsize else self.max_requests
-        server = _Beating(application.config, application.settings, most, self._beat)
+        server = _Beating(application.config, application.settings, most, leaving=self._ask_for_another)
+        server.beat = self._beat
         signal.signal(signal.SIGTERM, lambda number, frame: server.drain())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         try:
             server.run([cast("BaseSocket", one).sock for one in self.sockets])
         except ConfigurationError:  # the lines above said why
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
+
+    def _ask_for_another(self) -> None:
+        os.kill(self.ppid, signal.SIGTTIN)
 
     def _beat(self) -> bool:
         self.notify()
@@ -172,9 +143,7 @@ class _Worker(Worker):
 class _Beating(DrainingServer):
     """Calls `beat` each second for as long as its loop turns, and drains when that says no."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings, most: int, beat: Callable[[], bool]) -> None:
-        super().__init__(config, settings, most)
-        self._beat = beat
+    beat: Callable[[], bool]
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         beating = asyncio.ensure_future(self._keep_beating())
@@ -185,7 +154,7 @@ class _Beating(DrainingServer):
 
     async def _keep_beating(self) -> None:
         while True:
-            if not self._beat():  # the master is gone, and nobody would end or replace this process
+            if not self.beat():  # the master is gone, and nobody would end or replace this process
                 self.drain()
             await asyncio.sleep(1)
 
@@ -211,7 +180,7 @@ class _Application(BaseApplication):
             "graceful_timeout": int(ending + 1),
             "max_requests": settings.worker_max_requests,
             "max_requests_jitter": settings.worker_max_requests // 10,  # not all at once
-            "worker_tmp_dir": _SCRATCH,
+            "worker_tmp_dir": slots.MEMORY,
             "control_socket_disable": True,
             "when_ready": self._ready,
             "pre_fork": _settle,
@@ -238,10 +207,10 @@ class _Log(Logger):
 
 
 def _settle(master: Arbiter, worker: _Worker) -> None:
-    taken = {cast("_Worker", one).slot for one in master.WORKERS.values()}
-    worker.slot = next(slot for number in itertools.count() if (slot := str(number)) not in taken)
+    worker.slot = slots.free(cast("_Worker", one).slot for one in master.WORKERS.values())
 
 
 def _bury(master: Arbiter, worker: _Worker) -> None:
-    # what it had under way is not; what it had counted remains
-    multiprocess.mark_process_dead(worker.slot)  # pyright: ignore[reportUnknownMemberType] - has no types
+    slots.leave(worker.slot)
+    if master.num_workers > master.cfg.workers:  # one that left had asked for another
+        master.num_workers -= 1

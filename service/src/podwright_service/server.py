@@ -55,10 +55,10 @@ def serve(component: Component, settings: Settings) -> None:
     """
     with contextlib.ExitStack() as stack:
         if settings.workers > 1 or os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            # only where it is needed: it brings gunicorn, which Windows does not have
-            from podwright_service import processes
+            # here and below only where it is needed: Windows has neither gunicorn nor locks on files
+            from podwright_service.slots import shared_metrics
 
-            stack.enter_context(processes.shared_metrics())
+            stack.enter_context(shared_metrics())
         app = create_app(settings, component)
         warn_if_open(settings)
         listening = listen(settings.host, settings.port)
@@ -80,7 +80,7 @@ def serve(component: Component, settings: Settings) -> None:
             log.info("Podwright running on %s", where)
 
         if settings.workers > 1:
-            from podwright_service import processes  # as above
+            from podwright_service import processes
 
             processes.serve(config, settings, listening, started)
         else:
