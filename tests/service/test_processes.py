@@ -339,8 +339,8 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
         until(lambda: len(children(process.pid)) == 2)
         list(pool.map(call, range(100)))
     assert counted(folder) == 200
-    assert len(seen) > 3
-    assert len(list(folder.glob("counter_*.db"))) <= 4  # at most twice as many as workers
+    assert len(seen) > 5
+    assert len(list(folder.glob("counter_*.db"))) < len(seen)
     process.send_signal(signal.SIGTERM)
     ended(process)
 

@@ -107,7 +107,8 @@ class DrainingServer(uvicorn.Server):
         """Whether it is time to close."""
         if self._most and self._ends_at is None and self.server_state.total_requests >= self._most:
             self._leave()
-        if self._ends_at is not None and time.monotonic() >= self._ends_at:
+        empty = self._leaves and not self.server_state.connections
+        if empty or (self._ends_at is not None and time.monotonic() >= self._ends_at):
             self.should_exit = True
         return await super().on_tick(counter)
 

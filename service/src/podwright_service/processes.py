@@ -1,8 +1,8 @@
 """Several processes for one component: gunicorn keeps them, and each runs the server that a single one runs.
 
-gunicorn has a worker of its own for ASGI. Ours puts `DrainingServer` into the worker, so that one and several
-processes are the same on the wire: requests are parsed by the same code, a caller who leaves cancels the run at once
-(there, up to three seconds later), and the service drains in the same order (there, it is deaf as soon as it is told).
+gunicorn has a worker of its own for ASGI, of about the same speed. Ours puts `DrainingServer` into the worker, so that
+one and several processes are the same on the wire: requests are parsed, and slow clients sent away, by the same code,
+and the service ends in the same order (there, it is deaf as soon as it is told).
 
 The component is loaded once, before the fork: an error stops the start in words, a worker that is replaced needs
 nothing from outside, and the workers share its memory.
