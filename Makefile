@@ -14,7 +14,7 @@ STATIC := check-format check-lint check-types check-imports
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install run test proof bench check $(STATIC) lock fmt clean
+.PHONY: help install tools run test proof bench check $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -27,6 +27,10 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
+
+tools:  ## install what only some tests need, as root on Debian: nginx
+	@command -v nginx > /dev/null || { apt-get update --quiet=2 && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends nginx-light > /dev/null; }
 
 run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
 	@printf '%s\n' 'Try, from another shell:' '' \
@@ -41,7 +45,7 @@ test: install  ## run the tests; ARGS="-k name" picks some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
-	PROOF=1 $(BIN)/pytest -n 0 $(ARGS) tests/service/test_schemathesis.py
+	PROOF=1 $(BIN)/pytest -n 0 -s $(ARGS) tests/service/test_schemathesis.py tests/service/test_rolling_restart.py
 
 bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
 	$(BIN)/python tests/bench/run.py

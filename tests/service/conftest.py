@@ -99,16 +99,20 @@ def newsroom() -> Path:
 
 @pytest.fixture
 def command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `podwright` with arguments; `code=` starts Python with that code in its place."""
+    """Starts `podwright` with arguments, `under` another program; `code=` starts Python with it in its place."""
     started: list[subprocess.Popen[str]] = []
 
     def start(
-        *arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str
+        *arguments: str,
+        code: str | None = None,
+        under: tuple[str, ...] = (),
+        cwd: Path | None = None,
+        **variables: str,
     ) -> subprocess.Popen[str]:
         program = [sys.executable, "-c", code] if code is not None else [str(COMMAND)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PODWRIGHT_")}
         process = subprocess.Popen(
-            [*program, *arguments],
+            [*under, *program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

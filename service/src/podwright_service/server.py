@@ -1,28 +1,25 @@
-"""The server: one process that listens, serves, and ends in good order when it is told to."""
+"""The server: it listens, serves in one process or in several, and ends in good order when it is told to."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
-import socket
-import threading
-from collections.abc import Generator
+import os
 
 import uvicorn
 
 from podwright.components import Component
 from podwright_service import logs
 from podwright_service.app import create_app
-from podwright_service.health import Health
+from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
+from podwright_service.init import become_init
 from podwright_service.keys import warn_if_open
-from podwright_service.listening import told_why
+from podwright_service.listening import BACKLOG, listen, url
 from podwright_service.protocol import protocol_for
-from podwright_service.runs import UnderWay
 from podwright_service.settings import Settings, read_settings
 
-_TO_ANSWER = 2
-"""Seconds for the answers of the runs that were stopped."""
+_KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept: longer than balancers keep theirs (nginx and most clouds' 60), so that
+theirs is the end that closes. One that the service closes may just carry a request, and nobody repeats a POST."""
 
 
 class Service:
@@ -47,6 +44,7 @@ class Service:
         Raises:
             ConfigurationError: A `PODWRIGHT_` variable has a wrong value, or the address cannot be listened on.
         """
+        become_init()
         serve(self.component, read_settings(title=self.title, host=host, port=port))
 
 
@@ -57,67 +55,40 @@ def serve(component: Component, settings: Settings) -> None:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
     writer = logs.configure(settings)
-    app = create_app(settings, component)
-    warn_if_open(settings)
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        lifespan="on",
-        ws="none",
-        http=protocol_for(settings),
-        server_header=False,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=settings.shutdown_timeout + _TO_ANSWER,
-    )
-    server = _Server(config, app.state.health, app.state.under_way, settings.shutdown_timeout)
-    try:
-        with _stopped_by_signals(server):
-            server.run()
-    finally:
-        writer.flush()  # what comes after is written by others, and stands below
+    with contextlib.ExitStack() as stack:
+        stack.callback(writer.flush)  # what comes after is written by others, and stands below
+        if settings.workers > 1 or os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            # here and below only where it is needed: Windows has neither gunicorn nor locks on files
+            from podwright_service.slots import shared_metrics
 
+            stack.enter_context(shared_metrics())
+        app = create_app(settings, component)
+        warn_if_open(settings)
+        listening = listen(settings.host, settings.port)
+        for one in listening:
+            stack.enter_context(one)
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            ws="none",
+            http=protocol_for(settings),
+            server_header=False,
+            log_config=None,
+            access_log=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=settings.shutdown_timeout + TO_ANSWER,
+        )
+        where = url(listening)
 
-class _Server(uvicorn.Server):
-    """Tells readiness of the end as soon as it is asked for, and of a port that it cannot have in our words."""
+        def started() -> None:
+            log.info("Podwright running on %s", where)
 
-    def __init__(self, config: uvicorn.Config, health: Health, under_way: UnderWay, shutdown_timeout: float) -> None:
-        super().__init__(config)
-        self._health, self._under_way, self._shutdown_timeout = health, under_way, shutdown_timeout
+        if settings.workers > 1:
+            from podwright_service import processes
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        with told_why(self.config.host, self.config.port):
-            await super().startup(sockets)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # the runs are stopped here, with time left for their answers; uvicorn only cuts them off
-        last = asyncio.get_running_loop().call_later(self._shutdown_timeout, self._under_way.stop)
-        await super().shutdown(sockets)
-        last.cancel()
-
-    def handle_exit(self, sig: int, frame: object) -> None:
-        self._health.drain()
-        super().handle_exit(sig, frame)  # pyright: ignore[reportArgumentType] - a frame, which signal types so
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(server: _Server) -> Generator[None]:
-    """Make a signal a request to stop, also before and after the server listens to signals itself.
-
-    When it has stopped, uvicorn raises the signal again for whoever listened before it. That would end the
-    process by the signal, where an orderly end has exit code 0.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(sig: int, frame: object) -> None:
-        server.should_exit = True
-
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+            processes.serve(config, settings, listening, started)
+        else:
+            server = DrainingServer(config, settings, started=started)
+            with told_by_signals(server.drain):
+                server.run(listening)

@@ -1,0 +1,167 @@
+"""The server in one process, which takes its leave in good order: unready, then deaf, then empty, then gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import cast
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.datastructures import State
+
+from podwright.errors import ConfigurationError
+from podwright_service.health import Health
+from podwright_service.runs import UnderWay
+from podwright_service.settings import Settings
+
+TO_ANSWER = 2
+"""Seconds for the answers of the runs that were stopped."""
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What asks for the end. A terminal that closes says SIGHUP, and nothing here is to be read again."""
+
+_TO_LEAVE = 5.0
+"""Seconds in which the connections of a worker that is replaced are told to close; what is silent then is closed."""
+
+_ECHO = 0.5
+"""Seconds in which a signal is the same one again: a terminal tells a group, and its shell or `timeout` repeats it."""
+
+log = logging.getLogger("uvicorn.error")
+
+
+class Told:
+    """Counts the signals of someone who wants the end: the first asks for it, a second one does not wait for it."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def again(self) -> bool:
+        """Whether this signal, which came now, is a second one."""
+        now = time.monotonic()
+        self._first = self._first or now
+        return now - self._first > _ECHO
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn's server; told to stop, it is unready at once, serves for `drain_delay`, and then closes.
+
+    Args:
+        config: Its application is one of `create_app`.
+        settings: How long each part of the end may take.
+        most_requests: After so many it leaves: others accept on the same sockets; 0 is never.
+        started: Called once it serves.
+        leaving: Called when it begins to leave.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        settings: Settings,
+        most_requests: int = 0,
+        started: Callable[[], None] | None = None,
+        leaving: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(config)
+        state: State = cast("FastAPI", config.app).state
+        self._health: Health = state.health
+        self._under_way: UnderWay = state.under_way
+        self._settings, self._most, self._on_start, self._on_leave = settings, most_requests, started, leaving
+        self._ends_at: float | None = None
+        self._leaves = False
+        self._loop: asyncio.AbstractEventLoop
+
+    def drain(self) -> None:
+        """Unready from now on, and deaf after `drain_delay`; a second call changes nothing."""
+        self._health.drain()
+        if not self.started:
+            self.should_exit = True
+        elif self._leaves:
+            self._loop.call_soon_threadsafe(self._stop_runs_in_time)
+        elif self._ends_at is None:
+            self._part(self._settings.drain_delay)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """None: `told_by_signals` listens longer than the server runs, and the process ends by itself."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, and accept connections."""
+        try:
+            self._loop = asyncio.get_running_loop()
+            await super().startup(sockets)
+        except SystemExit as error:
+            raise ConfigurationError("The service cannot start; the lines above say why.") from error
+        if self._on_start:
+            self._on_start()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether it is time to close."""
+        if self._most and self._ends_at is None and self.server_state.total_requests >= self._most:
+            self._leave()
+        empty = self._leaves and not self.server_state.connections
+        if empty or (self._ends_at is not None and time.monotonic() >= self._ends_at):
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, finish what is under way, and end the application."""
+        if not self._leaves:
+            self._stop_runs_in_time()
+        await super().shutdown(sockets)
+
+    def _stop_runs_in_time(self) -> None:
+        # with time left for their answers; uvicorn would only cut them off
+        self._loop.call_later(self._settings.shutdown_timeout, self._under_way.stop)
+
+    def _leave(self) -> None:
+        self._leaves = True
+        for server in self.servers:
+            server.close()
+        self.config.timeout_graceful_shutdown = None  # another worker serves by now: runs take the time they need
+        self._part(_TO_LEAVE)
+        if self._on_leave:
+            self._on_leave()
+
+    def _part(self, seconds: float) -> None:
+        """Tell each connection to close with its next answer, so that callers open new ones elsewhere."""
+        self._ends_at = time.monotonic() + seconds
+        close = (b"connection", b"close")
+        self.config.encoded_headers.append(close)
+        self.server_state.default_headers = [*self.server_state.default_headers, close]
+        for connection in list(self.server_state.connections):
+            if cycle := getattr(connection, "cycle", None):
+                cycle.keep_alive = False
+
+
+@contextlib.contextmanager
+def told_by_signals(drain: Callable[[], None]) -> Generator[None]:
+    """Make a signal a request to drain, and a second one the end; in another thread than the main one, nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = Told()
+
+    def tell(number: int, frame: object) -> None:
+        if told.again():
+            os._exit(128 + number)  # whatever is still under way, in the loop or in threads, is not waited for
+        drain()
+
+    before = {
+        one: signal.signal(one, tell)
+        for one in ENDING
+        if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN  # `nohup` ignores it, and means it
+    }
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

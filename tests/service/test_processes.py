@@ -1,0 +1,457 @@
+"""One process and several: they drain, end and recover alike. Each test starts the command itself."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
+from tests.library.upstream import completion, reply, upstream
+
+Command = Callable[..., subprocess.Popen[str]]
+Address = Callable[[subprocess.Popen[str]], str]
+
+MADE = """
+import asyncio, os, subprocess, time
+from podwright import Agent, FunctionModel
+
+counter = None
+
+def text(request):
+    return request.messages[-1].content
+
+async def answer(request):
+    said = text(request)
+    if 'wait' in said:
+        print('asked', flush=True)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print('cancelled', flush=True)
+            raise
+    if 'moment' in said:
+        print('asked', flush=True)
+        await asyncio.sleep(1)
+    if 'long' in said:
+        await asyncio.sleep(8)
+    if 'hang' in said:
+        print('asked', flush=True)
+        time.sleep(60)
+    if 'orphan' in said:
+        subprocess.run(['sh', '-c', 'sleep 0.1 & sleep 0.1 & sleep 0.1 &'], check=True)
+    if 'count' in said:
+        global counter
+        if counter is None:
+            from prometheus_client import CollectorRegistry, Counter
+            counter = Counter('seen', 'Requests.', registry=CollectorRegistry())
+        counter.inc()
+    return str(os.getpid())
+
+agent = Agent('agent', 'Do.', FunctionModel(answer))
+"""
+
+
+@pytest.fixture(params=["one", "several"])
+def mode(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The variables of one process, and of several."""
+    return {"WEB_CONCURRENCY": "2"} if request.param == "several" else {}
+
+
+@pytest.fixture
+def start(command: Command, tmp_path: Path) -> Command:
+    """Starts the component above on a free port."""
+    (tmp_path / "made.py").write_text(MADE)
+
+    def started(**options: Any) -> subprocess.Popen[str]:
+        arguments = () if "code" in options else ("serve", "made:agent", "--port", "0", "--host", "127.0.0.1")
+        return command(*arguments, cwd=tmp_path, **options)
+
+    return started
+
+
+def run(url: str, text: str, **options: Any) -> httpx.Response:
+    return httpx.post(f"{url}/run", json={"input": text}, timeout=30, **options)
+
+
+def until(check: Callable[[], Any], seconds: float = 30) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return found
+
+
+def line(process: subprocess.Popen[str], wanted: str) -> str:
+    """Reads what a process says up to a line with some text."""
+    assert process.stdout is not None
+    for said in process.stdout:
+        if wanted in said:
+            return said
+    raise AssertionError(f"it never said {wanted!r}")
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ended(process: subprocess.Popen[str], code: int = 0) -> str:
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    return output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_drains(start: Command, address: Address, mode: dict[str, str], number: signal.Signals) -> None:
+    """Unready at once, still serving with `connection: close` for the delay, then deaf, and exit code 0."""
+    process = start(PODWRIGHT_DRAIN_DELAY="2", **mode)
+    url = address(process)
+    with httpx.Client(base_url=url, timeout=20) as kept:
+        assert kept.get("/ready").status_code == 200
+        process.send_signal(number)
+        until(lambda: httpx.get(f"{url}/ready").status_code == 503, 1.5)
+        assert httpx.get(f"{url}/health").status_code == 200
+        answer = run(url, "x")
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        assert kept.get("/health").headers["connection"] == "close"
+    ended(process)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
+
+
+def test_a_run_under_way_is_told_to_close_its_connection(
+    start: Command, address: Address, mode: dict[str, str]
+) -> None:
+    """A request that came before the signal is answered in full, and its connection is not kept."""
+    process = start(PODWRIGHT_DRAIN_DELAY="10", **mode)
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(run, url, "moment")
+        line(process, "asked")
+        process.send_signal(signal.SIGTERM)
+        answer = asking.result()
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+
+
+def test_a_run_that_takes_too_long_is_stopped(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """At the end of the shutdown time-out a run is answered with 503, and the exit code is 0."""
+    process = start(PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_DRAIN_DELAY="0.5", **mode)
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(run, url, "wait")
+        line(process, "asked")
+        process.send_signal(signal.SIGTERM)
+        answer = asking.result()
+    assert (answer.status_code, answer.json()["code"]) == (503, "run_cancelled")
+    ended(process)
+
+
+@pytest.mark.parametrize("text", ["wait", "hang"])
+def test_a_second_signal_ends_at_once(start: Command, address: Address, mode: dict[str, str], text: str) -> None:
+    """Whatever is under way, even a loop that hangs; the exit code tells the signal, and no process is left."""
+    process = start(PODWRIGHT_DRAIN_DELAY="60", **mode)
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(run, url, text)
+        line(process, "asked")
+        workers = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        time.sleep(1)  # as fast as a person repeats it; within half a second it counts as the same one
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 128 + signal.SIGINT
+        with pytest.raises(httpx.HTTPError):
+            asking.result()
+    until(lambda: not any(alive(pid) for pid in workers), 5)
+
+
+def test_a_signal_that_is_repeated_at_once_is_one(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """A terminal, `timeout` and the like tell a process twice; it still drains."""
+    process = start(PODWRIGHT_DRAIN_DELAY="1", **mode)
+    url = address(process)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+    for pid in (process.pid, process.pid, *children(process.pid)):
+        os.kill(pid, signal.SIGTERM)
+    assert run(url, "x").status_code == 200
+    ended(process)
+
+
+def test_a_caller_who_leaves_cancels_the_run(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """Closing the connection of a plain request cancels its run within a moment."""
+    process = start(**mode)
+    host, port = address(process).removeprefix("http://").split(":")
+    body = b'{"input": "wait"}'
+    with socket.create_connection((host, int(port))) as caller:
+        caller.sendall(
+            b"POST /run HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        line(process, "asked")
+    left = time.monotonic()
+    line(process, "cancelled")
+    assert time.monotonic() - left < 1
+
+
+def test_a_worker_that_dies_is_replaced(start: Command, address: Address) -> None:
+    """After SIGKILL the others go on, and soon there are as many as before."""
+    process = start(PODWRIGHT_WORKERS="2")
+    url = address(process)
+    first = until(lambda: pids if len(pids := children(process.pid)) == 2 else None)
+    assert int(run(url, "x").json()["output"]) in first
+    os.kill(first[0], signal.SIGKILL)
+    now = until(lambda: pids if len(pids := children(process.pid)) == 2 and first[0] not in pids else None)
+    seen = until(lambda: len({run(url, "x").json()["output"] for _ in range(20)} & {str(pid) for pid in now}) == 2)
+    assert seen
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+
+def test_workers_do_not_outlive_their_master(start: Command, address: Address) -> None:
+    """When the master is killed, its workers finish and leave."""
+    process = start(PODWRIGHT_WORKERS="2")
+    url = address(process)
+    assert run(url, "x").status_code == 200
+    workers = children(process.pid)
+    process.kill()
+    until(lambda: not any(alive(pid) for pid in workers))
+
+
+def test_a_worker_whose_loop_hangs_is_killed(command: Command, address: Address, tmp_path: Path) -> None:
+    """Without heartbeats a worker is replaced, and says where it hung."""
+    (tmp_path / "made.py").write_text(MADE)
+    code = (
+        "from podwright_service import Service, processes\nfrom made import agent\n"
+        "processes._HANGS = 3\nService(agent).run('127.0.0.1', 0)\n"
+    )
+    process = command(code=code, cwd=tmp_path, PODWRIGHT_WORKERS="2", PYTHONPATH=str(tmp_path))
+    url = address(process)
+    until(lambda: len(children(process.pid)) == 2)
+    before = set(children(process.pid))
+    with concurrent.futures.ThreadPoolExecutor() as pool, contextlib.suppress(httpx.HTTPError):
+        pool.submit(run, url, "hang").result()
+    line(process, "in answer")  # of faulthandler's lines, the one that names the function
+    until(lambda: len(children(process.pid)) == 2 and set(children(process.pid)) != before)
+    assert run(url, "x").status_code == 200
+
+
+def test_workers_are_replaced_without_a_failed_request(start: Command, address: Address) -> None:
+    """With `worker_max_requests`, kept connections are told to close, long runs finish, and others serve meanwhile."""
+    process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="40", PODWRIGHT_SHUTDOWN_TIMEOUT="1")
+    url = address(process)
+    seen: set[str] = set()
+
+    def call(client: httpx.Client) -> None:
+        for _ in range(60):
+            answer = client.post("/run", json={"input": "x"})
+            assert answer.status_code == 200
+            seen.add(answer.json()["output"])
+
+    with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(6) as pool:
+        long = [pool.submit(run, url, "long") for _ in range(2)]
+        clients = [stack.enter_context(httpx.Client(base_url=url, timeout=30)) for _ in range(4)]
+        until(lambda: list(pool.map(call, clients)) and len(seen) >= 5, 60)
+        assert [one.result().status_code for one in long] == [200, 200]
+    until(lambda: len(children(process.pid)) == 2)
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+
+def test_a_component_that_cannot_be_loaded_stops_the_start(
+    start: Command, tmp_path: Path, mode: dict[str, str]
+) -> None:
+    """One message and exit code 1, however many processes were asked for."""
+    process = start(PODWRIGHT_MODEL="offline/ecco", **mode)
+    assert ended(process, 1).count("Suggestion:") == 1
+
+
+@pytest.mark.parametrize(("host", "text"), [("127.0.0.1", "address already in use"), ("nowhere.invalid", "not known")])
+def test_an_address_that_cannot_be_had_is_told(
+    command: Command, newsroom: Path, mode: dict[str, str], host: str, text: str
+) -> None:
+    """A taken port and an unknown host end the start at once with one message and exit code 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = command("serve", str(newsroom / "writer"), "--host", host, "--port", port, **mode)
+        output = ended(process, 1)
+    assert f"Cannot listen on {host}:{port}: " in output
+    assert text in output
+    assert output.count("Suggestion:") == 1
+
+
+def test_a_service_runs_in_any_thread(command: Command, address: Address) -> None:
+    """`Service.run` serves from another thread than the main one; several processes need the main one."""
+    code = (
+        "import sys, threading\nfrom podwright import Agent\nfrom podwright_service import Service\n"
+        "from podwright.errors import PodwrightError\n"
+        "def serve():\n"
+        "    try:\n        Service(Agent('a', 'Do.', 'offline/echo')).run('127.0.0.1', 0)\n"
+        "    except PodwrightError as error:\n        print(error, flush=True)\n"
+        "thread = threading.Thread(target=serve, daemon=True)\nthread.start()\nthread.join()\n"
+    )
+    assert run(address(command(code=code)), "x").json() == {"output": "Echo: x"}
+    assert "main thread" in ended(command(code=code, PODWRIGHT_WORKERS="2"))
+
+
+def counted(folder: Path) -> float:
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(folder))
+    return registry.get_sample_value("seen_total") or 0
+
+
+def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path: Path) -> None:
+    """They are exact when workers are killed and replaced, in few files; a start in the same folder is at nothing."""
+    folder = tmp_path / "metrics"
+    variables = {"PODWRIGHT_WORKERS": "2", "PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    process = start(PODWRIGHT_WORKER_MAX_REQUESTS="20", **variables)
+    url, seen = address(process), set[str]()
+
+    def call(_: int) -> None:
+        answer = client.post(f"{url}/run", json={"input": "count"}, headers={"connection": "close"})
+        assert answer.status_code == 200
+        seen.add(answer.json()["output"])
+
+    client = httpx.Client(timeout=30)
+    with client, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(call, range(100)))
+        os.kill(children(process.pid)[0], signal.SIGKILL)  # nothing is under way
+        until(lambda: len(children(process.pid)) == 2)
+        list(pool.map(call, range(100)))
+    assert counted(folder) == 200
+    assert len(seen) > 5
+    assert len(list(folder.glob("counter_*.db"))) < len(seen)
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+    process = start(**variables)
+    url = address(process)
+    assert counted(folder) == 0
+    run(url, "count")
+    assert counted(folder) == 1
+
+
+def test_a_folder_for_metrics_is_made_and_removed(start: Command, address: Address) -> None:
+    """Without PROMETHEUS_MULTIPROC_DIR there is a fresh one; what a killed service left, the next one removes."""
+
+    def counting() -> tuple[subprocess.Popen[str], Path]:
+        process = start(PODWRIGHT_WORKERS="2")
+        run(address(process), "count")
+        maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in children(process.pid))
+        [file] = {Path(part) for part in maps.split() if part.endswith(".db") and "counter" in part}
+        return process, file.parent
+
+    killed, left = counting()
+    workers = children(killed.pid)
+    killed.kill()
+    until(lambda: not any(alive(pid) for pid in workers))
+    assert left.exists()
+    process, folder = counting()
+    assert folder.exists()
+    assert not left.exists()
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+    assert not folder.exists()
+
+
+@pytest.fixture
+def as_init(start: Command) -> Command:
+    """Starts the component as the first process of a process namespace, as in a container."""
+    under = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    if os.geteuid() != 0:
+        under = (*under, "--map-root-user")
+    if subprocess.run([*under, "true"], capture_output=True).returncode != 0:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("this machine allows no process namespaces")
+    return lambda **options: start(under=under, **options)
+
+
+def test_the_first_process_drains(as_init: Command, address: Address, mode: dict[str, str]) -> None:
+    """As PID 1, which has no default for a signal, it drains all the same, and ends with exit code 0."""
+    process = as_init(PODWRIGHT_DRAIN_DELAY="2", **mode)
+    url = address(process)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+    [init] = children(process.pid)
+    os.kill(init, signal.SIGTERM)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 503, 1.5)
+    assert run(url, "x").status_code == 200
+    ended(process)
+
+
+def test_the_first_process_buries_what_tools_leave_behind(
+    as_init: Command, address: Address, mode: dict[str, str]
+) -> None:
+    """Processes whose parents are gone do not stay as zombies; those that the service waits for keep their codes."""
+    process = as_init(**mode)
+    url = address(process)
+    assert run(url, "orphan").status_code == 200  # it checks an exit code
+    [init] = children(process.pid)
+
+    def below(pid: int) -> list[int]:
+        return [one for child in children(pid) for one in (child, *below(child))]
+
+    time.sleep(0.3)  # the orphans' own time
+    until(lambda: all(alive(pid) for pid in below(init)), 10)
+    assert len(below(init)) == (3 if mode else 1)
+
+
+def test_the_first_process_can_be_stopped_while_it_loads(as_init: Command, tmp_path: Path) -> None:
+    """SIGTERM ends it while the component is still loaded; nobody has to wait for SIGKILL."""
+    (tmp_path / "made.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    process = as_init()
+    line(process, "loading")
+    [init] = children(process.pid)
+    os.kill(init, signal.SIGTERM)
+    assert process.wait(timeout=10) == 128 + signal.SIGTERM
+
+
+def test_a_script_as_the_first_process(
+    command: Command, address: Address, as_init: Command, tmp_path: Path, mode: dict[str, str]
+) -> None:
+    """`Service.run` in a script that is PID 1 drains on a signal and returns, in the first process only."""
+    (tmp_path / "made.py").write_text(
+        MADE + "from podwright_service import Service\nService(agent).run('127.0.0.1', 0)\nprint('returned')\n"
+    )
+    process = as_init(code="import made", **mode)
+    url = address(process)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 200)
+    [init] = children(process.pid)
+    os.kill(init, signal.SIGTERM)
+    assert ended(process).count("returned") == 1
+
+
+async def test_litellm_survives_the_fork(start: Command, address: Address, tmp_path: Path) -> None:
+    """A component on the wide lane, loaded before the workers are forked, runs in each of them."""
+    async with upstream() as provider:
+        provider.answers([reply(completion("a word"))])
+        (tmp_path / "made.py").write_text(
+            "from podwright import Agent\nfrom podwright.models import Connection\n"
+            "from podwright.models.litellm import LiteLLMModel\nimport litellm\n"
+            f"model = LiteLLMModel('hosted_vllm/qwen', Connection('k', {provider.url!r}))\n"
+            "agent = Agent('agent', 'Do.', model)\n"
+        )
+        process = start(PODWRIGHT_WORKERS="2", LITELLM_LOCAL_MODEL_COST_MAP="True")
+        url = await asyncio.to_thread(address, process)
+        async with httpx.AsyncClient(timeout=60) as client:
+            for _ in range(8):  # each on a connection of its own, which any worker may take
+                got = await client.post(f"{url}/run", json={"input": "x"}, headers={"connection": "close"})
+                assert (got.status_code, got.json()) == (200, {"output": "a word"})

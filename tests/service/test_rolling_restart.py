@@ -1,0 +1,225 @@
+"""Two replicas behind a real nginx, restarted one after the other under load. `make proof` does it 20 times."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import httpx
+import pytest
+
+T = TypeVar("T")
+COMMAND = Path(sys.executable).with_name("podwright")
+RESTARTS = 20 if os.environ.get("PROOF") else 0
+"""Where 0, a few, for want of time."""
+PER_RESTART = 1000
+"""Fewest requests in the time of one restart."""
+CLIENTS, PAUSE = 8, 0.02
+NEWS = 1.0
+"""Seconds until a balancer has heard that a replica is not ready; for a Service in Kubernetes it is about one."""
+DELAY = 5.0
+"""Seconds of `drain_delay`: longer than that, also on a busy machine."""
+
+MADE = """
+import asyncio
+from podwright import Agent, FunctionModel
+
+async def answer(request):
+    await asyncio.sleep(0.02)
+    return 'done'
+
+agent = Agent('agent', 'Do.', FunctionModel(answer))
+"""
+
+# A connection goes to one replica and is not tried again elsewhere, which is what kube-proxy does.
+NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    upstream replicas {{ {servers} keepalive 16; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://replicas;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_next_upstream off;
+        }}
+    }}
+}}
+"""
+
+
+class Replica:
+    """A service in its own process, on a port of its own, as a pod has an address of its own."""
+
+    def __init__(self, folder: Path, variables: dict[str, str]) -> None:
+        self._log = folder / f"replica-{time.monotonic_ns()}.log"
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [str(COMMAND), "serve", "made:agent", "--host", "127.0.0.1", "--port", "0"],
+                cwd=folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+            )
+        self.url = until(self._address)
+
+    def _address(self) -> str:
+        assert self.process.poll() is None, self._log.read_text()
+        found = re.search(r"running on (http://[\d.]+:\d+)", self._log.read_text())
+        return found[1] if found else ""
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=60) == 0, self._log.read_text()
+
+
+class Balancer:
+    """nginx, with what Kubernetes has for it: someone who watches readiness, and tells it a second later."""
+
+    def __init__(self, folder: Path, replicas: list[Replica]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._folder, self.replicas = folder, replicas
+        self.known = {replica.url for replica in replicas}
+        self._write()
+        self._nginx = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")])
+        self._over = threading.Event()
+        self._watching = threading.Thread(target=self._watch)
+        self._watching.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._watching.join()
+        self._nginx.terminate()
+        self._nginx.wait(timeout=20)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.1):
+            ready = {replica.url for replica in list(self.replicas) if _ready(replica.url)}
+            if ready and ready != self.known:
+                self._over.wait(NEWS)
+                self._write(ready)
+                self._nginx.send_signal(signal.SIGHUP)
+                self.known = ready
+
+    def _write(self, ready: set[str] | None = None) -> None:
+        servers = " ".join(f"server {url.removeprefix('http://')} max_fails=0;" for url in ready or self.known)
+        text = NGINX.format(folder=self._folder, servers=servers, port=self.port)
+        (self._folder / "nginx.conf").write_text(text)
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/ready", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def until(check: Callable[[], T], seconds: float = 60) -> T:
+    end = time.monotonic() + seconds
+    while not (found := check()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+class Load:
+    """Callers that post one request after the other, each on a connection of its own, and count what fails."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = self._due = 0
+        self.failed: list[str] = []
+        self._url, self._over = f"http://127.0.0.1:{port}/run", threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
+        self._thread.start()
+
+    def go_on(self, until_sent: int) -> None:
+        """Wait until so many more requests have been sent since the last time."""
+        self._due += until_sent
+        until(lambda: self.sent >= self._due)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    async def _send(self) -> None:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+            await asyncio.gather(*(self._call(session) for _ in range(CLIENTS)))
+
+    async def _call(self, session: aiohttp.ClientSession) -> None:
+        while not self._over.is_set():
+            self.sent += 1
+            await asyncio.sleep(PAUSE)
+            try:
+                async with session.post(self._url, json={"input": "x"}) as answer:
+                    text = await answer.text()
+                    if answer.status != 200:
+                        self.failed.append(f"{answer.status} {text[:200]}")
+            except aiohttp.ClientError as error:
+                self.failed.append(repr(error))
+
+
+@pytest.fixture(autouse=True)
+def nginx() -> None:
+    if not shutil.which("nginx"):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no nginx here; `make tools` installs it")
+
+
+def restarted(folder: Path, restarts: int, **variables: str) -> Load:
+    """The load while replicas are restarted one after the other."""
+    (folder / "made.py").write_text(MADE)
+    with contextlib.ExitStack() as stack:
+        replicas: list[Replica] = []
+        stack.callback(lambda: [replica.process.kill() or replica.process.wait() for replica in replicas])
+        replicas += [Replica(folder, variables) for _ in range(2)]
+        until(lambda: all(_ready(replica.url) for replica in replicas))
+        balancer = Balancer(folder, replicas)
+        stack.callback(balancer.close)
+        until(lambda: _ready(f"http://127.0.0.1:{balancer.port}"))
+        load = Load(balancer.port)
+        stack.callback(load.stop)
+        for number in range(restarts):
+            replicas[number % 2].stop()
+            replicas[number % 2] = Replica(folder, variables)
+            until(lambda: {replica.url for replica in replicas} == balancer.known)
+            load.go_on(PER_RESTART)
+    return load
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> None:
+    """With a drain delay that covers the time until the balancer knows, not one request fails."""
+    restarts = RESTARTS or 3 - workers
+    load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
+    print(f"\nprocesses: {workers}, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    assert load.failed == []
+    assert load.sent >= PER_RESTART * restarts
+
+
+def test_without_the_delay_requests_are_lost(tmp_path: Path) -> None:
+    """The delay is what does it: without one, requests fail in the time until the balancer knows."""
+    restarts = RESTARTS or 1
+    load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY="0")
+    print(f"\nwithout the delay, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    assert load.failed
