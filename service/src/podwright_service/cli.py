@@ -32,6 +32,7 @@ def serve(
 ) -> None:
     """Serve a component over HTTP. Whatever is not given here comes from the PODWRIGHT_ variables."""
     # a web framework takes a while to import, and help and errors need none
+    from podwright_service.remotes import remotes_of
     from podwright_service.source import load_component
 
     try:
@@ -40,7 +41,7 @@ def serve(
             raise ConfigurationError(
                 "There is nothing to serve.", suggestion="Give a PATH, or set PODWRIGHT_COMPONENT."
             )
-        component = load_component(settings.component)
+        component = load_component(settings.component, remotes_of(settings))
         from podwright_service import server
 
         server.serve(component, settings)

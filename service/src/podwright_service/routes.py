@@ -17,9 +17,11 @@ from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError, did_you_mean
 from podwright.templates import plain
 from podwright_service.body import read_json
+from podwright_service.budgets import granted
 from podwright_service.idempotency import Once, Turn
 from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
+from podwright_service.remotes import remotes_in
 from podwright_service.runs import UnderWay, Watch, perform
 from podwright_service.schema import (
     ComplexRun,
@@ -74,6 +76,7 @@ class Routes:
                 "agents": list(allowed.agents),
                 "conditions": list(allowed.conditions),
             },
+            "agents": remotes_in(self.component),
             "limits": self.settings.model_dump(include=_LIMITS),
         }
         return as_json(facts)
@@ -132,7 +135,7 @@ class Routes:
         self, request: Request, component: Component, body: SimpleRun | ComplexRun, trace: bool, watch: Watch
     ) -> Response:
         try:
-            work = perform(component, body, self.settings, watch, trace)
+            work = perform(component, body, self.settings, watch, trace, granted(request.headers, self.settings))
             result = await self.under_way.unless_gone(request, work)
         except asyncio.CancelledError:  # the time to finish in is over, and the run had not begun
             return answer(request, _STOPPED, watch.headers())

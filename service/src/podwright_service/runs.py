@@ -16,6 +16,7 @@ from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.usage import Usage
+from podwright_service.budgets import Granted
 from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
 from podwright_service.settings import Settings
 
@@ -63,9 +64,9 @@ def usage_header(usage: Usage) -> str:
 
 
 async def perform(
-    component: Component, body: SimpleRun | ComplexRun, settings: Settings, watch: Watch, trace: bool
+    component: Component, body: SimpleRun | ComplexRun, settings: Settings, watch: Watch, trace: bool, allowed: Granted
 ) -> ExecutionResult:
-    """Run a component on a request.
+    """Run a component on a request, within what is granted to it.
 
     Raises:
         PodwrightError: See `podwright.errors`.
@@ -82,9 +83,10 @@ async def perform(
                 component,
                 task,
                 subscribers=(watch,),
-                limits=settings.run_limits,
+                limits=allowed.limits,
                 stream=watch.reader is not None,
                 trace=trace,
+                hops=allowed.hops,
             )
         except asyncio.CancelledError as stop:
             if isinstance(stop.__cause__, RunCancelledError):  # it knows the run, and where a workflow goes on

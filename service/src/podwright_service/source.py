@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import podwright
@@ -12,18 +12,19 @@ from podwright.components import Component
 from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said
 
 
-def load_component(source: str) -> Component:
+def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
     """The component behind a name.
 
     Args:
         source: The path of a blueprint file or a component folder, or `module:attribute`.
+        agents: Components for the agents that a blueprint names.
 
     Raises:
         PodwrightError: It cannot be loaded; the message says why.
     """
     path = Path(source)
     if _is(path, Path.exists):
-        return podwright.load(path)
+        return podwright.load(path, agents=agents)
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)
