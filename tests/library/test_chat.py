@@ -32,7 +32,7 @@ from tests.library.upstream import (
 
 from podwright import Agent, errors, models
 from podwright.messages import Message, ModelRequest, OutputSchema, ToolCall, ToolSchema
-from podwright.models import Connection, chat, resolve
+from podwright.models import Connection, pool, resolve
 from podwright.models.chat import ChatModel
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.providers import ANY, ENDPOINTS
@@ -466,10 +466,10 @@ SERVED = """
 def test_sessions_end_with_their_loops() -> None:
     """Each loop has its own connections, which are closed with it; nothing is left to complain about at the end."""
     code = """
-    from podwright.models import chat
+    from podwright.models import pool
     for _ in range(3):
         assert asyncio.run(agent.arun("Hello?")) == "Hi."
-        assert not chat._sessions and not chat._keepers
+        assert not pool._sessions and not pool._keepers
     assert agent.run("Hello?") == "Hi." == agent.run("Hello?")
     gc.collect()
     print(served["at"].connections)
@@ -480,14 +480,14 @@ def test_sessions_end_with_their_loops() -> None:
 def test_loops_that_are_not_shut_down_leave_nothing_behind() -> None:
     """A loop that was closed without its generators, or not at all, costs no socket and no complaint."""
     code = """
-    from podwright.models import chat
+    from podwright.models import pool
     for _ in range(5):
         loop = asyncio.new_event_loop()
         assert loop.run_until_complete(agent.arun("Hello?")) == "Hi."
         loop.close()
         del loop
         gc.collect()
-    assert len(chat._sessions) == 1
+    assert len(pool._sessions) == 1
     open_files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc") else 0
     for _ in range(5):
         loop = asyncio.new_event_loop()
@@ -630,7 +630,7 @@ async def test_a_key_that_is_none_is_refused_and_not_shown(provider: Upstream) -
 def test_no_session_outlives_its_loop() -> None:
     """After a test's loop has ended, its session is gone."""
     gc.collect()
-    assert not chat._sessions
+    assert not pool._sessions
 
 
 def test_the_reference_has_every_provider() -> None:

@@ -22,6 +22,7 @@ from podwright import (
     ConditionStep,
     ExecutionResult,
     FunctionModel,
+    Remote,
     ReplayModel,
     RunLimits,
     ScriptedModel,
@@ -60,6 +61,14 @@ CODES = {
     "ContentFilterError": "content_filtered",
     "ModelResponseError": "model_answer_invalid",
     "ReplayMismatchError": "replay_mismatch",
+    "RemoteError": "remote_failed",
+    "RemoteConnectionError": "remote_unreachable",
+    "RemoteUnavailableError": "remote_unavailable",
+    "RemoteTimeoutError": "remote_timeout",
+    "RemoteRejectedError": "remote_rejected",
+    "RemoteResponseError": "remote_answer_invalid",
+    "RemotePausedError": "remote_paused",
+    "RemoteHopsError": "remote_hops_exceeded",
     "ToolError": "tool_failed",
     "ToolArgumentsError": "tool_arguments_invalid",
     "ConditionError": "condition_failed",
@@ -138,6 +147,22 @@ def refused(status: int, code: str = "") -> Callable[[], object]:
     return provided(reply({"error": {"code": code}}, status))
 
 
+def elsewhere(*answer: Part) -> Callable[[], object]:
+    """A run of a remote component that answers with these bytes."""
+
+    async def run() -> object:
+        async with upstream() as serving:
+            serving.answers(answer)
+            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=0.2).arun("hello")
+
+    return lambda: asyncio.run(run())
+
+
+def ended(code: str) -> Callable[[], object]:
+    problem = {"status": 502, "code": code, "detail": "It stopped."}
+    return elsewhere(reply(f"event: problem\ndata: {json.dumps(problem)}\n\n".encode(), 200, "text/event-stream"))
+
+
 def mismatch() -> object:
     recorded = scripted("answer").run("hello", trace=True)
     return load(scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)).run("good bye")
@@ -169,6 +194,14 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ContentFilterError: refused(400, "content_filter"),
     errors.ModelResponseError: provided(reply(b"no JSON")),
     errors.ReplayMismatchError: mismatch,
+    errors.RemoteError: ended("remote_failed"),
+    errors.RemoteConnectionError: elsewhere("reset"),
+    errors.RemoteUnavailableError: elsewhere(reply(b"", 503)),
+    errors.RemoteTimeoutError: elsewhere("hang"),
+    errors.RemoteRejectedError: elsewhere(reply(b"", 401)),
+    errors.RemoteResponseError: elsewhere(reply(b"", 307)),
+    errors.RemotePausedError: ended("approval_required"),
+    errors.RemoteHopsError: ended("remote_hops_exceeded"),
     errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
     errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), ToolCall.of("look")).run("hello"),
     errors.ConditionError: lambda: Workflow("flow", [ConditionStep(NOT_A_NUMBER, then=[scripted()])]).run("hello"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         WorkflowStep,
         load,
     )
+    from podwright.components.remote import Remote
     from podwright.errors import (
         ApprovalRequired,
         BlueprintValidationError,
@@ -68,6 +69,7 @@ __all__ = [
     "ParallelStep",
     "Pipeline",
     "PodwrightError",
+    "Remote",
     "ReplayModel",
     "RunCancelledError",
     "RunLimits",
@@ -92,6 +94,7 @@ _HOMES = {
         "Agent AgentStep ApprovalStep Component ConditionStep Conductor LoopStep MapStep ParallelStep Pipeline "
         "Workflow WorkflowStep load"
     ),
+    "podwright.components.remote": "Remote",
     "podwright.errors": "ApprovalRequired BlueprintValidationError LimitExceededError PodwrightError RunCancelledError",
     "podwright.events": "Event EventManager",
     "podwright.models": "EchoModel FunctionModel Model ReplayModel ScriptedModel register_provider use_model",

@@ -24,6 +24,14 @@ Catch the root to catch them all; each class has a stable `code`, which the serv
         │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
         │   ├── ModelResponseError    model_answer_invalid     the answer is malformed, truncated or too large
         │   └── ReplayMismatchError   replay_mismatch          a replayed run asked something else
+        ├── RemoteError               remote_failed            the run of a remote component failed
+        │   ├── RemoteConnectionError remote_unreachable       no connection, or it was lost
+        │   ├── RemoteUnavailableError  remote_unavailable     the remote takes no run now
+        │   ├── RemoteTimeoutError    remote_timeout           the remote was silent, or took too long
+        │   ├── RemoteRejectedError   remote_rejected          the remote refused the request
+        │   ├── RemoteResponseError   remote_answer_invalid    what came is no answer of a component
+        │   ├── RemotePausedError     remote_paused            a remote workflow waits for a person
+        │   └── RemoteHopsError       remote_hops_exceeded     the run went through too many containers
         ├── ToolError                 tool_failed              a tool raised
         │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
         ├── ConditionError            condition_failed         a condition raised, or cannot compare
@@ -325,6 +333,86 @@ class ReplayMismatchError(ModelError):
 
     code = "replay_mismatch"
     default_suggestion = "If the change is intended, record a new trace."
+
+
+class RemoteError(RunError):
+    """The run of a remote component failed; the code of an instance is the one that the remote told."""
+
+    code = "remote_failed"
+    default_suggestion = "See the remote's own logs, and the trace of the run."
+
+    transient: bool = False
+    """Whether the request certainly began no run, so that it may be sent again."""
+    retry_after: float | None = None
+    """Seconds after which the remote may take requests again, if it says."""
+    remote: str = ""
+    """Name of the remote component."""
+    status: int | None = None
+    """The HTTP status that it answered."""
+    remote_code: str | None = None
+    """The code of the remote's own error."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the base class, with `remote`, and `status` and `remote_code` where they are known."""
+        told = {"remote": self.remote, "status": self.status, "remote_code": self.remote_code}
+        return {**super().to_dict(), **{name: value for name, value in told.items() if value is not None}}
+
+
+class RemoteConnectionError(RemoteError):
+    """The remote could not be reached, or the connection was lost."""
+
+    code = "remote_unreachable"
+    default_suggestion = "Check that the remote runs, its URL, and the network."
+
+
+class RemoteUnavailableError(RemoteError):
+    """The remote takes no run now: it is overloaded, starts or stops."""
+
+    code = "remote_unavailable"
+    default_suggestion = "Try again later, or run more replicas of the remote."
+
+
+class RemoteTimeoutError(RemoteError):
+    """The remote was silent for too long, or its run took longer than it may."""
+
+    code = "remote_timeout"
+    default_suggestion = "Look at the remote's health, or raise the time-out."
+
+
+class RemoteRejectedError(RemoteError):
+    """The remote refused the request: the key, the address or the input is wrong."""
+
+    code = "remote_rejected"
+    default_suggestion = "Check the remote's URL, its key, and what it takes as input."
+
+
+class RemoteResponseError(RemoteError):
+    """What came back is malformed, too large, a redirect, or not from a Podwright service."""
+
+    code = "remote_answer_invalid"
+    default_suggestion = "Check that the URL is that of a Podwright service, without a path of its own."
+
+
+class RemotePausedError(RemoteError):
+    """A remote workflow waits for a person, which the run that called it cannot."""
+
+    code = "remote_paused"
+    default_suggestion = (
+        "Put the approval step into the workflow that calls the remote; or run the remote by itself, and go on "
+        "there with the paused_context and paused_path of this error."
+    )
+
+    paused_context: dict[str, Any] | None = None
+    """The remote workflow's context; the remote's own `/run` goes on with it as `inputs`."""
+    paused_path: list[int] | None = None
+    """Where the remote workflow goes on: the `resume_path` of that request."""
+
+
+class RemoteHopsError(RemoteError):
+    """The run has passed through as many containers as it may; perhaps two call each other."""
+
+    code = "remote_hops_exceeded"
+    default_suggestion = "Break the circle of remote components, or raise PODWRIGHT_MAX_HOPS."
 
 
 class ToolError(RunError):

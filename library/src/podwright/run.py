@@ -42,6 +42,9 @@ T = TypeVar("T")
 MOST_STEPS = 100_000
 """No run does more steps, nested runs included: loops and maps inside each other multiply."""
 
+MOST_HOPS = 3
+"""Containers that a run passes through after the first one, if nobody says otherwise."""
+
 _log = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
 
@@ -100,6 +103,8 @@ class _Tree:
     """Subscribers that raised, by identity: a callable need not be hashable."""
     steps: int = 0
     """How many have begun."""
+    hops: int = MOST_HOPS
+    """Containers that may follow."""
 
 
 class Run:
@@ -170,6 +175,11 @@ class Run:
         own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
+    @property
+    def hops(self) -> int:
+        """Containers that the run may still pass through."""
+        return self._tree.hops
+
     def emit(self, event: Event, path: tuple[int, ...] | None = None) -> None:
         """Stamp an event with the common fields and hand it to every subscriber.
 
@@ -185,6 +195,23 @@ class Run:
         stamp(event, "component", self.component)
         stamp(event, "kind", self.kind)
         stamp(event, "path", self.path if path is None else path)
+        self._deliver(event)
+
+    def relay(self, event: Event, remote: str) -> None:
+        """Hand on what a remote component tells, in its place within this run.
+
+        Args:
+            event: A new event, as the remote stamped it.
+            remote: Name of the remote component.
+        """
+        stamp = object.__setattr__  # as in `emit`
+        stamp(event, "seq", next(self._tree.numbers))
+        stamp(event, "parent_id", event.parent_id or self.id)
+        stamp(event, "path", (*self.path, *event.path))
+        stamp(event, "remote", remote)
+        self._deliver(event)
+
+    def _deliver(self, event: Event) -> None:
         for subscriber in self.subscribers:
             if self._tree.dropped and id(subscriber) in self._tree.dropped:
                 continue
@@ -377,6 +404,7 @@ async def execute(
     limits: RunLimits | None = None,
     stream: bool = False,
     trace: bool = False,
+    hops: int = MOST_HOPS,
 ) -> ExecutionResult:
     """Run a component; what all ways to run one come down to.
 
@@ -389,6 +417,7 @@ async def execute(
         limits: What this run may use, besides the component's own limits.
         stream: Whether models are asked for their tokens one by one.
         trace: Whether the result keeps the events.
+        hops: Containers that it may pass through after this one; a nested run has those of the run around it.
     """
     loop = asyncio.get_running_loop()
     parent = _current.get()
@@ -399,7 +428,9 @@ async def execute(
     extra = (*subscribers, events.append) if trace else tuple(subscribers)
     if parent is None:
         own = [one for one in (limits, component.limits) if one is not None]
-        run = Run(component, _Tree(loop), subscribers=extra + component.subscribers, limits=own, streaming=stream)
+        run = Run(
+            component, _Tree(loop, hops=hops), subscribers=extra + component.subscribers, limits=own, streaming=stream
+        )
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=extra, limits=limits, streaming=stream)

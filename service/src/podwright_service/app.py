@@ -14,6 +14,7 @@ from podwright_service.health import Health
 from podwright_service.keys import KeyDoor, Keys
 from podwright_service.openapi import Documentation
 from podwright_service.posted import models_of
+from podwright_service.remotes import remotes_in
 from podwright_service.routes import Routes
 from podwright_service.settings import Settings
 
@@ -38,7 +39,9 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
 
     keys = Keys(settings)
     health, routes = Health(models), Routes(component, settings, models)
-    telemetry = Telemetry(component, settings, routes.allowed, models)
+    telemetry = Telemetry(
+        component, settings, routes.allowed, models, remotes_in(component, *routes.allowed.agents.values())
+    )
     telemetry.metrics.admission = routes.admission
     routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted
     docs = Documentation(component, routes.allowed, settings, keys.needed)

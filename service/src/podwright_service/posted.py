@@ -14,6 +14,7 @@ from podwright.errors import BlueprintValidationError, ConfigurationError, Podwr
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.tools import FunctionTool, tool_of
+from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings
 from podwright_service.sizes import in_order, too_large
 
@@ -52,6 +53,7 @@ def allowed_by(component: Component, settings: Settings) -> Allowed:
         models = [*component.models(), *([settings.model] if settings.model else [])]
     conditions = {name: one for part in inside if isinstance(part, Workflow) for name, one in part.conditions.items()}
     agents = {part.name: part for part in reversed(inside) if part is not component or isinstance(part, Agent)}
+    agents = {**remotes_of(settings), **agents}
     return Allowed(tuple(models), {name: tools[name] for name in wanted}, agents, conditions, settings)
 
 

@@ -19,9 +19,11 @@ from podwright.events import Subscriber
 from podwright.templates import plain
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
+from podwright_service.budgets import granted
 from podwright_service.idempotency import Once, Turn
 from podwright_service.posted import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
+from podwright_service.remotes import remotes_in
 from podwright_service.runs import UnderWay, Watch, perform
 from podwright_service.schema import (
     ComplexRun,
@@ -82,6 +84,7 @@ class Routes:
                 "agents": list(allowed.agents),
                 "conditions": list(allowed.conditions),
             },
+            "agents": remotes_in(self.component),
             "limits": self.settings.model_dump(include=_LIMITS),
         }
         return as_json(facts)
@@ -141,7 +144,8 @@ class Routes:
     ) -> Response:
         watch.others = self.of_served if component is self.component else self.of_posted
         try:
-            work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace))
+            allowed = granted(request.headers, self.settings)
+            work = self.admission.admitted(lambda: perform(component, body, self.settings, watch, trace, allowed))
             result = await self.under_way.unless_gone(request, work)
         except asyncio.CancelledError:  # the time to finish in is over, and the run had not begun
             return answer(request, _STOPPED, watch.headers())

@@ -16,6 +16,7 @@ from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.usage import Usage
+from podwright_service.budgets import Granted
 from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
 from podwright_service.settings import Settings
 
@@ -66,9 +67,9 @@ def usage_header(usage: Usage) -> str:
 
 
 async def perform(
-    component: Component, body: SimpleRun | ComplexRun, settings: Settings, watch: Watch, trace: bool
+    component: Component, body: SimpleRun | ComplexRun, settings: Settings, watch: Watch, trace: bool, allowed: Granted
 ) -> ExecutionResult:
-    """Run a component on a request.
+    """Run a component on a request, within what is granted to it.
 
     Raises:
         PodwrightError: See `podwright.errors`.
@@ -85,9 +86,10 @@ async def perform(
                 component,
                 task,
                 subscribers=(watch, *watch.others),
-                limits=settings.run_limits,
+                limits=allowed.limits,
                 stream=watch.reader is not None,
                 trace=trace,
+                hops=allowed.hops,
             )
         except asyncio.CancelledError as stop:
             if isinstance(stop.__cause__, RunCancelledError):  # it knows the run, and where a workflow goes on

@@ -165,6 +165,8 @@ class Info(Wire):
     models: dict[str, list[str]]
     """`named` by the blueprints, and `effective`: those that are called."""
     tools: list[str]
+    agents: list[str]
+    """Names of the components in other containers that it works with."""
     accepts: dict[str, list[str]]
     """`models`, `tools`, `agents` and `conditions` that a blueprint posted here may name."""
     limits: dict[str, float | None]

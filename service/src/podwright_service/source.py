@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import podwright
@@ -12,11 +12,12 @@ from podwright.components import Component
 from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said
 
 
-def load_component(source: str) -> Component:
+def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
     """The component behind a name.
 
     Args:
         source: The path of a blueprint file or a component folder, or `module:attribute`.
+        agents: Components for the agents that a blueprint names.
 
     Raises:
         PodwrightError: It cannot be loaded; the message says why.
@@ -24,7 +25,7 @@ def load_component(source: str) -> Component:
     path = Path(source)
     if _is(path, Path.exists):
         try:
-            return podwright.load(path)
+            return podwright.load(path, agents=agents)
         except OSError as error:
             raise ConfigurationError(
                 f"Cannot read '{error.filename}': {error.strerror}.", suggestion="Let this user read it."

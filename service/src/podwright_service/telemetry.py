@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
+from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright_service import logs, semconv
 from podwright_service.metrics import UNKNOWN, Metrics
 from podwright_service.posted import Allowed, everything_in
 from podwright_service.settings import Settings
-from podwright_service.tracing import RESUMED, Spans
+from podwright_service.tracing import RESUMED, Spans, propagated
 
 Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 
@@ -88,6 +89,8 @@ class Telemetry:
                 )
                 self.tracer = self._provider.get_tracer("podwright", __version__)
                 common.append(Spans(self.tracer, content_wanted(), remotes))
+                if propagated not in PROPAGATORS:
+                    PROPAGATORS.append(propagated)
         # spans last: what ends is counted and logged while its span is still the current one
         self.of_served: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=False), *common)
         """Who hears the runs of the served component."""

@@ -6,12 +6,8 @@ Proxies that the environment names are not used: the base URL says where to go, 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import contextlib
 import io
 import os
-from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import aiohttp
@@ -28,6 +24,7 @@ from podwright.errors import (
     ModelTimeoutError,
 )
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import pool
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.faults import refusal
 from podwright.models.providers import ANY, Endpoint
@@ -39,8 +36,6 @@ LONGEST_ANSWER = 16 * 2**20
 
 _LONGEST_REFUSAL = 64 * 2**10
 _LARGE = 2**20
-_LINGER = 0.1
-"""Seconds to wait for the end of a stream whose last event has come, so that its connection can be used again."""
 
 
 class ChatModel(Model):
@@ -76,7 +71,7 @@ class ChatModel(Model):
             patience = request.settings.get("timeout", patience)
         timer = asyncio.timeout(patience)
         reading = _Reading(self.name, timer, self.timeouts.idle)
-        session = _sessions.get(asyncio.get_running_loop()) or await _open()
+        session = await pool.session()
         try:
             async with timer:
                 reply = await session.post(url, data=data, headers=headers, timeout=connect, allow_redirects=False)
@@ -167,7 +162,7 @@ class ChatModel(Model):
             chunk = await reading.more(reply.content)
             for data in events.feed(chunk):
                 if data == b"[DONE]":
-                    await _linger(reply.content)
+                    await pool.linger(reply.content)
                     return
                 text = answer.add(orjson.loads(data))
                 if text:
@@ -209,14 +204,6 @@ class _Reading:
         return b"".join(chunks) if len(chunks) > 1 else chunks[0]
 
 
-async def _linger(content: aiohttp.StreamReader) -> None:
-    if not content.at_eof():
-        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
-            async with asyncio.timeout(_LINGER):
-                while await content.readany():
-                    pass
-
-
 async def _said(reply: aiohttp.ClientResponse, reading: _Reading) -> str:
     """What a refusal says, as far as it can be read: the status says enough without."""
     try:
@@ -248,56 +235,3 @@ def _lost(name: str, error: Exception) -> ModelError:
 
 def _first(variables: tuple[str, ...]) -> str:
     return next((value for one in variables if (value := os.environ.get(one))), "")
-
-
-# One session for each event loop: its connections belong to that loop.
-_sessions: dict[AbstractEventLoop, aiohttp.ClientSession] = {}
-_keepers: dict[AbstractEventLoop, AsyncGenerator[aiohttp.ClientSession]] = {}
-_inherited: list[object] = []
-
-
-async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Holds a session until its loop shuts down: a loop ends the asynchronous generators that it has begun."""
-    loop = asyncio.get_running_loop()
-    # what limits runs limits connections too; a second limit here would only make calls wait in secret
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
-    async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
-        try:
-            yield session
-        finally:
-            _sessions.pop(loop, None)
-            _keepers.pop(loop, None)
-
-
-async def _open() -> aiohttp.ClientSession:
-    for closed in [one for one in _sessions if one.is_closed()]:  # by somebody who did not end its generators
-        del _keepers[closed]
-        await _sessions.pop(closed).close()
-    loop = asyncio.get_running_loop()
-    keeper = _keepers[loop] = _keep()
-    session = _sessions[loop] = await anext(keeper)
-    return session
-
-
-def _close_all() -> None:
-    """At exit: close what is still open, such as the session of the loop of `run()`."""
-    for loop, keeper in list(_keepers.items()):
-        with contextlib.suppress(Exception):
-            if loop.is_running():
-                asyncio.run_coroutine_threadsafe(keeper.aclose(), loop).result(1)
-            elif loop.is_closed():
-                asyncio.run(_sessions[loop].close())
-            else:
-                loop.run_until_complete(keeper.aclose())
-
-
-def _leave() -> None:
-    """In a forked process: the sockets are the parent's, and to collect them would be to act on them."""
-    _inherited.append((_sessions.copy(), _keepers.copy()))
-    _sessions.clear()
-    _keepers.clear()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave)

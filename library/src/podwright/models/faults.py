@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from podwright.errors import (
     ContentFilterError,
@@ -25,6 +25,7 @@ from podwright.errors import (
     ModelResponseError,
     ModelTimeoutError,
     ModelUnavailableError,
+    RemoteError,
 )
 
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class Retries:
     chance: Callable[[], float] = random.random
     """A number from 0 to 1, which spreads the callers that failed together."""
 
-    def wait(self, error: ModelError, tries: int) -> float:
+    def wait(self, error: ModelError | RemoteError, tries: int) -> float:
         """Seconds to wait after so many tries: at least what the provider asked for."""
         ceiling = min(self.first_wait * 2 ** (tries - 1), self.longest_wait)
         return max(error.retry_after or 0.0, ceiling * self.chance())
@@ -75,7 +76,7 @@ async def with_retries(
     *,
     who: str = "The model",
     left: Callable[[], float] = _unlimited,
-    on_retry: Callable[[int, ModelError, float], object] | None = None,
+    on_retry: Callable[[int, Any, float], object] | None = None,
 ) -> T:
     """Try until it succeeds, within a time, where trying again can help.
 
@@ -91,7 +92,7 @@ async def with_retries(
             and the seconds of the wait.
 
     Raises:
-        ModelError: The error of the last try; ModelTimeoutError if the time was over.
+        ModelError, RemoteError: The error of the last try; ModelTimeoutError if the time was over.
     """
     timer = asyncio.timeout(total if total < math.inf else None)
     tries = 0
@@ -101,7 +102,7 @@ async def with_retries(
                 tries += 1
                 try:
                     return await attempt()
-                except ModelError as error:
+                except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
                     remaining = min((timer.when() or math.inf) - asyncio.get_running_loop().time(), left())
                     if not error.transient or tries >= policy.tries or wait >= remaining:

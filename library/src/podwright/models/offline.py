@@ -341,6 +341,8 @@ class ReplayModel(OfflineModel):
         calls: dict[tuple[str, int], _Call] = {}
         for event in trace.events:
             match event:
+                case _ if event.remote is not None:  # another process made that call, and makes it again
+                    pass
                 case ModelCallStarted():
                     call = calls[event.run_id, event.call] = _Call(len(calls), event.request)
                     self._recorded[event.component, event.path].append(call)

@@ -73,17 +73,22 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 class Events:
-    """Cuts a stream of server-sent events into their data, however its bytes are split (HTML standard, 9.2.6)."""
+    """Cuts a stream of server-sent events into them, however its bytes are split (HTML standard, 9.2.6)."""
 
-    __slots__ = ("_data", "_rest", "_started")
+    __slots__ = ("_data", "_name", "_rest", "_started")
 
     def __init__(self) -> None:
         self._rest = b""
         self._data: list[bytes] = []
+        self._name = b""
         self._started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of the events that end in these bytes; no bytes mean the end of the stream."""
+        return [data for _, data in self.named(chunk)]
+
+    def named(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
+        """As `feed`, with the name of each event; empty where it has none."""
         ended = not chunk
         rest = self._rest + chunk
         if not self._started and (len(rest) >= 3 or ended):
@@ -92,17 +97,24 @@ class Events:
         self._rest = b""
         if lines and not ended and not lines[-1].endswith(b"\n"):  # a last CR may be the first half of CRLF
             self._rest = lines.pop()
-        found: list[bytes] = []
+        found: list[tuple[bytes, bytes]] = []
         for line in lines:
             content = line.rstrip(b"\r\n")
             if content.startswith(b"data:"):
                 self._data.append(content[5:].removeprefix(b" "))
-            elif not content and self._data:
-                found.append(b"\n".join(self._data))
-                self._data = []
-        if ended and self._data:  # some servers close without the empty line; half an event is no JSON anyway
-            found.append(b"\n".join(self._data))
+            elif content.startswith(b"event:"):
+                self._name = content[6:].removeprefix(b" ")
+            elif not content:
+                self._end(found)
+        if ended:  # some servers close without the empty line; half an event is no JSON anyway
+            self._end(found)
         return found
+
+    def _end(self, found: list[tuple[bytes, bytes]]) -> None:
+        if self._data:
+            found.append((self._name, b"\n".join(self._data)))
+            self._data = []
+        self._name = b""
 
 
 class MalformedError(Exception):

@@ -12,6 +12,8 @@ from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
 from podwright_service.cli.console import hint, say, say_json
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import read_settings
 from podwright_service.source import is_folder, load_component
 
 
@@ -50,7 +52,7 @@ def _report(path: str) -> dict[str, Any]:
 def _unfit(path: str, blueprint: Blueprint) -> list[Problem]:
     """What is wrong beyond the data: in a folder with code and agents beside it, in a file with built-in conditions."""
     if is_folder(path):
-        load_component(path)
+        load_component(path, remotes_of(read_settings()))
         return []
     found: list[Problem] = []
     for at, step in blueprints.walk_steps(blueprint.get("steps")):

@@ -22,6 +22,7 @@ from podwright.run import Task, execute
 from podwright.subscribers import Printer
 from podwright.usage import Usage
 from podwright_service.cli.console import complain, read_text, say, say_json, write_text
+from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
 
@@ -38,7 +39,7 @@ def serve_component(**given: Any) -> None:
     if settings.component is None:
         raise ConfigurationError("There is nothing to serve.", suggestion="Give a PATH, or set PODWRIGHT_COMPONENT.")
     adopt_secrets()
-    component = load_component(settings.component)
+    component = load_component(settings.component, remotes_of(settings))
     from podwright_service import server  # the web framework takes a while to import, and what is wrong is told first
 
     server.serve(component, settings)
@@ -66,7 +67,7 @@ def run_component(order: Order) -> int:
     """
     settings = read_settings(model=order.model)
     adopt_secrets()
-    component = load_component(order.path)
+    component = load_component(order.path, remotes_of(settings))
     task = _task(component, order)
     for file in (order.trace, order.context):
         if file is not None and not os.path.exists(file):  # noqa: PTH110 - a name that is too long is none

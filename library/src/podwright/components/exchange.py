@@ -1,0 +1,205 @@
+"""One request to a remote component and its answer: a stream of events, or a refusal, or whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import aiohttp
+from yarl import URL
+
+from podwright.blueprints import as_object
+from podwright.components.relay import CODE, Context, Relay, told
+from podwright.errors import (
+    LimitExceededError,
+    PodwrightError,
+    RemoteConnectionError,
+    RemoteError,
+    RemoteHopsError,
+    RemotePausedError,
+    RemoteRejectedError,
+    RemoteResponseError,
+    RemoteTimeoutError,
+    RemoteUnavailableError,
+)
+from podwright.models import pool
+from podwright.models.faults import Timeouts, retry_after
+from podwright.models.wire import Events
+
+LONGEST_EVENT = 8 * 2**20
+"""Bytes that one event of a remote may have."""
+LONGEST_STREAM = 256 * 2**20
+"""Bytes that all of a remote's answer may have."""
+
+_LONGEST_REFUSAL = 64 * 2**10
+_LONGEST_TEXT = 2000
+
+
+class Exchange:
+    """Asks one remote.
+
+    Args:
+        name: Its name, for errors.
+        target: Where its runs begin.
+        timeouts: How long to wait.
+    """
+
+    def __init__(self, name: str, target: URL, timeouts: Timeouts) -> None:
+        self._name, self._target, self._timeouts = name, target, timeouts
+
+    async def attempt(self, data: bytes, headers: Mapping[str, str], relay: Relay) -> Any:
+        """Send the request once, and follow the answer.
+
+        Raises:
+            RemoteError: It is transient where the request certainly began no run.
+        """
+        patience = self._timeouts
+        connect = aiohttp.ClientTimeout(total=None, connect=patience.connect)
+        session = await pool.session()
+        timer = asyncio.timeout(patience.first_byte)
+        relay.sent = True
+        try:
+            async with timer:
+                reply = await session.post(
+                    self._target, data=data, headers=headers, timeout=connect, allow_redirects=False
+                )
+                try:
+                    if reply.status != 200 or reply.content_type != "text/event-stream":
+                        relay.sent = reply.status // 100 in (2, 5) and reply.status != 503
+                        raise self._refusal(reply, await _problem_in(reply))
+                    return await self._follow(reply, relay, timer)
+                finally:
+                    reply.close()  # what was not read to its end is closed, and the remote's run is cancelled
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            fault = self._lost(error, timer.expired())
+            relay.sent = relay.sent and not fault.transient
+            raise self._told(fault) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
+
+    async def _follow(self, reply: aiohttp.ClientResponse, relay: Relay, timer: asyncio.Timeout) -> Any:
+        events, loop = Events(), asyncio.get_running_loop()
+        size = pending = 0
+        while True:
+            chunk = await reply.content.readany()
+            size, pending = size + len(chunk), pending + len(chunk)
+            timer.reschedule(loop.time() + self._timeouts.idle)
+            for name, data in events.named(chunk):
+                pending = 0
+                if name == b"result":
+                    value = self._value(data, relay)
+                    await pool.linger(reply.content)
+                    return value
+                if name == b"problem":
+                    relay.ended = True
+                    raise self._failure(_object(data))
+                if not relay.take(data):
+                    raise self._malformed("an event that is none")
+            if pending > LONGEST_EVENT or size > LONGEST_STREAM:
+                raise self._malformed("more than is taken")
+            if not chunk:
+                lost = f"The stream of the remote '{self._name}' ended before its run did."
+                raise self._told(RemoteConnectionError(lost))
+
+    def _value(self, data: bytes, relay: Relay) -> Any:
+        body = _object(data)
+        relay.ended = relay.kind is not None and bool(body)
+        if relay.kind == "workflow" and body:
+            return Context(body)
+        if relay.kind is None or "output" not in body:
+            raise self._malformed("a result that is none")
+        return body["output"]
+
+    def _failure(self, problem: Mapping[str, Any]) -> PodwrightError:
+        """The error that a problem document of a run there amounts to here."""
+        message, hint = f"The remote '{self._name}' failed: {_text(problem, 'detail')}", _text(problem, "suggestion")
+        code = _text(problem, "code")
+        match code:
+            case "limit_exceeded":
+                found = LimitExceededError(message, limit=_text(problem, "limit"), suggestion=hint or None)
+                found.component = _text(problem, "component") or None
+                return found
+            case "approval_required":
+                asked = f"The remote workflow '{self._name}' waits for approval: {_text(problem, 'detail')}"
+                error = RemotePausedError(asked)
+                error.paused_context = as_object(problem.get("context"))
+                path = problem.get("resume_path")
+                error.paused_path = cast("list[int]", path) if isinstance(path, list) else None
+            case "remote_hops_exceeded":
+                error = RemoteHopsError(message, suggestion=hint or None)
+            case "run_cancelled":
+                error = RemoteUnavailableError(message, suggestion=hint or None)
+            case _:
+                known = code if CODE.fullmatch(code) else None
+                error = RemoteError(message, suggestion=hint or None, code=known)
+        error.component = _text(problem, "component") or None
+        return self._told(error, problem)
+
+    def _refusal(self, reply: aiohttp.ClientResponse, problem: Mapping[str, Any]) -> RemoteError:
+        """The error for an answer that is no stream; only a problem document is quoted."""
+        status, said = reply.status, _text(problem, "detail")
+        who = f"The remote '{self._name}' answered {status}" + (f": {said}" if said else ".")
+        hint = _text(problem, "suggestion") or None
+        if status // 100 == 5:
+            error = RemoteUnavailableError(who, suggestion=hint)
+            error.retry_after = retry_after({key.lower(): value for key, value in reply.headers.items()})
+            error.transient = status == 503 and error.retry_after is not None
+        elif status // 100 == 4:
+            error = RemoteRejectedError(who, suggestion=hint)
+        else:
+            what = "a redirect, which is never followed" if status // 100 == 3 else "no stream of events"
+            error = RemoteResponseError(f"The remote '{self._name}' answered {status}: {what}.")
+        error.status = status
+        return self._told(error, problem)
+
+    def _lost(self, error: BaseException, late: bool) -> RemoteError:
+        who, patience = f"The remote '{self._name}'", self._timeouts
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                fault = RemoteTimeoutError(f"{who}: no connection within {patience.connect:g} s.")
+                fault.transient = True
+            case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+                return RemoteConnectionError(f"{who}: no secure connection: the certificate or TLS is at fault.")
+            case aiohttp.ClientConnectorError():
+                named = isinstance(error, aiohttp.ClientConnectorDNSError)
+                what = "the host's name cannot be looked up" if named else "no connection"
+                fault = RemoteConnectionError(f"{who}: {what}.")
+                fault.transient = True
+            case TimeoutError() if late:
+                return RemoteTimeoutError(f"{who} was silent for too long.")
+            case aiohttp.ClientResponseError():
+                return RemoteResponseError(f"{who} answered something that is no HTTP.")
+            case _:
+                return RemoteConnectionError(f"{who}: the connection was lost.")
+        return fault
+
+    def _malformed(self, what: str) -> RemoteError:
+        return self._told(RemoteResponseError(f"The remote '{self._name}' sent {what}."))
+
+    def _told(self, error: RemoteError, problem: Mapping[str, Any] | None = None) -> RemoteError:
+        return told(self._name, error, _text(problem or {}, "code"))
+
+
+async def _problem_in(reply: aiohttp.ClientResponse) -> Mapping[str, Any]:
+    """The problem document of a refusal, if it is one."""
+    if reply.content_type != "application/problem+json":
+        return {}
+    body = b""
+    try:
+        while len(body) < _LONGEST_REFUSAL and (chunk := await reply.content.readany()):
+            body += chunk
+    except aiohttp.ClientError:
+        return {}
+    return _object(body)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        return as_object(json.loads(data))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _text(problem: Mapping[str, Any], key: str) -> str:
+    value = problem.get(key)
+    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""

@@ -1,0 +1,199 @@
+"""A component in another container, which is worked with like one that is here.
+
+It speaks to the `/run/stream` of a Podwright service. What the remote tells becomes part of this run: its events
+stand in the trace under their step, its usage adds upward, and what is left of the limits travels down to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import Unpack
+from yarl import URL
+
+from podwright._version import __version__
+from podwright.blueprints.schema import Name
+from podwright.budget import borrow
+from podwright.components.base import Answering, DescribedOptions, described
+from podwright.components.loop import as_context
+from podwright.components.relay import Context, Relay, told
+from podwright.errors import (
+    ConfigurationError,
+    InputError,
+    PodwrightError,
+    RemoteHopsError,
+    RemoteTimeoutError,
+)
+from podwright.events import (
+    Kind,
+)
+from podwright.models.faults import Retries, Timeouts, with_retries
+from podwright.run import Run, Task
+from podwright.templates import as_text, plain
+from podwright.usage import RunLimits
+
+PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
+"""Functions of a remote's run here, each giving headers for its request, such as `traceparent`."""
+
+_RUN_TIME = 999_999_999_999
+"""The largest decimal of structured fields (RFC 9651) in whole seconds."""
+
+_log = logging.getLogger("podwright")
+
+
+class Remote(Answering):
+    """A component that runs in another container.
+
+    Args:
+        name: Its name here, which blueprints and steps use; its output in a workflow is `<name>_output`.
+        url: Where its service is, such as "http://writer:8000". A blueprint never has it.
+        kind: What kind of component it is, as the events of its run here say.
+        timeout: Seconds that a run there may take; by default what is left of the run around it.
+        **options: A `description`, its `api_key`, `limits`, `verbose`; see `DescribedOptions`.
+
+    Raises:
+        ConfigurationError: The name, the URL or the key cannot be one.
+    """
+
+    __slots__ = ("_headers", "_target", "_timeout", "kind")
+
+    timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
+    """Seconds to connect, to the first byte, and between two bytes: three missed heartbeats. Set on the class."""
+    retries: Retries = Retries()
+    """How often a request that began no run is sent again. Set on the class."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        kind: Kind = "agent",
+        timeout: float | None = None,
+        **options: Unpack[DescribedOptions],
+    ) -> None:
+        try:
+            blueprint: dict[str, Any] = {"type": "Agent", "name": TypeAdapter(Name).validate_python(name)}
+        except ValidationError as error:
+            said = error.errors(include_url=False, include_input=False)[0]["msg"]
+            raise ConfigurationError(f"A remote component cannot be called {name!r}: {said}.") from error
+        kept = described(blueprint, options, settings=False)
+        if "base_url" in options:
+            raise ConfigurationError(f"The remote component '{name}' has a url, and no base_url.")
+        super().__init__(blueprint, kept)
+        self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - of all kinds, only this one is known by instance
+        self._timeout = timeout
+        self._target = _address(name, url)
+        self._headers = {
+            "Accept": "text/event-stream",
+            "Content-Type": "application/json",
+            "User-Agent": f"podwright/{__version__}",
+        }
+        key = (options.get("api_key") or "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigurationError(f"The key for the remote component '{name}' has characters that no key has.")
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
+
+    def text(self, value: Any) -> str:
+        """What a remote workflow wrote last, and what any other component answered."""
+        if isinstance(value, Context) and value:
+            return as_text(next(reversed(value.values())))
+        return as_text(value)
+
+    async def perform(self, run: Run, task: Task) -> Any:
+        """Have the remote do it, and relay what it tells."""
+        if task.response_model not in (None, str):
+            raise InputError(
+                f"'{self.name}' runs in another container, which is not given a response model.",
+                suggestion="Give the answer to an agent that runs here, and that one the response model.",
+            )
+        if run.hops < 1:
+            raise told(
+                self.name, RemoteHopsError(f"'{self.name}' was not called: the run may pass no further container.")
+            )
+        context = as_context(task.input)
+        body = {"input": task.input} if isinstance(task.input, str) else {"inputs": plain(context)}
+        data = json.dumps(body).encode()
+        timer = asyncio.timeout(self._timeout)
+        try:
+            async with timer:
+                return await self._within_limits(run, data)
+        except TimeoutError as error:
+            if not timer.expired():
+                raise
+            late = RemoteTimeoutError(f"The remote '{self.name}' took longer than {self._timeout:g} s.")
+            raise told(self.name, late) from error
+
+    async def _within_limits(self, run: Run, data: bytes) -> Any:
+        from podwright.components.exchange import Exchange  # an HTTP client, which takes a while to import
+
+        exchange = Exchange(self.name, self._target, self.timeouts)
+        loan = await borrow(run.budgets)
+        relay = Relay(run, self.name)
+
+        async def attempt() -> Any:
+            granted = _granted(run, loan.limits, self._timeout)
+            return await exchange.attempt(data, self._headers | self._propagated(run) | granted, relay)
+
+        known = False
+        try:
+            value = await with_retries(attempt, math.inf, self.retries, left=lambda: run.time_left)
+            known = True
+            return value
+        except asyncio.CancelledError:
+            relay.abort(None)
+            raise
+        except PodwrightError as error:
+            known = relay.ended or not relay.sent
+            relay.abort(error)
+            raise
+        finally:
+            if known:
+                loan.settle(relay.usage, relay.calls)
+            else:
+                loan.keep(relay.usage, relay.calls)
+
+    def _propagated(self, run: Run) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for propagate in PROPAGATORS:
+            try:
+                headers.update(propagate(run))
+            except Exception:  # noqa: BLE001 - the run does not depend on what is told of it
+                _log.exception("A propagator of run %s raised.", run.id)
+        return headers
+
+
+def _address(name: str, url: object) -> URL:
+    """Where the remote's runs begin.
+
+    Raises:
+        ConfigurationError: The URL is none that a service has; it is not repeated, for it may hold a secret.
+    """
+    try:
+        found = URL(url) if isinstance(url, str) else URL()
+        sound = found.scheme in ("http", "https") and found.host and found.port
+    except ValueError:
+        found, sound = URL(), False
+    if not sound or found.user or found.password or found.query_string or found.fragment or "?" in str(url):
+        raise ConfigurationError(
+            f"The URL of the remote component '{name}' is none.",
+            suggestion="Write it as http://host:port, without user, key, query or fragment.",
+        )
+    return found.with_path(found.path.rstrip("/") + "/run/stream")
+
+
+def _granted(run: Run, limits: RunLimits, timeout: float | None) -> dict[str, str]:
+    """The headers that say what the remote may use, and how far it may go (RFC 9651)."""
+    time_left = max(0.0, min(run.time_left, math.inf if timeout is None else timeout))
+    parts = [f"wall_time={math.floor(min(time_left, _RUN_TIME) * 1000) / 1000:.3f}"] if time_left < math.inf else []
+    for name in ("tokens", "model_calls"):
+        value = getattr(limits, name)
+        parts += [f"{name}={min(value, 10**15 - 1)}"] if value is not None else []
+    parts += [f'cost="{limits.cost:.12f}"'] if limits.cost is not None else []
+    headers = {"Podwright-Hops": str(run.hops - 1)}
+    return headers | ({"Podwright-Budget": ", ".join(parts)} if parts else {})

@@ -1,0 +1,57 @@
+"""The components in other containers that an operator declares for this one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from podwright.components import Component
+from podwright.components.remote import Remote
+from podwright.errors import ConfigurationError, did_you_mean, said
+from podwright_service.settings import Settings
+
+
+def remotes_of(settings: Settings) -> dict[str, Component]:
+    """The declared components by name, those of the file too; none of them is called here.
+
+    Raises:
+        ConfigurationError: The file cannot be read, a name or a URL is none, or a key is for nobody.
+    """
+    urls = {**_in_file(settings.agents_file), **settings.agents}
+    keys = {name: key.get_secret_value() for name, key in settings.agent_keys.items()}
+    for name in keys:
+        if name not in urls:
+            raise ConfigurationError(
+                f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not declare.",
+                suggestion=did_you_mean(name, urls) or "Declare it, or take its key away.",
+            )
+    if urls:
+        importlib.import_module("podwright.components.exchange")  # now, for in the first run it would hold up others
+    return {name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()}
+
+
+def remotes_in(*components: Component) -> list[str]:
+    """Names of the remote components among some, and of those that they work with."""
+    found: list[str] = []
+    for one in components:
+        found += [one.name] if isinstance(one, Remote) else remotes_in(*one.members().values())
+    return list(dict.fromkeys(found))
+
+
+def _in_file(path: str | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"PODWRIGHT_AGENTS_FILE, '{path}', cannot be read: {said(error)}", suggestion="Correct or unset it."
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(url, str) for url in cast("dict[str, Any]", found).values()):
+        raise ConfigurationError(
+            f"PODWRIGHT_AGENTS_FILE, '{path}', is no JSON object of URLs by name.",
+            suggestion='Write {"writer": "http://writer:8000"}.',
+        )
+    return cast("dict[str, str]", found)
