@@ -32,6 +32,7 @@ ROUTES: dict[str, tuple[str, Any, str]] = {
     "/run-blueprint": ("POST", {**POSTED, "input": "x"}, "blueprint"),
     "/validate-blueprint": ("POST", POSTED, "blueprint"),
     "/info": ("GET", None, "read"),
+    "/metrics": ("GET", None, "read"),
     "/openapi.json": ("GET", None, "read"),
 }
 

@@ -63,8 +63,8 @@ def serve(component: Component, settings: Settings) -> None:
 
             stack.enter_context(shared_metrics())
         app = create_app(settings, component)
-        warn_if_open(settings)
         listening = listen(settings.host, settings.port)
+        warn_if_open(settings)
         for one in listening:
             stack.enter_context(one)
         config = uvicorn.Config(
