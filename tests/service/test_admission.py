@@ -158,7 +158,7 @@ async def test_first_come_first_served() -> None:
 async def test_no_place_is_lost() -> None:
     """However callers are cancelled, fail or time out, at most so many run at once and all places come back."""
     admission = Admission(Settings(max_runs=3, max_waiting=10_000, max_wait=0.02))
-    chance = random.Random(7)  # noqa: S311 - the same each time
+    chance = random.Random(7)
     most, ends = 0, {"done": 0, "failed": 0, "late": 0, "cancelled": 0}
 
     async def work() -> None:

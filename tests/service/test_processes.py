@@ -286,7 +286,9 @@ def test_a_component_that_cannot_be_loaded_stops_the_start(
     assert ended(process, 1).count("Suggestion:") == 1
 
 
-@pytest.mark.parametrize(("host", "text"), [("127.0.0.1", "address already in use"), ("nowhere.invalid", "no such host is known")])
+@pytest.mark.parametrize(
+    ("host", "text"), [("127.0.0.1", "address already in use"), ("nowhere.invalid", "no such host is known")]
+)
 def test_an_address_that_cannot_be_had_is_told(
     command: Command, newsroom: Path, mode: dict[str, str], host: str, text: str
 ) -> None:
