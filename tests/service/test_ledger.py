@@ -21,8 +21,9 @@ import httpx
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
 from prometheus_client.parser import text_string_to_metric_families
-from podwright import Usage, prices
 from tests.service.collector import Collector, collector
+
+from podwright import Usage, prices
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
