@@ -113,17 +113,21 @@ async def closes_in_time(start: Callable[[Vendor], Any], address: Callable[[Any]
         raise AssertionError(f"p99 is {late:.3f} s")
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
 async def test_a_caller_who_leaves_closes_the_upstream_connection(
-    command: Command, address: Address, tmp_path: Path, path: str
+    command: Command, address: Address, tmp_path: Path, path: str, workers: str
 ) -> None:
-    """The run is cancelled and the vendor's connection closed within 100 ms, for 99 of 100 callers who leave."""
+    """The run is cancelled and the vendor's connection closed within 100 ms, for 99 of 100 callers who leave.
+
+    It is so with one process, and with several.
+    """
 
     def start(here: Vendor) -> subprocess.Popen[str]:
         code = "from podwright import Agent\n"
         code += f"helper = Agent('helper', 'Help.', 'openai/m', api_key='k', base_url={here.url!r})\n"
         (tmp_path / "component.py").write_text(code)
         arguments = ("serve", "component:helper", "--host", "127.0.0.1", "--port", "0")
-        return command(*arguments, cwd=tmp_path)
+        return command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
 
     await closes_in_time(start, address, path)
