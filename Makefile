@@ -11,6 +11,9 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
 STATIC := check-format check-lint check-types check-imports
 
+# A mirror that hiccups and a package manager that is busy are waited for.
+APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
+
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
@@ -29,8 +32,7 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	@touch $@
 
 tools:  ## install what only some tests need, as root on Debian: nginx
-	@command -v nginx > /dev/null || { apt-get update --quiet=2 && \
-		DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends nginx-light > /dev/null; }
+	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }
 
 run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
 	@printf '%s\n' 'Try, from another shell:' '' \
