@@ -1,6 +1,7 @@
 """A component in another container: its events, usage and errors are those of a run here, whatever the wire does."""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
@@ -185,6 +186,44 @@ async def test_a_response_model_is_refused(server: Upstream) -> None:
 BEGUN = told(there()[:3])
 NEGATIVE = BEGUN.replace(b'"input_tokens": 60', b'"input_tokens": -60')
 STARTED = there()[0].to_dict()
+ENDED = there()[-1].to_dict()
+
+
+def calling(number: int, **usage: Any) -> bytes:
+    """The events of a call to a model of its own."""
+    request = {"model": f"m/{number}", "messages": []}
+    common = {"run_id": STARTED["run_id"], "call": number}
+    return sse("m", {**common, "type": "model_call_started", "request": request}) + sse(
+        "m", {**common, "type": "model_call_finished", "response": {"usage": usage}}
+    )
+
+
+def nested(depth: int) -> bytes:
+    """The starts of runs within each other."""
+    ids = [STARTED["run_id"], *(f"{number:032x}" for number in range(depth))]
+    return b"".join(
+        sse("m", {**STARTED, "run_id": inner, "parent_id": outer}) for outer, inner in itertools.pairwise(ids)
+    )
+
+
+BEGINNING = told(there()[:1])
+TOO_MUCH: dict[str, list[Part]] = {
+    "a run within itself": stream(
+        sse("m", {**STARTED, "parent_id": STARTED["run_id"]}), calling(0), sse("result", {"output": "x"})
+    ),
+    "a run that begins twice": stream(BEGINNING, BEGINNING),
+    "a hundred runs within each other": stream(BEGINNING, nested(101)),
+    "more tokens than 64 bits hold": stream(BEGINNING, calling(0, input_tokens=2**64)),
+    "a number of 4000 digits": stream(
+        BEGINNING, calling(0).replace(b'"usage": {}', b'"usage": {"output_tokens": %s}' % (b"9" * 4000))
+    ),
+    "more money than there is": stream(BEGINNING, calling(0, cost=1.7e308)),
+    "a negative number of calls": stream(BEGINNING, sse("m", {**ENDED, "usage": {"model_calls": -1}})),
+    "a hundred models": stream(BEGINNING, b"".join(calling(number) for number in range(101))),
+    "a path of 1000 steps": stream(sse("m", {**STARTED, "path": [0] * 1000})),
+    "a name of 1000 characters": stream(sse("m", {**STARTED, "component": "x" * 1000})),
+    "a model of 1000 characters": stream(BEGINNING, calling(10**999)),
+}
 HTML = reply(b"<html>sk-canary</html>", 200, "text/html")
 FAULTS: dict[str, tuple[Script, type[PodwrightError], str]] = {
     "reset before anything": (["reset"], errors.RemoteConnectionError, "lost"),
@@ -219,6 +258,12 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError], str]] = {
     "a negative usage": (stream(NEGATIVE), errors.RemoteResponseError, "event that is none"),
     "a result of nothing": (stream(BEGUN, sse("result", "[]")), errors.RemoteResponseError, "result that is none"),
     "a result without a run": (stream(sse("result", {"output": "x"})), errors.RemoteResponseError, "result"),
+    **{name: (script, errors.RemoteResponseError, "an event that is none") for name, script in TOO_MUCH.items()},
+    "a result nested too deep": (
+        stream(BEGINNING, sse("result", '{"output":' + "[" * 300 + "]" * 300 + "}")),
+        errors.RemoteResponseError,
+        "result that is none",
+    ),
     "silence": ([HEAD, chunk(BEGUN), "hang"], errors.RemoteTimeoutError, "silent"),
     "silence from the start": (["hang"], errors.RemoteTimeoutError, "silent"),
 }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter, time
 from typing import Any
 
@@ -33,6 +32,14 @@ from podwright.usage import Usage
 CODE = re.compile(r"[a-z][a-z_]{0,63}")
 """What a code of an error looks like."""
 
+_MOST = 10**12
+"""Most tokens or USD that one model call is believed to use: telemetry has 64 bits for the sum of all."""
+_MOST_OPEN = 10_000
+_DEEPEST = 100
+"""Runs within each other; as many indices may be in a path."""
+_MOST_MODELS = 100
+_LONGEST_NAME = 500
+
 
 class Context(dict[str, Any]):
     """A remote workflow's answer; told apart from an object that an agent answered."""
@@ -50,7 +57,12 @@ class _OpenRun:
     start: Mapping[str, Any]
     """The common fields of its first event, as the remote stamped them."""
     began: float
-    usage: Usage
+    outer: _OpenRun | None
+    depth: int = field(init=False)
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        self.depth = self.outer.depth + 1 if self.outer else 1
 
 
 class Relay:
@@ -77,26 +89,45 @@ class Relay:
             Whether it was an event that fits those before it.
         """
         event = _event(data)
-        if event is None or isinstance(event, Token):
-            if event is not None and self._run.streaming:
+        if event is None:
+            return _unknown(data)
+        if isinstance(event, Token):
+            if self._run.streaming and _short(event):
                 self._run.relay(event, self._name)
-            return event is not None or _unknown(data)
+            return True
+        if not (_short(event) and self._fits(event)):
+            return False
+        self._count(event)
+        self._run.relay(event, self._name)
+        return True
+
+    def _fits(self, event: Event) -> bool:
+        """Whether a remote that is sound could tell this now; what is counted must not grow without end."""
+        if isinstance(event, RunStarted):
+            outer = self._runs.get(event.parent_id or "")
+            within = event.parent_id is None if outer is None else outer.depth < _DEEPEST
+            return within and event.run_id not in self._runs and len(self._runs) < _MOST_OPEN
+        if event.run_id not in self._runs:
+            return False
+        if isinstance(event, ModelCallStarted):
+            return len(event.request.model) <= _LONGEST_NAME and len(self._calls) < _MOST_OPEN
+        if isinstance(event, ModelCallFinished):
+            model, known = self._calls.get((event.run_id, event.call)), self.usage.by_model
+            few = model in known or len(known) < _MOST_MODELS
+            return model is not None and few and _sound(event.response.usage)
+        return not isinstance(event, RUN_ENDS) or _sound(event.usage)
+
+    def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self.kind = self.kind or event.kind
                 facts = {key: getattr(event, key) for key in ("run_id", "parent_id", "component", "kind", "path")}
-                self._runs[event.run_id] = _OpenRun(facts, perf_counter(), Usage())
-            case _ if event.run_id not in self._runs:
-                return False
+                self._runs[event.run_id] = _OpenRun(facts, perf_counter(), self._runs.get(event.parent_id or ""))
             case ModelCallStarted():
                 self._calls[event.run_id, event.call] = event.request.model
                 self.calls += 1
             case ModelCallFinished():
-                model = self._calls.get((event.run_id, event.call))
-                if model is None or not _sound(event.response.usage):
-                    return False
-                del self._calls[event.run_id, event.call]
-                self._add(event.run_id, event.response.usage.of_call(model))
+                self._add(event.run_id, event.response.usage.of_call(self._calls.pop((event.run_id, event.call))))
             case ModelCallFailed():
                 self._calls.pop((event.run_id, event.call), None)
             case ToolCallStarted():
@@ -105,15 +136,14 @@ class Relay:
                 del self._runs[event.run_id]
             case _:
                 pass
-        self._run.relay(event, self._name)
-        return True
 
-    def _add(self, run_id: str | None, usage: Usage) -> None:
+    def _add(self, run_id: str, usage: Usage) -> None:
         self.usage += usage
         self._run.add_usage(usage)
-        while run_id is not None and (one := self._runs.get(run_id)):
+        one = self._runs.get(run_id)
+        while one is not None:
             one.usage += usage
-            run_id = one.start["parent_id"]
+            one = one.outer
 
     def abort(self, error: PodwrightError | None) -> None:
         """End what the remote began and did not tell the end of; no error is a cancellation."""
@@ -156,6 +186,11 @@ def _unknown(data: bytes) -> bool:
     return False
 
 
+def _short(event: Event) -> bool:
+    return max(len(event.run_id), len(event.component)) <= _LONGEST_NAME and len(event.path) <= _DEEPEST
+
+
 def _sound(usage: Usage) -> bool:
     counts = (usage.input_tokens, usage.output_tokens, usage.cached_input_tokens, usage.reasoning_tokens)
-    return min(counts) >= 0 and (usage.cost is None or 0 <= usage.cost < math.inf)
+    calls = (usage.model_calls, usage.tool_calls, usage.unpriced_model_calls)
+    return all(0 <= one <= _MOST for one in (*counts, *calls, usage.cost or 0))
