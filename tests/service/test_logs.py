@@ -28,7 +28,9 @@ def served(command: Command, address: Address, newsroom: Path, **variables: str)
         PODWRIGHT_MODEL="offline/echo", **variables,
     )  # fmt: skip
     with httpx.Client(base_url=address(process), timeout=30) as client:
-        assert client.post("/run", json={"input": SECRET}).status_code == 200
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        odd = {"baggage": f"{SECRET} {SECRET}", "traceparent": trace, "tracestate": f"{SECRET}=,{SECRET},a=b,a=b"}
+        assert client.post("/run", json={"input": SECRET}, headers=odd).status_code == 200
         client.get("/health")
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=60)
@@ -74,7 +76,7 @@ logs.configure(Settings(log_format={format!r}))
 logging.getLogger("podwright").warning("a\\x1b[2Jb\\nc\\udc80")
 warnings.warn("careful")
 try:
-    1 / 0
+    raise ZeroDivisionError("c\\x1b[2Jd")
 except ZeroDivisionError:
     logging.getLogger("asyncio").exception("broken")
 """

@@ -131,6 +131,16 @@ sys.stdout.buffer.write(metrics.page("")[0])
 """
 
 
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=abc", "text/plain; version=1..0", ",;" * 9000]
+)
+def test_an_accept_that_is_none_is_answered(serve: Serve, accept: str) -> None:
+    """Who asks for a version that there is not is given the plain text."""
+    answer = serve(Agent("a", "Do.", "offline/echo")).get("/metrics", headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"][:10]) == (200, "text/plain")
+    assert list(read_text(answer.text))
+
+
 def test_several_processes_count_together(tmp_path: Any) -> None:
     """With a directory for it, one process's page has the sums of all."""
     process = subprocess.run(

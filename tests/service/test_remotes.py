@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 
 import podwright
 from podwright import (
@@ -298,12 +299,13 @@ def test_what_a_caller_grants() -> None:
     settings = Settings(run_tokens=1000, run_model_calls=10, run_wall_time=60, max_hops=3)
     header = 'wall_time=12.5, tokens=5000;a=1 ,\tmodel_calls=3, cost="0.5", later=(x'
     with pytest.raises(RequestError):
-        granted({"podwright-budget": header}, settings)
-    found = granted({"podwright-budget": header.replace("(x", '"x, y=2"'), "podwright-hops": "7"}, settings)
+        granted(Headers({"podwright-budget": header}), settings)
+    sent = {"podwright-budget": header.replace("(x", '"x, y=2"'), "podwright-hops": "7"}
+    found = granted(Headers(sent), settings)
     assert found.limits == RunLimits(wall_time=12.5, tokens=1000, model_calls=3, cost=0.5)
     assert found.hops == 3
-    assert granted({}, settings).limits == settings.run_limits
-    assert granted({"podwright-hops": "1"}, settings).hops == 1
+    assert granted(Headers(), settings).limits == settings.run_limits
+    assert granted(Headers({"podwright-hops": "1"}), settings).hops == 1
 
 
 MALFORMED = [
@@ -319,6 +321,16 @@ def test_a_malformed_budget_is_refused(example: Callable[[str], httpx.Client], h
     response = example("writer").post(path, json={"input": "x"}, headers={b"Podwright-Budget": header.encode()})
     assert (response.status_code, response.json()["code"]) == (400, "header_invalid")
     assert "podwright-run-id" not in response.headers
+
+
+def test_a_second_line_of_a_budget_counts(example: Callable[[str], httpx.Client]) -> None:
+    """Lines of one header are read together; two numbers of hops are none."""
+    twice = [("Podwright-Budget", "tokens=5000"), ("Podwright-Budget", "model_calls=0")]
+    response = example("writer").post("/run", json={"input": "x"}, headers=twice)
+    assert (response.status_code, response.json()["limit"]) == (422, "model_calls")
+    twice = [("Podwright-Hops", "1"), ("Podwright-Hops", "9")]
+    response = example("writer").post("/run", json={"input": "x"}, headers=twice)
+    assert (response.status_code, response.json()["code"]) == (400, "header_invalid")
 
 
 def test_a_granted_budget_ends_a_run(example: Callable[[str], httpx.Client]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from starlette.datastructures import Headers
+
 from podwright.usage import RunLimits
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
@@ -30,18 +32,19 @@ class Granted:
     """Containers that it may still pass through."""
 
 
-def granted(headers: Mapping[str, str], settings: Settings) -> Granted:
+def granted(headers: Headers, settings: Settings) -> Granted:
     """What a request's `Podwright-Budget` and `Podwright-Hops` leave of the settings.
 
     Raises:
         RequestError: 400: one of them is malformed.
     """
     own, hops = settings.run_limits, settings.max_hops
-    if told := headers.get("podwright-hops", "").strip():
+    if told := ",".join(headers.getlist("podwright-hops")).strip():
         if not re.fullmatch(r"\d{1,15}", told, re.ASCII):
             raise _malformed("Podwright-Hops", "a whole number, 0 or more")
         hops = min(hops, int(told))
-    members = _dictionary(headers.get("podwright-budget", ""))
+    # lines of one name are one dictionary: a second one must not be passed over
+    members = _dictionary(",".join(headers.getlist("podwright-budget")))
     return Granted(
         RunLimits(
             _least(own.wall_time, _number(members, "wall_time", r"\d+(\.\d+)?", float)),

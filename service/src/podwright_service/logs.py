@@ -148,6 +148,8 @@ def configure(settings: Settings, file: BinaryIO | None = None) -> Writer:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = not name.endswith(".access")  # there is a line for each request of our own
+    for name in ("opentelemetry.baggage", "opentelemetry.trace"):  # what is wrong in callers' headers is theirs
+        logging.getLogger(name).setLevel(logging.ERROR)
     logging.captureWarnings(True)
     return writer
 
@@ -219,6 +221,7 @@ def _as_text(file: Any, error: Any) -> None:
 def _printable(logger: object, method: str, facts: EventDict) -> EventDict:
     """Control characters as text: what came from outside must not steer a terminal."""
     for name, value in facts.items():
-        if isinstance(value, str) and name != "exception":
-            facts[name] = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in value)
+        if isinstance(value, str):
+            kept = "\n" if name == "exception" else ""
+            facts[name] = "".join(one if one.isprintable() or one in kept else ascii(one)[1:-1] for one in value)
     return facts

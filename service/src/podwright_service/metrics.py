@@ -208,7 +208,10 @@ class Metrics:
         if self._shared:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
-        encode, media_type = choose_encoder(accept)
+        try:
+            encode, media_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version that is none
+            encode, media_type = choose_encoder("")
         return encode(registry), media_type
 
     def _see_waiting(self) -> None:
