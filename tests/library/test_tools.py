@@ -5,6 +5,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import json
 import threading
 import weakref
 from collections.abc import Callable
@@ -401,6 +402,18 @@ async def test_wrong_arguments_are_told(tool: Callable[..., Any], arguments: Jso
     with pytest.raises(ToolArgumentsError) as caught:
         await call(tool, arguments)
     assert caught.value.message.startswith(f"Tool '{tool.__name__}' was called with wrong arguments: {reason}")
+
+
+async def test_arguments_nested_too_deep_are_told(heard: Any) -> None:
+    """A model that nests its arguments without end is told so, and the trace can be written."""
+
+    def keep(value: list[Any]) -> str:
+        """Keep a value."""
+        raise AssertionError
+
+    model = ScriptedModel(ToolCall("1", "keep", '{"value": ' + "[" * 500 + "]" * 500 + "}"), "sorry")
+    assert await Agent("a", "Do.", model, tools=[keep], event_manager=heard.manager).arun("x") == "sorry"
+    assert "nested too deep" in json.dumps([event.to_dict() for event in heard.events])
 
 
 async def test_arguments_arrive_as_their_types() -> None:

@@ -41,3 +41,9 @@ def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, dict[st
         for number, branch in enumerate(as_array(known.get("branches"))):
             yield from walk_steps(branch, f"{here}/branches/{number}")
         yield from walk_steps(as_object(known.get("workflow")).get("steps"), f"{here}/workflow/steps")
+
+
+def deep(value: object, most: int = 100) -> bool:
+    """Whether data is nested in more levels than some: what is far deeper cannot be written as JSON again."""
+    within = as_object(value).values() or as_array(value)
+    return (most < 1 and isinstance(value, dict | list)) or any(deep(one, most - 1) for one in within)

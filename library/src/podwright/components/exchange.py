@@ -10,7 +10,8 @@ from typing import Any, cast
 import aiohttp
 from yarl import URL
 
-from podwright.blueprints import as_array, as_object
+from podwright.blueprints import as_object
+from podwright.blueprints.data import deep
 from podwright.components.relay import CODE, Context, Relay, told
 from podwright.errors import (
     LimitExceededError,
@@ -35,8 +36,6 @@ LONGEST_STREAM = 256 * 2**20
 
 _LONGEST_REFUSAL = 64 * 2**10
 _LONGEST_TEXT = 2000
-_DEEPEST = 100
-"""Levels of a result: what is nested far deeper cannot be written as JSON again."""
 
 
 class Exchange:
@@ -200,13 +199,7 @@ def _object(data: bytes) -> dict[str, Any]:
         found = as_object(json.loads(data))
     except (ValueError, RecursionError):
         return {}
-    shallow = data.count(b"{") + data.count(b"[") <= _DEEPEST
-    return found if shallow or not _deep(found, _DEEPEST) else {}
-
-
-def _deep(value: object, most: int) -> bool:
-    within = [*as_object(value).values(), *as_array(value)]
-    return (most < 1 and isinstance(value, dict | list)) or any(_deep(one, most - 1) for one in within)
+    return {} if deep(found) else found
 
 
 def _text(problem: Mapping[str, Any], key: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from podwright.blueprints import from_json
+from podwright.blueprints.data import deep
 from podwright.budget import ASSUMED_OUTPUT, Hold
 from podwright.errors import (
     BlueprintValidationError,
@@ -414,4 +415,6 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
         raise ToolArgumentsError(f"Tool '{call.name}' was called with arguments that are no JSON: {error}.") from error
     if not isinstance(parsed, dict):
         raise ToolArgumentsError(f"Tool '{call.name}' was called with {type(parsed).__name__}, not with an object.")
+    if deep(cast("object", parsed)):
+        raise ToolArgumentsError(f"Tool '{call.name}' was called with arguments that are nested too deep.")
     return cast("dict[str, Any]", parsed)
