@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import podwright_service
-from podwright import Agent, Workflow
+from podwright import Agent
 from podwright_service import protocol
 
 Example = Callable[[str], httpx.Client]
@@ -314,21 +314,6 @@ def test_two_lines_of_a_header_are_read_together(example: Example, name: str) ->
     headers = [("content-type", "application/json"), ("content-encoding", "identity"), (name, "gzip")]
     response = example("writer").post("/run", content=b'{"input": "a"}', headers=headers)
     check(response, 415, "media_type_unsupported")
-
-
-def test_a_deep_text_to_go_over_is_no_fault_of_the_service(serve: Callable[..., httpx.Client]) -> None:
-    """A map over a text of nested JSON, which no trace could hold, is refused as the caller's."""
-    client = serve(Workflow("flow", [Agent("a", "Do.", "offline/echo")]))
-    steps = [{"type": "agent_step", "agent": "a", "name": "s"}]
-    flow = {"type": "map_step", "name": "m", "over": "input", "as": "one", "steps": steps}
-    body = {
-        "type": "workflow",
-        "blueprint": {"type": "Workflow", "name": "w", "steps": [flow]},
-        "input": "[" * 500 + "]" * 500,
-    }
-    for path in ("/run-blueprint", "/run-blueprint?trace=true"):
-        response = client.post(path, json=body)
-        assert response.status_code < 500, response.text
 
 
 def test_every_code_of_the_service_is_in_the_reference() -> None:

@@ -13,7 +13,6 @@ from typing_extensions import Unpack
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.blueprints.data import deep
 from podwright.components.base import Component, DescribedOptions, Options, by_name, checked, described, overridden
 from podwright.components.loop import as_context
 from podwright.components.progress import KEY, MOST_ITEMS, Node, Route, path_of, restored
@@ -471,8 +470,6 @@ def _items(step: Blueprint, context: Mapping[str, Any]) -> list[Any]:
     if not isinstance(value, list):
         raise ContextError(f"Step '{step['name']}' goes over '{name}', which is no list: {as_text(value)[:60]!r}.")
     items = cast("list[Any]", value)
-    if deep(items):
-        raise ContextError(f"Step '{step['name']}' goes over '{name}', which is nested too deep.")
     if len(items) > MOST_ITEMS:
         raise ContextError(
             f"Step '{step['name']}' goes over '{name}', which has {len(items)} items; {MOST_ITEMS} are allowed.",
