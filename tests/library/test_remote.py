@@ -187,8 +187,6 @@ NEGATIVE = BEGUN.replace(b'"input_tokens": 60', b'"input_tokens": -60')
 STARTED = there()[0].to_dict()
 HTML = reply(b"<html>sk-canary</html>", 200, "text/html")
 FAULTS: dict[str, tuple[Script, type[PodwrightError], str]] = {
-    "reset before anything": (["reset"], errors.RemoteConnectionError, "lost"),
-    "closed before anything": (["close"], errors.RemoteConnectionError, "lost"),
     "reset after the head": ([HEAD, "reset"], errors.RemoteConnectionError, "lost"),
     "reset after an event": ([HEAD, chunk(BEGUN), "reset"], errors.RemoteConnectionError, "lost"),
     "no last event": (stream(BEGUN), errors.RemoteConnectionError, "ended before its run"),
@@ -297,6 +295,54 @@ async def test_only_what_began_no_run_is_sent_again(server: Upstream) -> None:
     with pytest.raises(errors.RemoteUnavailableError):
         await far(server, limits=RunLimits(wall_time=30)).arun("x")
     assert len(server.requests) == 1
+
+
+IN_PROGRESS = reply(
+    problem(409, "idempotency_in_progress", "Under way."), 409, "application/problem+json", Retry_After="0"
+)
+
+
+@pytest.mark.parametrize("lost", [["reset"], ["close"], [HEAD[:40], "close"]], ids=["reset", "closed", "half a head"])
+async def test_a_request_that_is_lost_before_any_answer_is_sent_again(
+    server: Upstream, assert_sound: Callable[..., None], heard: Any, lost: Script
+) -> None:
+    """It is sent again with the same key, which no other call has, and the first try is waited for where it still runs."""
+    remote = far(server, limits=RunLimits(tokens=500, model_calls=5), event_manager=heard.manager)
+    server.answers(WHOLE, lost, [IN_PROGRESS], WHOLE)
+    assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
+    first, *again = [headers["idempotency-key"] for headers in server.headers]
+    assert len(again) == 3
+    assert first not in again
+    assert len(set(again)) == 1
+    assert {headers["podwright-budget"] for headers in server.headers} == {"tokens=500, model_calls=5"}
+    assert_sound(heard.events[len(heard.events) // 2 :])
+    assert remote.last_usage.total_tokens == 200
+
+
+@pytest.mark.parametrize("lost", [["reset"], ["close"]], ids=["reset", "closed"])
+async def test_a_request_that_is_always_lost(server: Upstream, lost: Script) -> None:
+    """After three tries the loss is told, and all that was lent counts as used."""
+    server.answers(lost)
+    run = Budget(RunLimits(tokens=900, model_calls=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "borrow", lambda _: borrow([run]))
+        with pytest.raises(errors.RemoteConnectionError, match="connection was lost"):
+            await far(server).arun("x")
+    assert len({headers["idempotency-key"] for headers in server.headers}) == 1
+    assert len(server.headers) == 3
+    assert (run.tokens, run.calls) == (900, 9)
+
+
+async def test_what_is_refused_after_a_loss_may_have_run(server: Upstream) -> None:
+    """Where a try was lost and the next one is refused, all that was lent counts as used."""
+    server.answers(["close"], [reply(problem(422, "request_invalid", "No."), 422, "application/problem+json")])
+    run = Budget(RunLimits(tokens=900, model_calls=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "borrow", lambda _: borrow([run]))
+        with pytest.raises(errors.RemoteRejectedError):
+            await far(server).arun("x")
+    assert len(server.requests) == 2
+    assert (run.tokens, run.calls) == (900, 9)
 
 
 async def test_nobody_listens() -> None:

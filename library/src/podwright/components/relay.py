@@ -63,7 +63,7 @@ class Relay:
         self.kind: Kind | None = None
         """Kind of the remote, once its run has begun."""
         self.sent = False
-        """Whether the remote may have begun a run."""
+        """Whether the remote may have begun a run, in any try."""
         self.ended = False
         """Whether the remote told how its run ended."""
         self.usage = Usage()
