@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter, time
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -23,12 +23,18 @@ from podwright.events import (
     RunCancelled,
     RunFailed,
     RunStarted,
+    StepFinished,
+    StepStarted,
     Token,
+    ToolCallFailed,
+    ToolCallFinished,
     ToolCallStarted,
     adapter,
 )
 from podwright.run import Run
 from podwright.usage import Usage
+
+_First = RunStarted | StepStarted | ModelCallStarted | ToolCallStarted
 
 CODE = re.compile(r"[a-z][a-z_]{0,63}")
 """What a code of an error looks like."""
@@ -47,10 +53,18 @@ def told(remote: str, error: RemoteError, code: str = "") -> RemoteError:
 
 @dataclass(slots=True)
 class _OpenRun:
-    start: Mapping[str, Any]
-    """The common fields of its first event, as the remote stamped them."""
-    began: float
+    parent_id: str | None
     usage: Usage
+
+
+@dataclass(slots=True)
+class _Begun:
+    """The first event of something that has not ended."""
+
+    event: _First
+    path: tuple[int, ...]
+    """As the remote stamped it."""
+    at: float
 
 
 class Relay:
@@ -59,7 +73,7 @@ class Relay:
     def __init__(self, run: Run, name: str) -> None:
         self._run, self._name = run, name
         self._runs: dict[str, _OpenRun] = {}
-        self._calls: dict[tuple[str, int], str] = {}
+        self._begun: dict[tuple[object, ...], _Begun] = {}
         self.kind: Kind | None = None
         """Kind of the remote, once its run has begun."""
         self.sent = False
@@ -81,30 +95,32 @@ class Relay:
             if event is not None and self._run.streaming:
                 self._run.relay(event, self._name)
             return event is not None or _unknown(data)
+        key = _key(event)
         match event:
             case RunStarted():
                 self.kind = self.kind or event.kind
-                facts = {key: getattr(event, key) for key in ("run_id", "parent_id", "component", "kind", "path")}
-                self._runs[event.run_id] = _OpenRun(facts, perf_counter(), Usage())
+                self._runs[event.run_id] = _OpenRun(event.parent_id, Usage())
             case _ if event.run_id not in self._runs:
                 return False
             case ModelCallStarted():
-                self._calls[event.run_id, event.call] = event.request.model
                 self.calls += 1
             case ModelCallFinished():
-                model = self._calls.get((event.run_id, event.call))
-                if model is None or not _sound(event.response.usage):
+                begun = self._begun.get(key)
+                if begun is None or not _sound(event.response.usage):
                     return False
-                del self._calls[event.run_id, event.call]
-                self._add(event.run_id, event.response.usage.of_call(model))
-            case ModelCallFailed():
-                self._calls.pop((event.run_id, event.call), None)
+                self._add(
+                    event.run_id, event.response.usage.of_call(cast("ModelCallStarted", begun.event).request.model)
+                )
             case ToolCallStarted():
                 self._add(event.run_id, Usage(tool_calls=1))
             case _ if isinstance(event, RUN_ENDS):
                 del self._runs[event.run_id]
             case _:
                 pass
+        if isinstance(event, _First):
+            self._begun[key] = _Begun(event, event.path, perf_counter())
+        else:
+            self._begun.pop(key, None)
         self._run.relay(event, self._name)
         return True
 
@@ -113,25 +129,51 @@ class Relay:
         self._run.add_usage(usage)
         while run_id is not None and (one := self._runs.get(run_id)):
             one.usage += usage
-            run_id = one.start["parent_id"]
+            run_id = one.parent_id
 
     def abort(self, error: PodwrightError | None) -> None:
         """End what the remote began and did not tell the end of; no error is a cancellation."""
         facts = error.to_dict() if error else {"code": "run_cancelled", "message": "The run was cancelled."}
-        for (run_id, call), _ in reversed(self._calls.items()):
-            self._close(ModelCallFailed(call=call, error=facts), self._runs[run_id])
-        for one in reversed(list(self._runs.values())):
-            took = round((perf_counter() - one.began) * 1000, 3)
-            if error:
-                self._close(RunFailed(error=facts, usage=one.usage, duration_ms=took), one)
-            else:
-                self._close(RunCancelled(usage=one.usage, duration_ms=took), one)
-        self._calls, self._runs = {}, {}
+        for begun in reversed(self._begun.values()):
+            if run := self._runs.get(begun.event.run_id):
+                last = _last(begun, facts, error is None, run.usage)
+                for name, value in {**_common(begun.event), "path": begun.path, "at": time()}.items():
+                    object.__setattr__(last, name, value)
+                self._run.relay(last, self._name)
+        self._begun, self._runs = {}, {}
 
-    def _close(self, event: Event, one: _OpenRun) -> None:
-        for key, value in {**one.start, "at": time()}.items():
-            object.__setattr__(event, key, value)
-        self._run.relay(event, self._name)
+
+def _key(event: Event) -> tuple[object, ...]:
+    """What the first and the last event of something have in common, and no others."""
+    match event:
+        case ModelCallStarted() | ModelCallFinished() | ModelCallFailed():
+            return event.run_id, "model call", event.call
+        case ToolCallStarted() | ToolCallFinished() | ToolCallFailed():
+            return event.run_id, "tool call", event.call_id
+        case StepStarted() | StepFinished():
+            return event.run_id, "step", event.step, event.path
+        case _:
+            return (event.run_id, "run") if isinstance(event, (RunStarted, *RUN_ENDS)) else ()
+
+
+def _last(begun: _Begun, error: Mapping[str, Any], cancelled: bool, usage: Usage) -> Event:
+    took = round((perf_counter() - begun.at) * 1000, 3)
+    match event := begun.event:
+        case ModelCallStarted():
+            return ModelCallFailed(call=event.call, model=event.request.model, error=error, duration_ms=took)
+        case ToolCallStarted():
+            return ToolCallFailed(tool=event.tool, call_id=event.call_id, error=error, duration_ms=took)
+        case StepStarted():
+            outcome = "cancelled" if cancelled else "failed"
+            return StepFinished(step=event.step, step_type=event.step_type, outcome=outcome, duration_ms=took)
+        case RunStarted() if cancelled:
+            return RunCancelled(usage=usage, duration_ms=took)
+        case RunStarted():
+            return RunFailed(error=error, usage=usage, duration_ms=took)
+
+
+def _common(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("run_id", "parent_id", "component", "kind")}
 
 
 def _event(data: bytes) -> Event | None:
