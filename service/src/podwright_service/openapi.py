@@ -15,7 +15,7 @@ from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
 from podwright.errors import HELP_URL
-from podwright_service import schema
+from podwright_service import budgets, schema
 from podwright_service.idempotency import LONGEST_KEY
 from podwright_service.keys import secure
 from podwright_service.posted import Allowed
@@ -73,14 +73,15 @@ _CALLER: list[dict[str, Any]] = [
         "in": "header",
         "description": "What the caller's run has left, and this one may use at most: seconds, tokens, model calls and "
         "USD, each of which may be absent. A dictionary of structured fields (RFC 9651).",
-        "schema": {"type": "string"},
+        "schema": {"type": "string", "pattern": budgets.BUDGET},
         "example": 'wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"',
     },
     {
         "name": "Podwright-Hops",
         "in": "header",
         "description": "How many more containers may follow this one.",
-        "schema": {"type": "integer", "minimum": 0, "maximum": 10**15 - 1},
+        "schema": {"type": "string", "pattern": budgets.HOPS},
+        "example": "2",
     },
     {
         "name": "Podwright-Resumes",
