@@ -52,7 +52,7 @@ def vendor() -> Iterator[tuple[Vendor, str]]:
 class Callee:
     """One process on one port, started again and again."""
 
-    def __init__(self, command: Start, address: Address, folder: Path, vendor: str) -> None:
+    def __init__(self, command: Start, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
@@ -60,7 +60,8 @@ class Callee:
         self._file = folder / "far.json"
         blueprint = {"version": podwright.blueprints.VERSION, "type": "Agent", "name": "far", **AGENT}
         self._file.write_text(json.dumps(blueprint))
-        self._variables = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": vendor, "PODWRIGHT_DRAIN_DELAY": "0.5"}
+        vendor_at = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": vendor}
+        self._variables = {**vendor_at, "PODWRIGHT_DRAIN_DELAY": "0.5", "WEB_CONCURRENCY": workers}
         self._start()
 
     def _start(self) -> None:
@@ -119,13 +120,16 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Remote, "retries", Retries(tries=200, first_wait=0.1, longest_wait=0.5))
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_in_good_order_fails_no_run(
-    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
+    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str
 ) -> None:
     """Under constant load no run fails, and none is run twice: what is lost on the way had not begun."""
-    callee = Callee(command, address, tmp_path, vendor[1])
+    callee = Callee(command, address, tmp_path, vendor[1], workers)
     outcomes = asyncio.run(restarted(callee, signal.SIGTERM))
-    print(f"\nrestarts: {RESTARTS}, runs: {len(outcomes)}, failed: {sum(one is not None for one in outcomes.values())}")
+    print(
+        f"\nworkers: {workers}, restarts: {RESTARTS}, runs: {len(outcomes)}, failed: {sum(one is not None for one in outcomes.values())}"
+    )
     assert set(outcomes.values()) == {None}
     assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
 
