@@ -47,7 +47,8 @@ test: install  ## run the tests; ARGS="-k name" picks some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
-	PROOF=1 $(BIN)/pytest -n 0 -s $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py)
+	PROOF=1 $(BIN)/pytest -n 0 -s $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
+		remote_restarts.py)
 
 bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
 	$(BIN)/python tests/bench/run.py

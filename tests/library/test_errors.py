@@ -195,7 +195,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ModelResponseError: provided(reply(b"no JSON")),
     errors.ReplayMismatchError: mismatch,
     errors.RemoteError: ended("remote_failed"),
-    errors.RemoteConnectionError: elsewhere("reset"),
+    errors.RemoteConnectionError: elsewhere(reply(b"", 200, "text/event-stream")),
     errors.RemoteUnavailableError: elsewhere(reply(b"", 503)),
     errors.RemoteTimeoutError: elsewhere("hang"),
     errors.RemoteRejectedError: elsewhere(reply(b"", 401)),

@@ -226,8 +226,6 @@ TOO_MUCH: dict[str, list[Part]] = {
 }
 HTML = reply(b"<html>sk-canary</html>", 200, "text/html")
 FAULTS: dict[str, tuple[Script, type[PodwrightError], str]] = {
-    "reset before anything": (["reset"], errors.RemoteConnectionError, "lost"),
-    "closed before anything": (["close"], errors.RemoteConnectionError, "lost"),
     "reset after the head": ([HEAD, "reset"], errors.RemoteConnectionError, "lost"),
     "reset after an event": ([HEAD, chunk(BEGUN), "reset"], errors.RemoteConnectionError, "lost"),
     "no last event": (stream(BEGUN), errors.RemoteConnectionError, "ended before its run"),
@@ -305,6 +303,63 @@ async def test_what_was_used_before_a_loss_is_known(server: Upstream, heard: Any
     assert len(heard.of("run_started")) == len(heard.of("run_failed")) == 2
 
 
+def nested() -> list[Event]:
+    """The events of a run of a workflow that has steps, a tool call and a model call under way in turn."""
+    model = ScriptedModel(ToolCall.of("look", word="moon"), "It shines.")
+    agent = Agent("inner", "Help.", model, tools=[look])
+    return Workflow("far", [ParallelStep([[AgentStep(agent, "a")]], "both")]).run("x", trace=True).events
+
+
+CLOSING = {
+    "run_started": ("run_failed", "run_cancelled"),
+    "step_started": ("step_finished", "step_finished"),
+    "model_call_started": ("model_call_failed", "model_call_failed"),
+    "tool_call_started": ("tool_call_failed", "tool_call_failed"),
+}
+
+
+@pytest.mark.parametrize("cancelled", [False, True], ids=["lost", "cancelled"])
+@pytest.mark.parametrize("after", ["tool_call_started", "model_call_started", "step_started"])
+async def test_whatever_was_under_way_is_ended(
+    server: Upstream, heard: Any, assert_sound: Callable[..., None], after: str, cancelled: bool
+) -> None:
+    """After a loss or a cancellation, all that the remote began gets its last event, the innermost first."""
+    events = nested()
+    begun = events[: [event.type for event in events].index(after) + 1]
+    server.answers([HEAD, chunk(told(begun)), "hang" if cancelled else "reset"])
+    reached = asyncio.Event()
+    heard.manager.subscribe(lambda event: reached.set() if event.remote else None, after)
+    running = asyncio.create_task(far(server, event_manager=heard.manager).arun("x"))
+    if cancelled:
+        await reached.wait()
+        running.cancel()
+    with pytest.raises(asyncio.CancelledError if cancelled else errors.RemoteConnectionError):
+        await running
+    assert_sound(heard.events)
+    inner = [event for event in heard.events if event.remote]
+    still = [event for event in begun if event.type in CLOSING]
+    still = [one for one in still if not any(_ends(event, one) for event in begun)]
+    assert [event.type for event in inner[len(begun) :]] == [CLOSING[one.type][cancelled] for one in reversed(still)]
+    for one, last in zip(still, reversed(inner), strict=False):
+        assert (last.run_id, last.path) == (one.run_id, one.path)
+        assert _ends(last, one)
+        if last.type == "step_finished":
+            assert last.outcome == ("cancelled" if cancelled else "failed")
+
+
+def _ends(event: Event, first: Event) -> bool:
+    same = event.run_id == first.run_id and not event.type.endswith("started")
+    match first.type:
+        case "step_started":
+            return same and event.type == "step_finished" and (event.step, event.path) == (first.step, first.path)
+        case "model_call_started":
+            return same and event.type.startswith("model_call_f") and cast("Any", event).call == first.call
+        case "tool_call_started":
+            return same and event.type.startswith("tool_call_f") and cast("Any", event).call_id == first.call_id
+        case _:
+            return same and event.type in ("run_finished", "run_failed", "run_cancelled")
+
+
 async def test_an_event_that_is_too_long(server: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event without an end, and a stream without one, are cut off at their size."""
     monkeypatch.setattr(exchange, "LONGEST_EVENT", 10_000)
@@ -342,6 +397,54 @@ async def test_only_what_began_no_run_is_sent_again(server: Upstream) -> None:
     with pytest.raises(errors.RemoteUnavailableError):
         await far(server, limits=RunLimits(wall_time=30)).arun("x")
     assert len(server.requests) == 1
+
+
+IN_PROGRESS = reply(
+    problem(409, "idempotency_in_progress", "Under way."), 409, "application/problem+json", Retry_After="0"
+)
+
+
+@pytest.mark.parametrize("lost", [["reset"], ["close"], [HEAD[:40], "close"]], ids=["reset", "closed", "half a head"])
+async def test_a_request_that_is_lost_before_any_answer_is_sent_again(
+    server: Upstream, assert_sound: Callable[..., None], heard: Any, lost: Script
+) -> None:
+    """It is sent again with its own key, and where the first try still runs, its end is waited for."""
+    remote = far(server, limits=RunLimits(tokens=500, model_calls=5), event_manager=heard.manager)
+    server.answers(WHOLE, lost, [IN_PROGRESS], WHOLE)
+    assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
+    first, *again = [headers["idempotency-key"] for headers in server.headers]
+    assert len(again) == 3
+    assert first not in again
+    assert len(set(again)) == 1
+    assert {headers["podwright-budget"] for headers in server.headers} == {"tokens=500, model_calls=5"}
+    assert_sound(heard.events[len(heard.events) // 2 :])
+    assert remote.last_usage.total_tokens == 200
+
+
+@pytest.mark.parametrize("lost", [["reset"], ["close"]], ids=["reset", "closed"])
+async def test_a_request_that_is_always_lost(server: Upstream, lost: Script) -> None:
+    """After three tries the loss is told, and all that was lent counts as used."""
+    server.answers(lost)
+    run = Budget(RunLimits(tokens=900, model_calls=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "borrow", lambda _: borrow([run]))
+        with pytest.raises(errors.RemoteConnectionError, match="connection was lost"):
+            await far(server).arun("x")
+    assert len({headers["idempotency-key"] for headers in server.headers}) == 1
+    assert len(server.headers) == 3
+    assert (run.tokens, run.calls) == (900, 9)
+
+
+async def test_what_is_refused_after_a_loss_may_have_run(server: Upstream) -> None:
+    """Where a try was lost and the next one is refused, all that was lent counts as used."""
+    server.answers(["close"], [reply(problem(422, "request_invalid", "No."), 422, "application/problem+json")])
+    run = Budget(RunLimits(tokens=900, model_calls=9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "borrow", lambda _: borrow([run]))
+        with pytest.raises(errors.RemoteRejectedError):
+            await far(server).arun("x")
+    assert len(server.requests) == 2
+    assert (run.tokens, run.calls) == (900, 9)
 
 
 async def test_nobody_listens() -> None:

@@ -97,9 +97,8 @@ def newsroom() -> Path:
     return NEWSROOM
 
 
-@pytest.fixture
-def command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `podwright` with arguments, `under` another program; `code=` starts Python with it in its place."""
+@contextlib.contextmanager
+def _commands() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(
@@ -129,6 +128,20 @@ def command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.fixture
+def command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts `podwright` with arguments, `under` another program; `code=` starts Python with it in its place."""
+    with _commands() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def lasting_command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """As `command`, for all tests of a module."""
+    with _commands() as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
 def address() -> Callable[[subprocess.Popen[str]], str]:
     """The address that a started process says it listens on."""
 

@@ -73,6 +73,28 @@ def test_a_stream_tells_every_event_and_then_the_answer(example: Example, name: 
     assert last == ("", "result", client.post("/run", json={"input": "the moon"}).json())
 
 
+DEADLY = """
+import os, signal
+from podwright import Agent, FunctionModel
+
+agent = Agent('agent', 'Do.', FunctionModel(lambda _: os.kill(os.getpid(), signal.SIGKILL)))
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_answer_begins_before_a_model_is_asked(
+    command: Command, address: Address, tmp_path: Path, workers: str
+) -> None:
+    """Of a process that dies with its first model call, the caller has the answer's head."""
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    process = command("serve", "deadly:agent", "--port", "0", cwd=tmp_path, WEB_CONCURRENCY=workers)
+    with httpx.stream("POST", f"{address(process)}/run/stream", json={"input": "x"}, timeout=30) as response:
+        assert response.status_code == 200
+        assert response.headers["podwright-run-id"]
+        with pytest.raises(httpx.RemoteProtocolError):
+            response.read()
+
+
 def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
     """A run that fails after it began ends the stream with the problem that `/run` answers."""
     client = serve(Agent("helper", "Help.", ScriptedModel(ModelError("down"))))

@@ -342,7 +342,7 @@ class RemoteError(RunError):
     default_suggestion = "See the remote's own logs, and the trace of the run."
 
     transient: bool = False
-    """Whether the request certainly began no run, so that it may be sent again."""
+    """Whether the request may be sent again: it began no run, or was lost before any answer."""
     retry_after: float | None = None
     """Seconds after which the remote may take requests again, if it says."""
     remote: str = ""

@@ -285,6 +285,8 @@ class Run:
         token = _current.set(self)
         self.emit(RunStarted(input=_shown(getattr(task.input, "shown_input", task.input))))
         try:
+            if self.parent is None:  # whoever waits for the start hears of it, and tells it on, before a model is asked
+                await asyncio.sleep(0)
             value = await self._within_wall_time(component, task)
         except asyncio.CancelledError as stop:
             await self._stop_nested()

@@ -20,6 +20,10 @@ _KEY = r"[a-z*][a-z0-9_\-.*]*"
 _BARE = r'-?\d{1,12}\.\d{1,3}|-?\d{1,15}|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*"|\?[01]'
 _MEMBER = re.compile(rf"({_KEY})(?:=({_BARE}))?(?:;[ ]*{_KEY}(?:=(?:{_BARE}))?)*")
 _COMMA = re.compile(r"[ \t]*,[ \t]*(?=[a-z*])")
+BUDGET = rf"^[ \t]*({_MEMBER.pattern}([ \t]*,[ \t]*{_MEMBER.pattern})*)?[ \t]*$"
+"""What a `Podwright-Budget` looks like; the values of its members are looked at one by one."""
+HOPS = r"^[ \t]*[0-9]{0,15}[ \t]*$"
+"""What `Podwright-Hops` looks like."""
 _COST = re.compile(r"\d{1,12}(\.\d{1,12})?")
 
 

@@ -15,7 +15,7 @@ from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
 from podwright.errors import HELP_URL
-from podwright_service import schema
+from podwright_service import budgets, schema
 from podwright_service.idempotency import LONGEST_KEY
 from podwright_service.keys import secure
 from podwright_service.posted import Allowed
@@ -44,7 +44,7 @@ _FAILED = {
     504: "limit_exceeded",
 }
 _MEANING = {
-    400: "The body is no JSON, or JSON that is not taken here; or the Idempotency-Key is malformed.",
+    400: "The body is no JSON, or JSON that is not taken here; or the Idempotency-Key or another header is malformed.",
     401: "There is no API key in the request, or one that is not known.",
     403: "The API key is not for this.",
     408: "The body did not come in time.",
@@ -67,6 +67,38 @@ _KEY: dict[str, Any] = {
     "again: it is answered as the first one was, with `Idempotency-Replayed: true`.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": '^([ !#-~]+|"[ !#-~]+")$'},
 }
+_CALLER: list[dict[str, Any]] = [
+    {
+        "name": "Podwright-Budget",
+        "in": "header",
+        "description": "What the caller's run has left, and this one may use at most: seconds, tokens, model calls and "
+        "USD, each of which may be absent. A dictionary of structured fields (RFC 9651).",
+        "schema": {"type": "string", "pattern": budgets.BUDGET},
+        "example": 'wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"',
+    },
+    {
+        "name": "Podwright-Hops",
+        "in": "header",
+        "description": "How many more containers may follow this one.",
+        "schema": {"type": "string", "pattern": budgets.HOPS},
+        "example": "2",
+    },
+    {
+        "name": "Podwright-Resumes",
+        "in": "header",
+        "description": "The `traceresponse` of the answer that told where a stopped workflow goes on: the new run's "
+        "span is linked to that one's. What cannot be read is passed over.",
+        "schema": {"type": "string"},
+    },
+    {
+        "name": "traceparent",
+        "in": "header",
+        "description": "The trace that the run becomes a part of (W3C Trace Context). What cannot be read is passed "
+        "over.",
+        "schema": {"type": "string"},
+        "example": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    },
+]
 # before OpenAPI 3.2, the schema of a stream is that of each event
 _EVENT: dict[str, Any] = {
     "type": "object",
@@ -259,7 +291,7 @@ def _named(examples: Mapping[str, Any]) -> dict[str, Any]:
 
 def _body(shape: Mapping[str, Any], examples: Mapping[str, Any], once: bool = True) -> dict[str, Any]:
     content = {"application/json": {"schema": shape, "examples": _named(examples)}}
-    parameters = {"parameters": [_KEY]} if once else {}
+    parameters = {"parameters": [_KEY, *_CALLER]} if once else {}
     return {"requestBody": {"required": True, "content": content}, **parameters}
 
 

@@ -54,28 +54,32 @@ class Exchange:
         """Send the request once, and follow the answer.
 
         Raises:
-            RemoteError: It is transient where the request certainly began no run.
+            RemoteError: It is transient where the request can be sent again: it certainly began no run, or it was
+                lost before any answer, and its key has the remote run it once.
         """
         patience = self._timeouts
         connect = aiohttp.ClientTimeout(total=None, connect=patience.connect)
         session = await pool.session()
         timer = asyncio.timeout(patience.first_byte)
-        relay.sent = True
+        before, relay.sent = relay.sent, True
+        begun = False
         try:
             async with timer:
                 reply = await session.post(
                     self._target, data=data, headers=headers, timeout=connect, allow_redirects=False
                 )
+                begun = True
                 try:
                     if reply.status != 200 or reply.content_type != "text/event-stream":
-                        relay.sent = reply.status // 100 in (2, 5) and reply.status != 503
+                        relay.sent = before or (reply.status // 100 in (2, 5) and reply.status != 503)
                         raise self._refusal(reply, await _problem_in(reply))
                     return await self._follow(reply, relay, timer)
                 finally:
                     reply.close()  # what was not read to its end is closed, and the remote's run is cancelled
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            fault = self._lost(error, timer.expired())
-            relay.sent = relay.sent and not fault.transient
+            if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+                relay.sent = before
+            fault = self._lost(error, timer.expired(), begun)
             raise self._told(fault) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
 
     async def _follow(self, reply: aiohttp.ClientResponse, relay: Relay, timer: asyncio.Timeout) -> Any:
@@ -143,17 +147,20 @@ class Exchange:
         hint = _text(problem, "suggestion") or None
         if status // 100 == 5:
             error = RemoteUnavailableError(who, suggestion=hint)
-            error.retry_after = retry_after({key.lower(): value for key, value in reply.headers.items()})
+            error.retry_after = _retry_after(reply)
             error.transient = status == 503 and error.retry_after is not None
         elif status // 100 == 4:
             error = RemoteRejectedError(who, suggestion=hint)
+            if _text(problem, "code") == "idempotency_in_progress":  # a lost try of ours, which ends any moment
+                error.retry_after = _retry_after(reply)
+                error.transient = error.retry_after is not None
         else:
             what = "a redirect, which is never followed" if status // 100 == 3 else "no stream of events"
             error = RemoteResponseError(f"The remote '{self._name}' answered {status}: {what}.")
         error.status = status
         return self._told(error, problem)
 
-    def _lost(self, error: BaseException, late: bool) -> RemoteError:
+    def _lost(self, error: BaseException, late: bool, begun: bool) -> RemoteError:
         who, patience = f"The remote '{self._name}'", self._timeouts
         match error:
             case aiohttp.ConnectionTimeoutError():
@@ -171,7 +178,8 @@ class Exchange:
             case aiohttp.ClientResponseError():
                 return RemoteResponseError(f"{who} answered something that is no HTTP.")
             case _:
-                return RemoteConnectionError(f"{who}: the connection was lost.")
+                fault = RemoteConnectionError(f"{who}: the connection was lost.")
+                fault.transient = not begun and isinstance(error, aiohttp.ClientConnectionError)
         return fault
 
     def _malformed(self, what: str) -> RemoteError:
@@ -179,6 +187,10 @@ class Exchange:
 
     def _told(self, error: RemoteError, problem: Mapping[str, Any] | None = None) -> RemoteError:
         return told(self._name, error, _text(problem or {}, "code"))
+
+
+def _retry_after(reply: aiohttp.ClientResponse) -> float | None:
+    return retry_after({key.lower(): value for key, value in reply.headers.items()})
 
 
 async def _problem_in(reply: aiohttp.ClientResponse) -> Mapping[str, Any]:

@@ -22,12 +22,18 @@ from podwright.events import (
     RunCancelled,
     RunFailed,
     RunStarted,
+    StepFinished,
+    StepStarted,
     Token,
+    ToolCallFailed,
+    ToolCallFinished,
     ToolCallStarted,
     adapter,
 )
 from podwright.run import Run
 from podwright.usage import Usage
+
+_First = RunStarted | StepStarted | ModelCallStarted | ToolCallStarted
 
 CODE = re.compile(r"[a-z][a-z_]{0,63}")
 """What a code of an error looks like."""
@@ -54,9 +60,6 @@ def told(remote: str, error: RemoteError, code: str = "") -> RemoteError:
 
 @dataclass(slots=True)
 class _OpenRun:
-    start: Mapping[str, Any]
-    """The common fields of its first event, as the remote stamped them."""
-    began: float
     outer: _OpenRun | None
     depth: int = field(init=False)
     usage: Usage = field(default_factory=Usage)
@@ -65,17 +68,27 @@ class _OpenRun:
         self.depth = self.outer.depth + 1 if self.outer else 1
 
 
+@dataclass(slots=True)
+class _Begun:
+    """The first event of something that has not ended."""
+
+    event: _First
+    path: tuple[int, ...]
+    """As the remote stamped it."""
+    at: float
+
+
 class Relay:
     """Hands a remote's events on, and keeps count of what they tell: however it ends, that is known."""
 
     def __init__(self, run: Run, name: str) -> None:
         self._run, self._name = run, name
         self._runs: dict[str, _OpenRun] = {}
-        self._calls: dict[tuple[str, int], str] = {}
+        self._begun: dict[tuple[object, ...], _Begun] = {}
         self.kind: Kind | None = None
         """Kind of the remote, once its run has begun."""
         self.sent = False
-        """Whether the remote may have begun a run."""
+        """Whether the remote may have begun a run, in any try."""
         self.ended = False
         """Whether the remote told how its run ended."""
         self.usage = Usage()
@@ -103,39 +116,45 @@ class Relay:
 
     def _fits(self, event: Event) -> bool:
         """Whether a remote that is sound could tell this now; what is counted must not grow without end."""
+        if isinstance(event, _First) and len(self._begun) >= _MOST_OPEN:
+            return False
         if isinstance(event, RunStarted):
             outer = self._runs.get(event.parent_id or "")
             within = event.parent_id is None if outer is None else outer.depth < _DEEPEST
-            return within and event.run_id not in self._runs and len(self._runs) < _MOST_OPEN
+            return within and event.run_id not in self._runs
         if event.run_id not in self._runs:
             return False
         if isinstance(event, ModelCallStarted):
-            return len(event.request.model) <= _LONGEST_NAME and len(self._calls) < _MOST_OPEN
+            return len(event.request.model) <= _LONGEST_NAME
         if isinstance(event, ModelCallFinished):
-            model, known = self._calls.get((event.run_id, event.call)), self.usage.by_model
+            model, known = self._model_of(event), self.usage.by_model
             few = model in known or len(known) < _MOST_MODELS
             return model is not None and few and _sound(event.response.usage)
         return not isinstance(event, RUN_ENDS) or _sound(event.usage)
+
+    def _model_of(self, event: ModelCallFinished) -> str | None:
+        begun = self._begun.get(_key(event))
+        return begun.event.request.model if begun and isinstance(begun.event, ModelCallStarted) else None
 
     def _count(self, event: Event) -> None:
         match event:
             case RunStarted():
                 self.kind = self.kind or event.kind
-                facts = {key: getattr(event, key) for key in ("run_id", "parent_id", "component", "kind", "path")}
-                self._runs[event.run_id] = _OpenRun(facts, perf_counter(), self._runs.get(event.parent_id or ""))
+                self._runs[event.run_id] = _OpenRun(self._runs.get(event.parent_id or ""))
             case ModelCallStarted():
-                self._calls[event.run_id, event.call] = event.request.model
                 self.calls += 1
             case ModelCallFinished():
-                self._add(event.run_id, event.response.usage.of_call(self._calls.pop((event.run_id, event.call))))
-            case ModelCallFailed():
-                self._calls.pop((event.run_id, event.call), None)
+                self._add(event.run_id, event.response.usage.of_call(self._model_of(event) or ""))
             case ToolCallStarted():
                 self._add(event.run_id, Usage(tool_calls=1))
             case _ if isinstance(event, RUN_ENDS):
                 del self._runs[event.run_id]
             case _:
                 pass
+        if isinstance(event, _First):
+            self._begun[_key(event)] = _Begun(event, event.path, perf_counter())
+        else:
+            self._begun.pop(_key(event), None)
 
     def _add(self, run_id: str, usage: Usage) -> None:
         self.usage += usage
@@ -148,20 +167,46 @@ class Relay:
     def abort(self, error: PodwrightError | None) -> None:
         """End what the remote began and did not tell the end of; no error is a cancellation."""
         facts = error.to_dict() if error else {"code": "run_cancelled", "message": "The run was cancelled."}
-        for (run_id, call), _ in reversed(self._calls.items()):
-            self._close(ModelCallFailed(call=call, error=facts), self._runs[run_id])
-        for one in reversed(list(self._runs.values())):
-            took = round((perf_counter() - one.began) * 1000, 3)
-            if error:
-                self._close(RunFailed(error=facts, usage=one.usage, duration_ms=took), one)
-            else:
-                self._close(RunCancelled(usage=one.usage, duration_ms=took), one)
-        self._calls, self._runs = {}, {}
+        for begun in reversed(self._begun.values()):
+            if run := self._runs.get(begun.event.run_id):
+                last = _last(begun, facts, error is None, run.usage)
+                for name, value in {**_common(begun.event), "path": begun.path, "at": time()}.items():
+                    object.__setattr__(last, name, value)
+                self._run.relay(last, self._name)
+        self._begun, self._runs = {}, {}
 
-    def _close(self, event: Event, one: _OpenRun) -> None:
-        for key, value in {**one.start, "at": time()}.items():
-            object.__setattr__(event, key, value)
-        self._run.relay(event, self._name)
+
+def _key(event: Event) -> tuple[object, ...]:
+    """What the first and the last event of something have in common, and no others."""
+    match event:
+        case ModelCallStarted() | ModelCallFinished() | ModelCallFailed():
+            return event.run_id, "model call", event.call
+        case ToolCallStarted() | ToolCallFinished() | ToolCallFailed():
+            return event.run_id, "tool call", event.call_id
+        case StepStarted() | StepFinished():
+            return event.run_id, "step", event.step, event.path
+        case _:
+            return (event.run_id, "run") if isinstance(event, (RunStarted, *RUN_ENDS)) else ()
+
+
+def _last(begun: _Begun, error: Mapping[str, Any], cancelled: bool, usage: Usage) -> Event:
+    took = round((perf_counter() - begun.at) * 1000, 3)
+    match event := begun.event:
+        case ModelCallStarted():
+            return ModelCallFailed(call=event.call, model=event.request.model, error=error, duration_ms=took)
+        case ToolCallStarted():
+            return ToolCallFailed(tool=event.tool, call_id=event.call_id, error=error, duration_ms=took)
+        case StepStarted():
+            outcome = "cancelled" if cancelled else "failed"
+            return StepFinished(step=event.step, step_type=event.step_type, outcome=outcome, duration_ms=took)
+        case RunStarted() if cancelled:
+            return RunCancelled(usage=usage, duration_ms=took)
+        case RunStarted():
+            return RunFailed(error=error, usage=usage, duration_ms=took)
+
+
+def _common(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("run_id", "parent_id", "component", "kind")}
 
 
 def _event(data: bytes) -> Event | None:

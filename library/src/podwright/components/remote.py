@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,9 +31,7 @@ from podwright.errors import (
     RemoteHopsError,
     RemoteTimeoutError,
 )
-from podwright.events import (
-    Kind,
-)
+from podwright.events import Kind
 from podwright.models.faults import Retries, Timeouts, with_retries
 from podwright.run import Run, Task
 from podwright.templates import as_text, plain
@@ -66,7 +65,7 @@ class Remote(Answering):
     timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
     """Seconds to connect, to the first byte, and between two bytes: three missed heartbeats. Set on the class."""
     retries: Retries = Retries()
-    """How often a request that began no run is sent again. Set on the class."""
+    """How often a request is sent again that began no run, or was lost before any answer. Set on the class."""
 
     def __init__(
         self,
@@ -135,10 +134,11 @@ class Remote(Answering):
         exchange = Exchange(self.name, self._target, self.timeouts)
         loan = await borrow(run.budgets)
         relay = Relay(run, self.name)
+        headers = {**self._headers, "Idempotency-Key": os.urandom(16).hex()}
 
         async def attempt() -> Any:
             granted = _granted(run, loan.limits, self._timeout)
-            return await exchange.attempt(data, self._headers | self._propagated(run) | granted, relay)
+            return await exchange.attempt(data, headers | self._propagated(run) | granted, relay)
 
         known = False
         try:

@@ -1,0 +1,301 @@
+"""A caller and two remote agents, each a process of its own: one trace, one usage, limits that hold under load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.library.upstream import call, delta, sse
+from tests.service.collector import Collector, Span, collector
+from tests.service.test_remotes import BLUEPRINTS
+
+import podwright
+
+Start = Callable[..., subprocess.Popen[str]]
+Address = Callable[[subprocess.Popen[str]], str]
+
+MODEL = "openai/gpt-4o-mini"
+RUNS = 100
+CLIENT, SERVER = 3, 2
+"""Kinds of spans, as OTLP numbers them."""
+HELD = {
+    "flow": {
+        "type": "Workflow",
+        "name": "flow",
+        "steps": [*BLUEPRINTS["flow"]["steps"], {"type": "agent_step", "agent": "writer", "name": "last"}],
+    },
+    "line": BLUEPRINTS["line"],
+    "lead": {**BLUEPRINTS["lead"], "config": {"model": MODEL, "max_loops": 4, "max_tokens": 60}},
+}
+AGENT = {"instructions": "Write.", "config": {"model": MODEL, "max_loops": 2, "max_tokens": 60}, "tools": []}
+PAUSING = {
+    "type": "Workflow",
+    "name": "pausing",
+    "steps": [
+        {"type": "agent_step", "agent": "writer", "name": "write"},
+        {"type": "approval_step", "name": "ok", "message": "Go on?"},
+        {"type": "agent_step", "agent": "editor", "name": "edit"},
+    ],
+}
+
+
+class Vendor:
+    """A vendor's endpoint that hands out all the tokens that it may, and keeps account of them by run."""
+
+    def __init__(self) -> None:
+        self.tokens, self.calls = Counter[str](), Counter[str]()
+        self._lock = threading.Lock()
+
+    def answer(self, body: bytes) -> bytes:
+        """Have a conductor call both of its skills, and give anyone else as much text as is allowed."""
+        request = json.loads(body)
+        allowed = request.get("max_tokens", 60)
+        usage = {"prompt_tokens": 4, "completion_tokens": min(60, allowed), "total_tokens": 4 + min(60, allowed)}
+        run = re.findall(rb"run-(\w+)", body)[0].decode()
+        with self._lock:
+            self.tokens[run] += usage["total_tokens"]
+            self.calls[run] += 1
+        pieces: list[Any] = [delta(content=f"run-{run}")]
+        if request.get("tools") and not any(one["role"] == "tool" for one in request["messages"]):
+            skills = [one["function"]["name"] for one in request["tools"]]
+            task = json.dumps({"task": f"go, run-{run}"})
+            pieces = [
+                delta(tool_calls=[call(index=number, id=f"c{number}", type="function", name=skill, arguments=task)])
+                for number, skill in enumerate(skills)
+            ]
+        if request.get("stream"):
+            reason = "tool_calls" if len(pieces) > 1 else "stop"
+            return sse(delta(role="assistant"), *pieces, delta(reason), {"id": "c1", "choices": [], "usage": usage})
+        calls = [one["choices"][0]["delta"].get("tool_calls", [None])[0] for one in pieces]
+        message = {"role": "assistant", "content": None, "tool_calls": calls} if calls[0] else {"content": f"run-{run}"}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls[0] else "stop"}
+        return json.dumps({"id": "c1", "model": "m", "choices": [choice], "usage": usage}).encode()
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Serves a vendor on a free port."""
+
+    request_queue_size = 512
+
+    def __init__(self, vendor: Vendor) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                answer = vendor.answer(self.rfile.read(int(self.headers["content-length"])))
+                self.send_response(200)
+                kind = "text/event-stream" if answer.startswith(b"data:") else "application/json"
+                self.send_header("content-type", kind)
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # a caller that was killed resets its connections
+            super().handle_error(request, client_address)
+
+
+class Fleet:
+    """A vendor, a collector, two agents, and the callers that are asked for."""
+
+    def __init__(self, folder: Path, start: Callable[..., str], spans: Collector, vendor: Vendor) -> None:
+        self.vendor, self.spans = vendor, spans
+        self._folder, self._start = folder, start
+        self._callers: dict[tuple[str, str], str] = {}
+        self.agents = {name: self._serve({"type": "Agent", "name": name, **AGENT}) for name in ("writer", "editor")}
+
+    def _serve(self, blueprint: dict[str, Any], **variables: str) -> str:
+        file = self._folder / f"{blueprint['name']}.json"
+        file.write_text(json.dumps({"version": podwright.blueprints.VERSION, **blueprint}))
+        return self._start("serve", str(file), "--port", "0", **variables)
+
+    def caller(self, kind: str, workers: str) -> str:
+        """Where a component of a kind is served that works with the agents."""
+        if (kind, workers) not in self._callers:
+            agents = json.dumps(self.agents)
+            self._callers[kind, workers] = self._serve(HELD[kind], PODWRIGHT_AGENTS=agents, WEB_CONCURRENCY=workers)
+        return self._callers[kind, workers]
+
+    def counted(self, caller: str) -> Counter[str]:
+        """What the caller and both agents have counted together."""
+        counted = Counter[str]()
+        for url in (caller, *self.agents.values()):
+            for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=30).text):
+                for one in family.samples:
+                    if one.name == "podwright_tokens_total" and one.labels["type"] in ("input", "output"):
+                        counted[one.labels["type"]] += int(one.value)
+                    elif one.name == "podwright_model_calls_total":
+                        counted["calls"] += int(one.value)
+        return counted
+
+    def traces(self, *wanted: str) -> list[Span]:
+        """The spans of some traces, once they are whole: every remote run has been told by both of its ends."""
+
+        def chosen() -> list[Span]:
+            return [span for span in list(self.spans.spans) if span.trace in wanted]
+
+        def whole(_: object) -> bool:
+            spans = chosen()
+            ids = {span.id for span in spans}
+            remote = [span for span in spans if span.kind == CLIENT and span.name.startswith("invoke_agent")]
+            served = {span.parent for span in spans if span.kind == SERVER}
+            orphans = [span for span in spans if span.parent and span.parent not in ids]
+            return len({span.trace for span in spans if not span.parent}) == len(set(wanted)) and not (
+                orphans or {span.id for span in remote} - served
+            )
+
+        self.spans.wait(whole, 60)
+        return chosen()
+
+
+@pytest.fixture(scope="module")
+def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    vendor = Vendor()
+    with collector() as spans, Endpoint(vendor) as endpoint:
+        serving = threading.Thread(target=endpoint.serve_forever)
+        serving.start()
+        shared = {
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{endpoint.server_address[1]}/v1",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": spans.url,
+            "OTEL_BSP_SCHEDULE_DELAY": "100",
+            "PODWRIGHT_MAX_RUNS": "1000",
+        }
+
+        def start(*arguments: str, **variables: str) -> str:
+            process = lasting_command(*arguments, **shared, **variables)
+            url = address(process)
+            assert process.stdout is not None
+            threading.Thread(target=process.stdout.read, daemon=True).start()  # nobody else empties the pipe
+            return url
+
+        try:
+            yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor)
+        finally:
+            endpoint.shutdown()
+            serving.join()
+
+
+each_caller = pytest.mark.parametrize(("kind", "workers"), [("flow", "1"), ("line", "1"), ("lead", "1"), ("flow", "2")])
+
+
+def traced(answer: httpx.Response) -> str:
+    assert answer.status_code in (200, 409, 422), answer.text
+    return answer.headers["traceresponse"].split("-")[1]
+
+
+def line(span: Span, spans: dict[str, Span]) -> list[tuple[str, str, int]]:
+    """Service, name and kind of a span and of all that it is in, outermost first; steps, plans and tools left out."""
+    found = line(spans[span.parent], spans) if span.parent else []
+    told = (span.resource["service.name"], span.name, span.kind)
+    return found if span.name.startswith(("step ", "plan ", "execute_tool ")) else [*found, told]
+
+
+@each_caller
+def test_one_trace_and_one_usage(fleet: Fleet, kind: str, workers: str) -> None:
+    """A run's spans are one tree over all processes; its tokens are the vendor's, the counters' and the spans'."""
+    url, run = fleet.caller(kind, workers), f"{kind}{workers}"
+    before = fleet.counted(url)
+    answer = httpx.post(f"{url}/run?trace=true", json={"input": f"run-{run}"}, timeout=60)
+    usage = answer.json()["usage"]
+    after = fleet.counted(url)
+    spans = {span.id: span for span in fleet.traces(traced(answer))}
+    chats = [span for span in spans.values() if span.name.startswith("chat ")]
+    operation = "invoke_agent" if kind == "lead" else "invoke_workflow"
+    root = [(kind, "POST /run", SERVER), (kind, f"{operation} {kind}", 1)]
+    for chat in chats:
+        who = chat.resource["service.name"]
+        remote = [
+            (kind, f"invoke_agent {who}", CLIENT),
+            (who, "POST /run/stream", SERVER),
+            (who, f"invoke_agent {who}", 1),
+        ]
+        assert line(chat, spans) == [*root, *(remote if who != kind else []), (who, "chat gpt-4o-mini", CLIENT)]
+    assert Counter(chat.resource["service.name"] for chat in chats) == {
+        "flow": Counter(writer=2, editor=1),
+        "line": Counter(writer=1, editor=1),
+        "lead": Counter(lead=2, writer=1, editor=1),
+    }[kind]  # fmt: skip
+    told = [sum(chat.attributes[f"gen_ai.usage.{way}_tokens"] for chat in chats) for way in ("input", "output")]
+    assert told == [usage["input_tokens"], usage["output_tokens"]]
+    assert after - before == Counter(input=told[0], output=told[1], calls=len(chats))
+    assert (sum(told), len(chats)) == (fleet.vendor.tokens[run], fleet.vendor.calls[run])
+    assert usage["model_calls"] == len(chats)
+    assert usage["cost"] == pytest.approx(sum(chat.attributes["gen_ai.usage.cost.amount"] for chat in chats))
+
+
+def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
+    """A run that goes on after an approval has a trace of its own, with its remote, and a link to the stopped one."""
+    url = fleet.caller("flow", "1")
+    posted = {"type": "workflow", "blueprint": PAUSING}
+    stopped = httpx.post(f"{url}/run-blueprint", json={**posted, "input": "run-paused"}, timeout=60)
+    told = stopped.json()
+    assert told["code"] == "approval_required", json.dumps(told)
+    again = {**posted, "inputs": told["context"], "resume_path": told["resume_path"]}
+    headers = {"Podwright-Resumes": stopped.headers["traceresponse"]}
+    went_on = httpx.post(f"{url}/run-blueprint", json=again, headers=headers, timeout=60)
+    assert went_on.status_code == 200, went_on.text
+    first, second = traced(stopped), traced(went_on)
+    spans = fleet.traces(first, second)
+    linked = {span.name: (span.trace, span.links) for span in spans if span.links}
+    assert linked == {"invoke_workflow pausing": (second, [(first, stopped.headers["traceresponse"].split("-")[2])])}
+    served = {(span.trace, span.resource["service.name"]) for span in spans if span.name == "POST /run/stream"}
+    assert served == {(first, "writer"), (second, "editor")}
+    assert fleet.vendor.calls["paused"] == 2
+
+
+@each_caller
+def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
+    """Of 100 runs at once, the vendor hands none more tokens or calls than it may have; each whole one is exact."""
+    url = fleet.caller(kind, workers)
+
+    def named(number: int) -> str:
+        return f"{kind}{workers}x{number}"
+
+    def limits(number: int) -> tuple[int, int]:
+        return (70, 150, 5000)[number % 3], (20, 2)[number % 2]
+
+    async def all_at_once() -> list[httpx.Response]:
+        pool = httpx.Limits(max_connections=RUNS)
+        async with httpx.AsyncClient(base_url=url, timeout=120, limits=pool) as client:
+
+            async def run(number: int) -> httpx.Response:
+                tokens, calls = limits(number)
+                budget = {"Podwright-Budget": f"tokens={tokens}, model_calls={calls}"}
+                return await client.post("/run?trace=true", json={"input": f"run-{named(number)}"}, headers=budget)
+
+            return await asyncio.gather(*(run(number) for number in range(RUNS)))
+
+    answers = asyncio.run(all_at_once())
+    spent = Counter[str]()
+    for number, answer in enumerate(answers):
+        tokens, calls = limits(number)
+        handed, asked = fleet.vendor.tokens[named(number)], fleet.vendor.calls[named(number)]
+        assert handed <= tokens
+        assert asked <= calls
+        if answer.status_code == 200:
+            usage = answer.json()["usage"]
+            assert (usage["input_tokens"] + usage["output_tokens"], usage["model_calls"]) == (handed, asked)
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (422, "limit_exceeded"), answer.text
+        spent[f"{answer.status_code} {limits(number)}"] += 1
+    assert spent["200 (5000, 20)"] == len([one for one in range(RUNS) if limits(one) == (5000, 20)])
+    assert any(answer.status_code == 422 for answer in answers)

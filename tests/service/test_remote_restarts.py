@@ -1,0 +1,148 @@
+"""A remote agent that is restarted, in good order or not, while its callers go on. `make proof` does it 20 times."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.service.test_fleet import AGENT, Endpoint, Vendor
+
+import podwright
+from podwright import Remote, Workflow, errors
+from podwright.models.faults import Retries
+
+Start = Callable[..., subprocess.Popen[str]]
+Address = Callable[[subprocess.Popen[str]], str]
+
+RESTARTS = 20 if os.environ.get("PROOF") else 2
+CALLERS = 16
+BETWEEN = 200
+"""Fewest runs between two restarts."""
+
+
+class Slow(Vendor):
+    """A vendor that takes a moment, so that restarts find runs in all their parts."""
+
+    def answer(self, body: bytes) -> bytes:
+        said = super().answer(body)
+        threading.Event().wait(0.03)
+        return said
+
+
+@pytest.fixture
+def vendor() -> Iterator[tuple[Vendor, str]]:
+    made = Slow()
+    with Endpoint(made) as endpoint:
+        serving = threading.Thread(target=endpoint.serve_forever)
+        serving.start()
+        yield made, f"http://127.0.0.1:{endpoint.server_address[1]}/v1"
+        endpoint.shutdown()
+        serving.join()
+
+
+class Callee:
+    """One process on one port, started again and again."""
+
+    def __init__(self, command: Start, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._command, self._address = command, address
+        self._file = folder / "far.json"
+        blueprint = {"version": podwright.blueprints.VERSION, "type": "Agent", "name": "far", **AGENT}
+        self._file.write_text(json.dumps(blueprint))
+        vendor_at = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": vendor}
+        self._variables = {**vendor_at, "PODWRIGHT_DRAIN_DELAY": "0.5", "WEB_CONCURRENCY": workers}
+        self._start()
+
+    def _start(self) -> None:
+        arguments = ("serve", str(self._file), "--host", "127.0.0.1", "--port", str(self._port))
+        self._process = self._command(*arguments, **self._variables)
+        self._address(self._process)
+        assert self._process.stdout is not None
+        threading.Thread(target=self._process.stdout.read, daemon=True).start()
+
+    def restart(self, number: signal.Signals) -> None:
+        """End it by a signal, and start it again where it was."""
+        self._process.send_signal(number)
+        assert self._process.wait(60) == (0 if number == signal.SIGTERM else -number)
+        self._start()
+
+
+async def restarted(callee: Callee, by: signal.Signals) -> dict[str, errors.PodwrightError | None]:
+    """How each run of a constant load ended, while the remote was restarted."""
+    outcomes: dict[str, errors.PodwrightError | None] = {}
+    flow = Workflow("flow", [Remote("far", callee.url)])
+    over, ended = False, asyncio.Semaphore(0)
+
+    async def caller(name: int) -> None:
+        number = 0
+        while not over:
+            run = f"{name}x{number}"
+            number += 1
+            try:
+                await flow.arun(f"run-{run}")
+                outcomes[run] = None
+            except errors.PodwrightError as error:
+                outcomes[run] = error
+            ended.release()
+
+    async def more() -> None:
+        nonlocal ended
+        ended = asyncio.Semaphore(0)
+        async with asyncio.timeout(120):
+            for _ in range(BETWEEN):
+                await ended.acquire()
+
+    async with asyncio.TaskGroup() as callers:
+        for name in range(CALLERS):
+            callers.create_task(caller(name))
+        for _ in range(RESTARTS):
+            await more()
+            await asyncio.to_thread(callee.restart, by)
+        await more()
+        over = True
+    return outcomes
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers that wait as long as a process takes to start, on a busy machine too."""
+    monkeypatch.setattr(Remote, "retries", Retries(tries=200, first_wait=0.1, longest_wait=0.5))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_restart_in_good_order_fails_no_run(
+    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str
+) -> None:
+    """Under constant load no run fails, and none is run twice: what is lost on the way had not begun."""
+    callee = Callee(command, address, tmp_path, vendor[1], workers)
+    outcomes = asyncio.run(restarted(callee, signal.SIGTERM))
+    failed = [error for error in outcomes.values() if error is not None]
+    print(f"\nworkers: {workers}, restarts: {RESTARTS}, runs: {len(outcomes)}, failed: {len(failed)}")
+    assert failed == []
+    assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
+
+
+def test_a_crash_makes_no_run_happen_twice(
+    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
+) -> None:
+    """Runs that a killed process had begun fail with a typed error; none of them has asked its model twice."""
+    callee = Callee(command, address, tmp_path, vendor[1])
+    outcomes = asyncio.run(restarted(callee, signal.SIGKILL))
+    failed = {run: error for run, error in outcomes.items() if error is not None}
+    print(f"\ncrashes: {RESTARTS}, runs: {len(outcomes)}, failed: {len(failed)}")
+    assert failed
+    assert len(failed) <= CALLERS * RESTARTS
+    assert {type(error) for error in failed.values()} == {errors.RemoteConnectionError}
+    assert {vendor[0].calls[run] for run in outcomes if run not in failed} == {1}
+    assert {vendor[0].calls[run] for run in failed} <= {0, 1}
