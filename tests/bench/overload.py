@@ -32,6 +32,8 @@ class Offered:
     """Answers by status, 0 for none."""
     refusals: list[float] = field(default_factory=list[float])
     """Seconds until each 503."""
+    lags: list[float] = field(default_factory=list[float])
+    """Seconds that each request was sent after it was due: so late the machine is by itself."""
     with_retry_after: int = 0
     unsent: int = 0
     """Requests for which no connection was left."""
@@ -44,7 +46,11 @@ class Offered:
     @property
     def p99(self) -> float:
         """Milliseconds within which 99 of 100 refusals came."""
-        return sorted(self.refusals)[int(len(self.refusals) * 0.99)] * 1000 if self.refusals else 0.0
+        return _p99(self.refusals)
+
+
+def _p99(seconds: list[float]) -> float:
+    return sorted(seconds)[int(len(seconds) * 0.99)] * 1000 if seconds else 0.0
 
 
 class _Connection(asyncio.Protocol):
@@ -59,6 +65,7 @@ class _Connection(asyncio.Protocol):
 
     def ask(self, due: float) -> None:
         self.due, self.busy = due, True
+        self.offered.lags.append(time.perf_counter() - due)
         self.transport.write(self.request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
@@ -156,6 +163,11 @@ async def figures(seconds: float = 5) -> list[Figure]:
 if __name__ == "__main__":
     once, five = asyncio.run(slow_model(float(sys.argv[1]) if len(sys.argv) > 1 else 5))
     known = five.answers[200] + five.answers[299] + five.answers[503]
-    told = {"goodput": five.goodput / once.goodput, "peak": once.goodput, "refused_p99_ms": five.p99}
+    told = {
+        "goodput": five.goodput / once.goodput,
+        "peak": once.goodput,
+        "refused_p99_ms": five.p99,
+        "lag_p99_ms": _p99(five.lags),
+    }
     counts = {"refused": five.answers[503], "retry_after": five.with_retry_after, "other": five.answers.total() - known}
     print(json.dumps({**told, **counts}))

@@ -13,6 +13,7 @@ import pytest
 from tests.library.upstream import (
     STORY,
     STREAM,
+    Pass,
     Script,
     Upstream,
     call,
@@ -35,7 +36,9 @@ from podwright.testing import events_of
 KEY = "sk-0123456789-top-secret"
 VENDOR = "VENDOR-WORDS"
 NAME = "openai/gpt-4o-mini"
-QUICK = Timeouts(connect=0.3, first_byte=0.3, idle=0.2, total=9.0)
+LIMITS = Timeouts(connect=60.0, first_byte=60.0, idle=60.0, total=600.0)
+"""So long that a busy machine does not come to them; what is to be late lets the time pass."""
+LATE = (Pass(90.0), "hang")
 SOON = Retries(first_wait=0.01)
 
 
@@ -49,7 +52,7 @@ def of(heard: list[Any], *types: str) -> list[Any]:
     return events_of(heard, *types)
 
 
-def model_at(url: str, timeouts: Timeouts = QUICK, retries: Retries = SOON) -> ChatModel:
+def model_at(url: str, timeouts: Timeouts = LIMITS, retries: Retries = SOON) -> ChatModel:
     model = ChatModel(NAME, Connection(KEY, url), ENDPOINTS["openai"])
     model.timeouts, model.retries = timeouts, retries
     return model
@@ -121,8 +124,8 @@ FAULTS = {
     "redirect": Fault(
         always([reply(b"", 307, Location="http://127.0.0.1:9/elsewhere")]), errors.ModelResponseError, False
     ),
-    "no first byte": Fault(always(["hang"]), errors.ModelTimeoutError, True),
-    "nothing more": Fault(cut([HEAD, b'{"cho', "hang"], [*BEGUN, "hang"]), errors.ModelTimeoutError, True),
+    "no first byte": Fault(always(LATE), errors.ModelTimeoutError, True),
+    "nothing more": Fault(cut([HEAD, b'{"cho', *LATE], [*BEGUN, *LATE]), errors.ModelTimeoutError, True),
     "reset at once": Fault(always(["reset"]), errors.ModelConnectionError, True),
     "reset in the middle": Fault(
         cut([HEAD, b'{"cho', 0.01, "reset"], [*BEGUN, 0.01, "reset"]), errors.ModelResponseError, True
@@ -233,7 +236,7 @@ BROKEN_OFF = {
     "reset": ([0.01, "reset"], errors.ModelResponseError),
     "truncated": (["close"], errors.ModelResponseError),
     "ended": ([chunk(b"")], errors.ModelResponseError),
-    "idle": (["hang"], errors.ModelTimeoutError),
+    "idle": (LATE, errors.ModelTimeoutError),
     "error": ([chunk(sse({"error": {"message": VENDOR}})), chunk(b"")], errors.ModelUnavailableError),
     "no JSON": ([chunk(f"data: {VENDOR}\n\n".encode()), chunk(b"")], errors.ModelResponseError),
 }
@@ -272,7 +275,7 @@ async def test_a_connection_that_does_not_come_about_times_out() -> None:
             filler.setblocking(False)
             filler.connect_ex(full.getsockname())
         heard: list[Any] = []
-        model = model_at(f"http://127.0.0.1:{full.getsockname()[1]}/v1", replace(QUICK, first_byte=2.0))
+        model = model_at(f"http://127.0.0.1:{full.getsockname()[1]}/v1", replace(LIMITS, connect=0.3))
         with pytest.raises(errors.ModelTimeoutError, match=r"no connection within 0\.3 s"):
             await agent_of(model, heard).arun("Hello?")
     assert len(of(heard, "model_call_retried")) == 2
@@ -281,34 +284,34 @@ async def test_a_connection_that_does_not_come_about_times_out() -> None:
 async def test_an_unknown_host_is_a_connection_error() -> None:
     """A name that nobody knows is not reached."""
     with pytest.raises(errors.ModelConnectionError):
-        await agent_of(model_at("http://no-such-host.invalid/v1", replace(QUICK, connect=3.0)), []).arun("Hello?")
+        await agent_of(model_at("http://no-such-host.invalid/v1", LIMITS), []).arun("Hello?")
 
 
 async def test_the_total_time_holds_over_all_tries(provider: Upstream) -> None:
     """Tries and waits together end at the total time-out, and nothing is tried after it."""
-    provider.answers([0.12, *refused(500)])
+    provider.answers([Pass(120.0), *refused(500)])
     heard: list[Any] = []
-    model = model_at(provider.url, replace(QUICK, first_byte=1.0, total=0.3), Retries(tries=9, first_wait=0.0))
-    with pytest.raises(errors.ModelTimeoutError, match=r"no whole answer within 0.3 s \(3 tries\)"):
+    model = model_at(provider.url, replace(LIMITS, first_byte=200.0, total=300.0), Retries(tries=9, first_wait=0.0))
+    with pytest.raises(errors.ModelTimeoutError, match=r"no whole answer within 300 s \(3 tries\)"):
         await agent_of(model, heard).arun("Hello?")
     assert len(provider.requests) == 3
 
 
 async def test_the_setting_is_the_total_time_and_waits_for_a_whole_answer(provider: Upstream) -> None:
     """`timeout` replaces the total, and what a plain answer's first byte may take."""
-    provider.answers([0.5, *good(False)])
-    assert await agent_of(model_at(provider.url), [], timeout=2.0).arun("Hello?") == "Done."
-    with pytest.raises(errors.ModelTimeoutError, match=r"within 0.1 s"):
-        await agent_of(model_at(provider.url), [], timeout=0.1).arun("Hello?")
+    provider.answers([Pass(90.0), *good(False)])
+    assert await agent_of(model_at(provider.url), [], timeout=200.0).arun("Hello?") == "Done."
+    with pytest.raises(errors.ModelTimeoutError, match=r"within 50 s"):
+        await agent_of(model_at(provider.url), [], timeout=50.0).arun("Hello?")
 
 
 async def test_a_wait_that_does_not_fit_the_run_is_not_begun(provider: Upstream) -> None:
     """`Retry-After` beyond the run's own time ends the call at once, with its own error."""
-    provider.answers(refused(429, Retry_After="2"), good(False))
-    agent = agent_of(model_at(provider.url), [], limits=RunLimits(wall_time=1.0))
+    provider.answers(refused(429, Retry_After="3600"), good(False))
+    agent = agent_of(model_at(provider.url), [], limits=RunLimits(wall_time=600.0))
     with pytest.raises(errors.ModelRateLimitError) as caught:
-        await asyncio.wait_for(agent.arun("Hello?"), 0.5)
-    assert caught.value.retry_after == 2.0
+        await asyncio.wait_for(agent.arun("Hello?"), 60)
+    assert caught.value.retry_after == 3600.0
 
 
 async def test_a_wait_that_fits_is_as_long_as_asked(provider: Upstream) -> None:

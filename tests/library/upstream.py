@@ -9,10 +9,25 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from socket import SO_LINGER, SOL_SOCKET
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-Part = bytes | float | Literal["close", "reset", "hang"]
-"""Bytes to send, seconds to wait, or a way to end the connection."""
+
+class Pass(NamedTuple):
+    """So many seconds pass in a moment: for whoever waits on this event loop, but not for its machine."""
+
+    seconds: float
+
+    async def now(self) -> None:
+        for _ in range(50):  # what was written arrives first
+            await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        loop.time = lambda: clock() + self.seconds
+        await asyncio.sleep(0)  # and who has waited for too long learns it before anything else happens
+
+
+Part = bytes | float | Pass | asyncio.Barrier | Literal["close", "reset", "hang"]
+"""Bytes to send, seconds or other requests to wait for, or a way to end the connection."""
 Script = Sequence[Part]
 
 
@@ -80,6 +95,10 @@ class Upstream:
                 case "hang":
                     await reader.read()  # until the client leaves
                     return False
+                case Pass():
+                    await part.now()
+                case asyncio.Barrier():
+                    await part.wait()
                 case _:
                     await asyncio.sleep(part)
         return True

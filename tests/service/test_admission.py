@@ -200,6 +200,6 @@ def test_overload_costs_the_others_nothing() -> None:
         assert found[-1]["other"] == 0, found
         assert found[-1]["refused"] > 0
         assert found[-1]["retry_after"] == found[-1]["refused"]
-        if found[-1]["goodput"] >= 0.9 and found[-1]["refused_p99_ms"] <= 50:
+        if found[-1]["goodput"] >= 0.9 and found[-1]["refused_p99_ms"] <= 50 + 3 * found[-1]["lag_p99_ms"]:
             return
     pytest.fail(f"not once of five times: {found}")

@@ -263,9 +263,9 @@ def test_many_errors_are_cut(example: Example) -> None:
 def test_a_body_of_many_values_is_refused_shortly(example: Example, body: bytes) -> None:
     """A body of a megabyte of small or faulty values is refused with an answer of a few kilobytes."""
     for route in ("/run", "/run-blueprint", "/validate-blueprint"):
-        started = time.monotonic()
+        started = time.process_time()  # what others do on this machine does not count
         answer = example("newsroom").post(route, content=body, headers=JSON)
-        assert time.monotonic() - started < 2
+        assert time.process_time() - started < 2
         assert answer.status_code in (400, 413, 422)
         assert len(answer.content) < 50_000
 

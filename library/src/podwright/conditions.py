@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from podwright import blueprints
-from podwright.errors import ConditionError, Problem, did_you_mean, said
+from podwright.errors import ConditionError, Problem, did_you_mean, said, shortened
 from podwright.templates import as_text, fill_all
 from podwright.tools import called
 
@@ -29,7 +29,7 @@ def _number(value: Any) -> float:
     try:
         return float(text)
     except ValueError:
-        shown = text if len(text) <= 60 else text[:57] + "…"
+        shown = shortened(text, 60)
         raise ConditionError(
             f"A condition compares numbers, but was given {shown!r}.",
             suggestion="Make the step before it answer with a bare number, or use 'equals'.",

@@ -487,6 +487,16 @@ def said(error: BaseException) -> str:
         return f"{type(error).__name__}: (its text cannot be had)"
 
 
+def why(error: Exception) -> str:
+    """What an error of the system says, without its number and the name of the file."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of so many characters at most."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 _LONGEST_NAME = 100
 _MOST_NAMES = 200
 """What a guess looks at: the time that it takes grows with all three of word, options and their number."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
+from podwright.errors import shortened
 from podwright.events import (
     ConditionChecked,
     Event,
@@ -155,4 +156,4 @@ def _safe(text: str) -> str:
 
 def _cut(text: str) -> str:
     line = " ".join(text.split()) if "\n" in text else text
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…"
+    return shortened(line, _WIDTH)

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, did_you_mean, said
+from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, did_you_mean, said, shortened
 from podwright.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -343,4 +343,4 @@ def _bare(
 
 def _compact(schema: Any) -> str:
     text = json.dumps(schema, separators=(",", ":"))
-    return text if len(text) <= 80 else text[:77] + "…"
+    return shortened(text, 80)

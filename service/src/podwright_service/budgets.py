@@ -9,22 +9,18 @@ from typing import TypeVar
 
 from starlette.datastructures import Headers
 
+from podwright import fields
 from podwright.usage import RunLimits
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
 T = TypeVar("T", int, float)
 
-# a dictionary of structured fields (RFC 9651) whose values are numbers and strings, which may have parameters
-_KEY = r"[a-z*][a-z0-9_\-.*]*"
-_BARE = r'-?\d{1,12}\.\d{1,3}|-?\d{1,15}|"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*"|\?[01]'
-_MEMBER = re.compile(rf"({_KEY})(?:=({_BARE}))?(?:;[ ]*{_KEY}(?:=(?:{_BARE}))?)*")
-_COMMA = re.compile(r"[ \t]*,[ \t]*(?=[a-z*])")
-BUDGET = rf"^[ \t]*({_MEMBER.pattern}([ \t]*,[ \t]*{_MEMBER.pattern})*)?[ \t]*$"
+BUDGET = fields.DICTIONARY
 """What a `Podwright-Budget` looks like; the values of its members are looked at one by one."""
 HOPS = r"^[ \t]*[0-9]{0,15}[ \t]*$"
 """What `Podwright-Hops` looks like."""
-_COST = re.compile(r"\d{1,12}(\.\d{1,12})?")
+_COST = re.compile(r"\d{1,12}(\.\d{1,12})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,44 +43,43 @@ def granted(headers: Headers, settings: Settings) -> Granted:
         if not re.fullmatch(r"\d{1,15}", told, re.ASCII):
             raise _malformed("Podwright-Hops", "a whole number, 0 or more")
         hops = min(hops, int(told))
-    # lines of one name are one dictionary: a second one must not be passed over
-    members = _dictionary(",".join(headers.getlist("podwright-budget")))
+    try:
+        # lines of one name are one dictionary: a second one must not be passed over
+        members = fields.read(",".join(headers.getlist("podwright-budget")))
+    except ValueError as error:
+        raise _malformed("Podwright-Budget", "a dictionary of structured fields (RFC 9651)") from error
     return Granted(
         RunLimits(
-            _least(own.wall_time, _number(members, "wall_time", r"\d+(\.\d+)?", float)),
-            _least(own.model_calls, _number(members, "model_calls", r"\d+", int)),
-            _least(own.tokens, _number(members, "tokens", r"\d+", int)),
+            _least(own.wall_time, _number(members, "wall_time")),
+            _least(own.model_calls, _count(members, "model_calls")),
+            _least(own.tokens, _count(members, "tokens")),
             _least(own.cost, _money(members)),
         ),
         hops,
     )
 
 
-def _dictionary(text: str) -> dict[str, str]:
-    members: dict[str, str] = {}
-    text, at = text.strip(" "), 0
-    while at < len(text):
-        found = _MEMBER.match(text, at)
-        comma = _COMMA.match(text, found.end()) if found else None
-        if not found or (found.end() < len(text) and not comma):
-            raise _malformed("Podwright-Budget", "a dictionary of structured fields (RFC 9651)")
-        members[found[1]] = found[2] or "?1"
-        at = comma.end() if comma else found.end()
-    return members
-
-
-def _number(members: Mapping[str, str], name: str, form: str, kind: type[T]) -> T | None:
+def _number(members: Mapping[str, fields.Value], name: str) -> float | None:
     value = members.get(name)
-    if value is not None and not re.fullmatch(form, value, re.ASCII):
+    if isinstance(value, str | bool) or (value is not None and value < 0):
         raise _malformed("Podwright-Budget", f"a number of {name}, 0 or more")
-    return None if value is None else kind(value)
+    return value
 
 
-def _money(members: Mapping[str, str]) -> float | None:
+def _count(members: Mapping[str, fields.Value], name: str) -> int | None:
+    value = _number(members, name)
+    if isinstance(value, float):
+        raise _malformed("Podwright-Budget", f"a whole number of {name}, 0 or more")
+    return value
+
+
+def _money(members: Mapping[str, fields.Value]) -> float | None:
     value = members.get("cost")
-    if value is not None and not (value[:1] == '"' and _COST.fullmatch(value[1:-1])):
+    if value is None:
+        return None
+    if not (isinstance(value, str) and _COST.fullmatch(value)):
         raise _malformed("Podwright-Budget", 'a cost in USD as a string, such as cost="0.5"')
-    return None if value is None else float(value[1:-1])
+    return float(value)
 
 
 def _least(own: T | None, told: T | None) -> T | None:

@@ -10,8 +10,8 @@ The client library decides at its import whether values lie in memory or, for se
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.trace import get_current_span
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -29,6 +29,9 @@ from podwright.events import (
     ToolCallFinished,
 )
 from podwright_service.tracing import STATUS, RunEnd
+
+if TYPE_CHECKING:
+    from podwright_service.admission import Admission
 
 UNKNOWN = "(unknown)"
 """The label of all models, tools and routes that the service does not know beforehand."""
@@ -57,20 +60,6 @@ class _Children(dict[tuple[str, ...], Child]):
         return made
 
 
-class Waiting(Protocol):
-    """What is known of those who wait for a run."""
-
-    @property
-    def waiting(self) -> int:
-        """How many there are."""
-        ...
-
-    @property
-    def refused(self) -> Mapping[Any, int]:
-        """How many were told to come again, by reason."""
-        ...
-
-
 class Metrics:
     """Counts what happens in one service.
 
@@ -93,7 +82,7 @@ class Metrics:
         routes: Collection[str],
     ) -> None:
         self.registry = CollectorRegistry()
-        self.admission: Waiting | None = None
+        self.admission: Admission | None = None
         """Is asked how many wait, and how many were refused."""
         self._refused: dict[str, int] = {}
         self._served = component, kind

@@ -14,12 +14,11 @@ from starlette.responses import Response
 from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
-from podwright.errors import HELP_URL
 from podwright_service import budgets, schema
 from podwright_service.idempotency import LONGEST_KEY
 from podwright_service.keys import secure
 from podwright_service.posted import Allowed
-from podwright_service.problems import MEDIA_TYPE
+from podwright_service.problems import MEDIA_TYPE, document
 from podwright_service.settings import Settings
 from podwright_service.sse import EventStream
 
@@ -146,10 +145,10 @@ class Documentation:
 
         def openapi() -> dict[str, Any]:
             if app.openapi_schema is None:
-                document = plain()
-                document.setdefault("components", {})["schemas"] = _schemas()
+                whole = plain()
+                whole.setdefault("components", {})["schemas"] = _schemas()
                 if self._keys:
-                    secure(document, {str(status): _problem(status, code, False) for status, code in _DENIED.items()})
+                    secure(whole, {str(status): _problem(status, code, False) for status, code in _DENIED.items()})
             return app.openapi_schema or {}
 
         app.openapi = openapi
@@ -307,15 +306,7 @@ def _problems(codes: Mapping[int, str], run: bool = False) -> dict[int, dict[str
 
 
 def _problem(status: int, code: str, run: bool) -> dict[str, Any]:
-    example = {
-        "type": f"{HELP_URL}#{code}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "detail": _MEANING[status],
-        "instance": "/run",
-        "code": code,
-        "suggestion": "…",
-    }
+    example = document("/run", status, {"detail": _MEANING[status], "code": code, "suggestion": "…"})
     answer: dict[str, Any] = {
         "description": _MEANING[status],
         "content": {MEDIA_TYPE: {"schema": _ref("ProblemDetails"), "example": example}},
@@ -329,10 +320,9 @@ def _problem(status: int, code: str, run: bool) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """The schemas of the wire and of blueprints, by name."""
-    wire = models_json_schema([(shape, "validation") for shape in _WIRE], ref_template="#/components/schemas/{model}")[
-        1
-    ]["$defs"]
-    found: dict[str, Any] = dict(wire)
+    template = "#/components/schemas/{model}"
+    _, wire = models_json_schema([(shape, "validation") for shape in _WIRE], ref_template=template)
+    found: dict[str, Any] = dict(wire["$defs"])
     for kind, whole in blueprints.json_schema().items():
         moved = json.loads(json.dumps(whole).replace('"#/$defs/', '"#/components/schemas/'))
         moved.pop("$schema")

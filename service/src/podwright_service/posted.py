@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
@@ -14,9 +14,9 @@ from podwright.errors import BlueprintValidationError, ConfigurationError, Podwr
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.tools import FunctionTool, tool_of
-from podwright_service.remotes import remotes_of
+from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
-from podwright_service.sizes import in_order, too_large
+from podwright_service.sizes import entries, in_order, members, too_large
 
 _STAND_IN = Agent("unbuilt", "", "offline/echo")
 
@@ -55,13 +55,6 @@ def allowed_by(component: Component, settings: Settings) -> Allowed:
     agents = {part.name: part for part in reversed(inside) if part is not component or isinstance(part, Agent)}
     agents = {**remotes_of(settings), **agents}
     return Allowed(tuple(models), {name: tools[name] for name in wanted}, agents, conditions, settings)
-
-
-def everything_in(component: Component) -> Iterator[Component]:
-    """A component and all inside it."""
-    yield component
-    for member in component.members().values():
-        yield from everything_in(member)
 
 
 def models_of(component: Component) -> list[Model]:
@@ -145,8 +138,7 @@ def _built(
 
 def _agents(blueprint: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The blueprint and its members, each with its place: wherever a model and tools may be named."""
-    members = [(f"/{key}/{n}", one) for key in ("skills", "steps") for n, one in _entries(blueprint.get(key))]
-    return [("", blueprint), *members]
+    return [("", blueprint), *members(blueprint)]
 
 
 def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
@@ -157,8 +149,7 @@ def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem
 
 
 def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Iterator[Problem]:
-    config = agent.get("config")
-    settings: dict[str, Any] = cast("dict[str, Any]", config) if isinstance(config, dict) else {}
+    settings = blueprints.as_object(agent.get("config"))
     model = settings.get("model")
     if isinstance(model, str) and model not in allowed.models:
         hint = did_you_mean(model, allowed.models)
@@ -166,7 +157,7 @@ def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Itera
     loops, most = settings.get("max_loops", 10 if "instructions" in agent else 0), allowed.settings.max_loops
     if isinstance(loops, int) and loops > most:
         yield Problem(f"{at}/config/max_loops", f"max_loops is {loops}; at most {most} is allowed.", f"Say {most}.")
-    for number, tool in _entries(agent.get("tools")):
+    for number, tool in entries(agent.get("tools")):
         name = tool.get("name")
         if isinstance(name, str) and name not in allowed.tools:
             hint = did_you_mean(name, allowed.tools) or "No tools are allowed here."
@@ -176,7 +167,7 @@ def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Itera
 def _foreign_tools(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
     """Where a tool's entry is not the served tool's own, but for its texts."""
     for at, one in _agents(blueprint):
-        for number, entry in _entries(one.get("tools")):
+        for number, entry in entries(one.get("tools")):
             match entry:
                 case {"name": str(name), "schema": {"function": {"parameters": dict()} as function}}:
                     tool = allowed.tools.get(name)
@@ -205,8 +196,7 @@ def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
         around = sum(at.startswith(f"{other}/") for other, _ in walked)
         if around == settings.max_nesting:  # of a nest that is too deep, the first step tells
             yield Problem(at, f"steps are nested deeper than {settings.max_nesting}.", "Flatten them.")
-        branches = step.get("branches")
-        count = len(cast("list[object]", branches)) if isinstance(branches, list) else 0
+        count = len(blueprints.as_array(step.get("branches")))
         if count > settings.max_branches:
             detail = f"{count} branches are too many; {settings.max_branches} are allowed."
             yield Problem(f"{at}/branches", detail, "Do some of them one after the other.")
@@ -214,8 +204,3 @@ def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
             value = step.get(key)
             if isinstance(value, int) and value > most:
                 yield Problem(f"{at}/{key}", f"{key} is {value}; at most {most} is allowed.", f"Say {most}.")
-
-
-def _entries(value: object) -> list[tuple[int, dict[str, Any]]]:
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [(number, cast("dict[str, Any]", one)) for number, one in enumerate(listed) if isinstance(one, dict)]

@@ -6,12 +6,11 @@ uvicorn bounds neither how long a request takes to arrive nor how long its heade
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Literal
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from podwright_service.problems import MEDIA_TYPE, document
+from podwright_service.problems import MEDIA_TYPE, as_bytes, document
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ class Protocol(HttpToolsProtocol):
         code, detail, suggestion = REFUSALS[status]
         path = self.url.partition(b"?")[0].decode("ascii", "replace")[:200] if self._state == "body" else "*"
         facts = {"detail": detail, "code": code, "suggestion": suggestion}
-        body = json.dumps(document(path, status, facts)).encode()
+        body = as_bytes(document(path, status, facts))
         head = f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         return STATUS_LINE[status] + head.encode() + body
 

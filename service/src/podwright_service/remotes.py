@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,10 +35,15 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
 
 def remotes_in(*components: Component) -> list[str]:
     """Names of the remote components among some, and of those that they work with."""
-    found: list[str] = []
-    for one in components:
-        found += [one.name] if isinstance(one, Remote) else remotes_in(*one.members().values())
-    return list(dict.fromkeys(found))
+    inside = (part for one in components for part in everything_in(one))
+    return list(dict.fromkeys(part.name for part in inside if isinstance(part, Remote)))
+
+
+def everything_in(component: Component) -> Iterator[Component]:
+    """A component and all inside it."""
+    yield component
+    for member in component.members().values():
+        yield from everything_in(member)
 
 
 def _in_file(path: str | None) -> dict[str, str]:

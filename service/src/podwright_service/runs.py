@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from podwright import fields
 from podwright.components import Component, Workflow
 from podwright.errors import RunCancelledError
 from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, Subscriber
@@ -54,16 +55,9 @@ class Watch:
 
 
 def usage_header(usage: Usage) -> str:
-    """A usage as a dictionary of structured fields (RFC 9651).
-
-    The cost, in USD, is a string: a decimal of that format has three digits after its point, and one call may
-    cost less than a thousandth. An unknown cost is left out.
-    """
-    text = f"input_tokens={usage.input_tokens}, output_tokens={usage.output_tokens}"
-    if usage.cost is None:
-        return text
-    cost = f"{usage.cost:.12f}".rstrip("0").rstrip(".")
-    return f'{text}, cost="{cost}"'
+    """A usage as a dictionary of structured fields (RFC 9651); an unknown cost is left out."""
+    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    return fields.write({**tokens, "cost": fields.money(usage.cost)})
 
 
 async def perform(

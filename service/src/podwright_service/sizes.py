@@ -21,7 +21,7 @@ MOST_REPEATS = 16
 
 Blueprints = Mapping[str, Mapping[str, Any]]
 _NAMED = re.compile(r"\{[\w-]+\}")
-_OWN = ("instructions", "config", "tools")
+_OWN = ("agent", "instructions", "config", "tools")
 
 
 def too_large(settings: Settings, blueprint: Mapping[str, Any], agents: Blueprints) -> list[Problem]:
@@ -63,7 +63,7 @@ def _entries(settings: Settings, blueprint: Mapping[str, Any], at: str) -> Itera
     """What one blueprint has too many of."""
     counts = {"/steps": _steps(blueprint), "/skills": len(blueprints.as_array(blueprint.get("skills")))}
     counts["/tools"] = len(blueprints.as_array(blueprint.get("tools")))
-    for place, member in _members(blueprint):
+    for place, member in members(blueprint):
         counts[f"{place}/tools"] = len(blueprints.as_array(member.get("tools")))
     for place, count in counts.items():
         if count > settings.max_steps:
@@ -93,15 +93,22 @@ def _nested(settings: Settings, blueprint: Mapping[str, Any], agents: Blueprints
 def _references(blueprint: Mapping[str, Any]) -> Iterator[str]:
     """The agents that a blueprint refers to by name, as often as it does."""
     names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-    names += [one.get("name") for _, one in _members(blueprint) if not any(key in one for key in _OWN)]
+    names += [one.get("name") for _, one in members(blueprint) if not any(key in one for key in _OWN)]
     yield from (name for name in names if isinstance(name, str))
 
 
-def _members(blueprint: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def members(blueprint: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The skills and steps of a blueprint, each with its place."""
     for key in ("skills", "steps"):
-        for number, one in enumerate(blueprints.as_array(blueprint.get(key))):
-            if isinstance(one, dict) and "agent" not in one:
-                yield f"/{key}/{number}", cast("dict[str, Any]", one)
+        for number, one in entries(blueprint.get(key)):
+            yield f"/{key}/{number}", one
+
+
+def entries(value: object) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects in an array, each with its index; none in what is no array."""
+    for number, one in enumerate(blueprints.as_array(value)):
+        if isinstance(one, dict):
+            yield number, cast("dict[str, Any]", one)
 
 
 def _steps(blueprint: Mapping[str, Any]) -> int:

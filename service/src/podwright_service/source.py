@@ -9,7 +9,7 @@ from pathlib import Path
 
 import podwright
 from podwright.components import Component
-from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said
+from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said, shortened
 
 
 def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
@@ -34,7 +34,7 @@ def load_component(source: str, agents: Mapping[str, Component] | None = None) -
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)
     raise ConfigurationError(
-        f"There is no component at '{source if len(source) <= 200 else source[:199] + '…'}'.",
+        f"There is no component at '{shortened(source, 200)}'.",
         suggestion=did_you_mean(path.name, (name for name in _beside(path) if not name.startswith(".")))
         or "Give a blueprint file, a component folder, or module:attribute.",
     )

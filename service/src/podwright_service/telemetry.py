@@ -23,8 +23,10 @@ from podwright.components import Agent, Component, Conductor
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright_service import logs, semconv
+from podwright_service.keys import OPEN, SCOPES
 from podwright_service.metrics import UNKNOWN, Metrics
-from podwright_service.posted import Allowed, everything_in
+from podwright_service.posted import Allowed
+from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
 from podwright_service.tracing import RESUMED, Spans, propagated
 
@@ -66,7 +68,7 @@ class Telemetry:
             {part.name for part in parts},
             {*models, *allowed.models, *component.models()},
             {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
-            _ROUTES,
+            (*OPEN, *(path for paths in SCOPES.values() for path in paths)),
         )
         self.metrics.serves(__version__, digest)
         common: list[Subscriber] = []
@@ -131,12 +133,6 @@ def content_wanted() -> bool:
     """Whether spans carry what was said; the operator must ask for it."""
     asked = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
     return asked.strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT")
-
-
-_ROUTES = (
-    "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics", "/docs",
-    "/openapi.json",
-)  # fmt: skip
 
 
 def _tool_names(part: Component) -> Collection[str]:

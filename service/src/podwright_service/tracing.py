@@ -181,7 +181,7 @@ class Spans:
 
     def _step_finished(self, event: StepFinished) -> None:
         error = {"code": "step_failed"} if event.outcome == "failed" else None
-        self._end((event.run_id, "step", (event.path, event.step)), {f"{semconv.STEP}.outcome": event.outcome}, error)
+        self._end((event.run_id, "step", (event.path, event.step)), {semconv.STEP_OUTCOME: event.outcome}, error)
 
     def _call_started(self, event: ModelCallStarted) -> None:
         request = event.request

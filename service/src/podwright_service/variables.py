@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import SecretStr
 from pydantic_core import ErrorDetails
 
-from podwright.errors import ConfigurationError, did_you_mean
+from podwright.errors import ConfigurationError, did_you_mean, shortened
 
 PREFIX = "PODWRIGHT_"
 
@@ -132,17 +132,12 @@ def wrong(error: ErrorDetails, name: str, secret: bool) -> str:
         secret: Whether the value must not be shown.
     """
     inner = "".join(f"[{part!r}]" for part in error["loc"][1:] if part != "[key]")
-    given = "what it is" if secret else _brief(masked(error["input"]))
+    given = "what it is" if secret else shortened(repr(masked(error["input"])), 100)
     context: Mapping[str, Any] = error.get("ctx", {})
     wanted = _EXPECTED.get(error["type"])
     if wanted is None:
         return f"{name}{inner} is {given}: {error['msg']}."
     return f"{name}{inner} must be {wanted.format_map(context)}, not {given}."
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:99] + "…"
 
 
 def failure(sentences: list[str]) -> ConfigurationError:

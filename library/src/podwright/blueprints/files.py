@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from podwright.blueprints.check import Blueprint, invalid
-from podwright.errors import BlueprintValidationError, ConfigurationError, Problem, did_you_mean
+from podwright.errors import BlueprintValidationError, ConfigurationError, Problem, did_you_mean, shortened, why
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -124,8 +124,7 @@ def read_file(path: str | Path) -> Blueprint:
     try:
         text = _content(file)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(f"Cannot read '{_shown(file)}': {said}.", suggestion=_nearest(file)) from error
+        raise ConfigurationError(f"Cannot read '{_shown(file)}': {why(error)}.", suggestion=_nearest(file)) from error
     try:
         data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     except BlueprintValidationError as error:
@@ -162,8 +161,7 @@ def _nearest(file: Path) -> str | None:
 
 
 def _shown(file: Path) -> str:
-    text = str(file)
-    return text if len(text) <= 200 else text[:199] + "…"
+    return shortened(str(file), 200)
 
 
 def digest(blueprint: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from podwright.blueprints.schema import (
     MemberConfig,
     TeamConfig,
 )
-from podwright.errors import Problem, did_you_mean
+from podwright.errors import Problem, did_you_mean, shortened
 from podwright.events import Kind
 
 _JSON_NAMES: dict[object, str] = {
@@ -47,7 +47,7 @@ def brief(value: object) -> str:
         text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
     except Exception:  # noqa: BLE001 - such an integer further in, or a caller's own class
         text = f"({type(value).__name__})"
-    return text[:57] + "…" if len(text) > 60 else text
+    return shortened(text, 60)
 
 
 def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 from yarl import URL
 
+from podwright import fields
 from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
@@ -39,9 +40,6 @@ from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 """Functions of a remote's run here, each giving headers for its request, such as `traceparent`."""
-
-_RUN_TIME = 999_999_999_999
-"""The largest decimal of structured fields (RFC 9651) in whole seconds."""
 
 _log = logging.getLogger("podwright")
 
@@ -190,10 +188,12 @@ def _address(name: str, url: object) -> URL:
 def _granted(run: Run, limits: RunLimits, timeout: float | None) -> dict[str, str]:
     """The headers that say what the remote may use, and how far it may go (RFC 9651)."""
     time_left = max(0.0, min(run.time_left, math.inf if timeout is None else timeout))
-    parts = [f"wall_time={math.floor(min(time_left, _RUN_TIME) * 1000) / 1000:.3f}"] if time_left < math.inf else []
-    for name in ("tokens", "model_calls"):
-        value = getattr(limits, name)
-        parts += [f"{name}={min(value, 10**15 - 1)}"] if value is not None else []
-    parts += [f'cost="{limits.cost:.12f}"'] if limits.cost is not None else []
-    headers = {"Podwright-Hops": str(run.hops - 1)}
-    return headers | ({"Podwright-Budget": ", ".join(parts)} if parts else {})
+    budget = fields.write(
+        {
+            "wall_time": time_left if time_left < math.inf else None,
+            "tokens": limits.tokens,
+            "model_calls": limits.model_calls,
+            "cost": fields.money(limits.cost),
+        }
+    )
+    return {"Podwright-Hops": str(run.hops - 1)} | ({"Podwright-Budget": budget} if budget else {})

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from podwright.blueprints import as_array, as_object
-from podwright.errors import ModelError, ReplayMismatchError, TraceError
+from podwright.errors import ModelError, ReplayMismatchError, TraceError, shortened
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
@@ -97,7 +97,7 @@ class EchoModel(OfflineModel):
 def _gist(text: str, limit: int) -> str:
     """The text on one line, cut to a length: echoes of echoes must not grow."""
     line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(line, limit)
 
 
 _FORMATS = {

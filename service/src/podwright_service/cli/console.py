@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, shortened, why
 from podwright.templates import plain
 
 _IN_A_FOLDER = (
@@ -61,9 +61,8 @@ def read_text(path: str) -> str:
     try:
         return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        shown = path if len(path) <= 200 else path[:199] + "…"
-        raise ConfigurationError(f"Cannot read '{shown}': {said}.", suggestion="Name a readable UTF-8 file.") from error
+        words = f"Cannot read '{shortened(path, 200)}': {why(error)}."
+        raise ConfigurationError(words, suggestion="Name a readable UTF-8 file.") from error
 
 
 def write_text(path: str, text: str) -> None:
@@ -75,5 +74,4 @@ def write_text(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(f"Cannot write '{path}': {said}.", suggestion="Name another file.") from error
+        raise ConfigurationError(f"Cannot write '{path}': {why(error)}.", suggestion="Name another file.") from error

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from podwright import Agent, blueprints
-from podwright.errors import ConfigurationError
+from podwright.errors import ConfigurationError, shortened, why
 from podwright_service.cli.console import say
 from podwright_service.scaffold import tools
 
@@ -48,8 +48,7 @@ def make(folder: str, model: str) -> None:
             with (path / file).open("x", encoding="utf-8") as opened:
                 opened.write(text)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        shown = folder if len(folder) <= 200 else folder[:199] + "…"
-        raise ConfigurationError(f"Cannot make '{shown}': {said}.", suggestion="Name another folder.") from error
+        told = f"Cannot make '{shortened(folder, 200)}': {why(error)}."
+        raise ConfigurationError(told, suggestion="Name another folder.") from error
     say(f"Made {path}: {', '.join(files)}.")
     say(f'Next: podwright run {path} "What is 2 + 3?"')
