@@ -27,6 +27,9 @@ from podwright_service.tracing import STATUS
 _MOST_LINES = 10_000
 _GATHER = 0.02
 _LAST = 1.0
+THREAD = "podwright-logs"
+"""The name of the thread that writes."""
+
 _TAKEN_OVER = ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
 
 
@@ -69,7 +72,7 @@ class Writer:
         self._lost = 0
         self._wake, self._idle = threading.Event(), threading.Event()
         self._idle.set()
-        threading.Thread(target=self._work, daemon=True, name="podwright-logs").start()
+        threading.Thread(target=self._work, daemon=True, name=THREAD).start()
 
     def _work(self) -> None:
         while True:
