@@ -28,6 +28,14 @@ def commands(page: Path) -> list[str]:
     return [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
 
 
+def places(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(
+        r"^#+ (.*)", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -87,6 +95,31 @@ def test_commands(page: Path, tmp_path: Path) -> None:
         assert done.stdout, command
 
 
+@pytest.mark.parametrize(
+    "command",
+    [command for page in PAGES for command in commands(page) if "podwright serve " in command],
+)
+def test_services(command: str) -> None:
+    """Every `podwright serve` of a page serves, and ends when it is told."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "OTEL_"))}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    variables = {"PATH": path, "PODWRIGHT_MODEL": "offline/echo", "PODWRIGHT_HOST": "127.0.0.1"}
+    server = subprocess.Popen(
+        ["bash", "-c", f"{re.sub(r' --port [0-9]+', '', command)} --port 0"],
+        cwd=ROOT, env={**kept, **variables}, stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    try:
+        said = next((line for line in server.stdout if "running on" in line), "")
+        found = re.search(r"http://127\.0\.0\.1:\d+", said)
+        assert found, command
+        assert httpx.get(f"{found[0]}/ready", timeout=30).status_code == 200
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.communicate(timeout=60)
+    assert server.returncode == 0
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_make_targets(page: Path) -> None:
     """Every `make` command that a page names is a target."""
@@ -132,9 +165,13 @@ def test_first_request(newsroom: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links(page: Path) -> None:
-    """Every link of a page to another file leads to one."""
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    """Every link of a page to another file, or to a heading, leads to one."""
+    broken: list[str] = []
+    for target, place in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        other = page.parent / target if target else page
+        if not other.exists() or (place and place not in places(other)):
+            broken.append(f"{target}#{place}")
+    assert broken == []
 
 
 def test_locks_hold_no_addresses() -> None:

@@ -335,6 +335,7 @@ def test_a_folder_has_one_blueprint(write: Write) -> None:
     assert refusal(root / "two").message == (
         "The folder 'two' has more than one blueprint: blueprint.json, blueprint.yaml."
     )
+    assert refusal(root).suggestion == "Name one of the components in it: two."
     (root / "none" / "blueprint.json").mkdir()
     assert refusal(root / "none").message == "The folder 'none' has no blueprint."
 

@@ -407,9 +407,9 @@ def test_a_provider_makes_models() -> None:
     [
         ("ofline/echo", "Unknown model provider 'ofline' in 'ofline/echo'.", "Did you mean 'offline'? Or make yours"),
         ("zzz/model", "Unknown model provider 'zzz' in 'zzz/model'.", "Known here: "),
-        ("echo", "Unknown model provider 'echo' in 'echo'.", "Known here: "),
+        ("echo", "The model 'echo' has no provider.", "Write it as '<provider>/echo'"),
         ("offline/eco", "Unknown offline model 'offline/eco'.", "Use 'offline/echo'"),
-        ("", "Unknown model provider '' in ''.", "Known here"),
+        ("", "The model '' has no provider.", "Write it as '<provider>/'"),
     ],
 )
 @pytest.mark.usefixtures("clean_providers", "without_litellm")

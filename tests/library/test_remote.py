@@ -548,7 +548,7 @@ async def test_a_timeout_of_its_own(server: Upstream) -> None:
 )
 def test_a_url_that_is_none(url: Any) -> None:
     """A URL that no service has is refused when the remote is made, and not repeated."""
-    with pytest.raises(ConfigurationError, match="is none") as caught:
+    with pytest.raises(ConfigurationError, match="is no http URL") as caught:
         Remote("writer", url)
     assert "sk-canary" not in str(caught.value)
 

@@ -106,13 +106,14 @@ def test_a_wrong_shape_is_refused(example: Example, body: Any, pointer: str) -> 
     assert pointer in [error["pointer"] for error in problem["errors"]]
 
 
+NAMED = 'Named inputs are sent as {"inputs": {…}}. '
 TOLD: dict[str, tuple[str, Any, str, str]] = {
     "a number": ("writer", {"input": 7}, "'input' is a number, not a text.", ""),
     "null": ("writer", {"input": None}, "'input' is null, not a text.", ""),
     "a misspelt key": ("writer", {"inptu": "x"}, "neither is there.", "Did you mean 'input'?"),
     "an array": ("writer", ["x"], "the body is an array, not an object.", 'Send {"input": "…"}.'),
     "no inputs": ("writer", {"inputs": {}}, "'inputs' is empty.", "Put something into it."),
-    "a key too many": ("writer", {"input": "x", "strem": 1}, "unknown key 'strem'.", "Known here: input."),
+    "a key too many": ("writer", {"input": "x", "strem": 1}, "unknown key 'strem'.", NAMED + "Known here: input."),
     "a step": ("writer", {"input": "x", "start_step": 1}, "'start_step' is for workflows, and not for this agent.", ""),
     "a path with a text": (
         "newsroom",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -107,6 +109,7 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     """What `new` makes is valid, runs, and passes its test; a second `new` leaves it as it is."""
     done = shell("new", "some/my sums")
     assert (done.returncode, done.stderr) == (0, "")
+    assert "podwright run 'some/my sums'" in done.stdout
     folder = tmp_path / "some" / "my sums"
     assert sorted(one.name for one in folder.iterdir()) == [
         "README.md", "blueprint.json", "test_my_sums.py", "tools.py"
@@ -121,6 +124,9 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
         capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert "1 passed" in tested.stdout, tested.stdout
+    told = re.findall("^python (-c '.*')$", (folder / "README.md").read_text(), re.MULTILINE)
+    tools = subprocess.run([sys.executable, *shlex.split(told[0])], cwd=folder, capture_output=True, check=True).stdout
+    assert json.loads(tools) == json.loads((folder / "blueprint.json").read_text())["tools"]
     (folder / "tools.py").write_text("mine")
     again = shell("new", "some/my sums")
     assert (again.returncode, "is not empty; nothing was written" in again.stderr) == (1, True)

@@ -90,7 +90,9 @@ def test_each_route_needs_a_key_for_its_scope(serve: Serve, path: str, asked: tu
 )
 def test_other_ways_to_send_a_key_are_refused(serve: Serve, headers: list[tuple[str, Any]]) -> None:
     """A key is sent in one header, in one way."""
-    check(serve(echo(), api_keys=KEYS).get("/info", headers=httpx.Headers(headers)), 401, "key_required", "")
+    answer = serve(echo(), api_keys=KEYS).get("/info", headers=httpx.Headers(headers))
+    check(answer, 401, "key_required", "")
+    assert ("has no API key" in answer.json()["detail"]) == (headers[0][0] != "authorization")
 
 
 def test_the_scheme_has_no_case(serve: Serve) -> None:
@@ -249,16 +251,23 @@ def test_keys_are_shown_nowhere(
         assert key not in shown + output
 
 
-@pytest.mark.parametrize(("host", "warned"), [("0.0.0.0", 1), ("127.0.0.1", 0), ("localhost", 0)])  # noqa: S104
+@pytest.mark.parametrize(
+    ("host", "workers", "warned"),
+    [("0.0.0.0", "1", 1), ("0.0.0.0", "2", 1), ("127.0.0.1", "1", 0), ("localhost", "1", 0)],  # noqa: S104
+)
 def test_a_service_that_is_open_to_all_says_so(
     command: Callable[..., subprocess.Popen[str]],
     address: Callable[[subprocess.Popen[str]], str],
     newsroom: Path,
     host: str,
+    workers: str,
     warned: int,
 ) -> None:
-    """Without keys there is one warning, where others than this machine can call."""
-    process = command("serve", str(newsroom / "writer"), "--port", "0", "--host", host, PODWRIGHT_MODEL="offline/echo")
+    """Without keys there is one warning, and no other, where others than this machine can call."""
+    process = command(
+        "serve", str(newsroom / "writer"), "--port", "0", "--host", host,
+        PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers,
+    )  # fmt: skip
     assert process.stdout is not None
     begin = ""
     while "Started server process" not in begin:
@@ -268,3 +277,4 @@ def test_a_service_that_is_open_to_all_says_so(
     process.terminate()
     output, _ = process.communicate(timeout=20)
     assert (begin + output).count("There are no API keys") == warned
+    assert (begin + output).count('"level":"warning"') == warned

@@ -127,3 +127,38 @@ def test_all_is_written_at_the_end() -> None:
         writer.write(b"%d" % number)
     writer.flush(30)
     assert file.getvalue().split() == [b"%d" % number for number in range(1000)]
+
+
+FORKING = """
+import os, sys
+from podwright_service.logs import Writer
+writer = Writer(sys.stdout.buffer)
+writer.write(b"parent")
+if not os.fork():  # the parent's line is not yet written
+    writer.write(b"child")
+    writer.flush(30)
+    os._exit(0)
+os.wait()
+writer.flush(30)
+"""
+
+
+def test_a_forked_process_writes_its_own_lines() -> None:
+    """A process forked while lines wait writes each of its own, and none of its parent's."""
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=True)
+    assert sorted(done.stdout.split()) == ["child", "parent"]
+
+
+def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom: Path) -> None:
+    """With several processes, each run is one line, whichever process served it."""
+    process = command(
+        "serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", "0",
+        PODWRIGHT_MODEL="offline/echo", WEB_CONCURRENCY="3",
+    )  # fmt: skip
+    base = address(process)
+    told = {httpx.post(f"{base}/run", json={"input": SECRET}).headers["Podwright-Run-Id"] for _ in range(30)}
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
+    runs = [line["run_id"] for line in map(json.loads, said.splitlines()) if line["event"] == "run"]
+    assert len(told) == 30
+    assert sorted(runs) == sorted(told)

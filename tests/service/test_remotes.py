@@ -340,7 +340,10 @@ def test_a_granted_budget_ends_a_run(example: Callable[[str], httpx.Client]) -> 
 
 
 WRONG: dict[str, tuple[dict[str, str], str]] = {
-    "a URL": ({"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'}, "The URL of the remote component 'writer' is none"),
+    "a URL": (
+        {"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'},
+        "What is given for the remote component 'writer' is no http URL",
+    ),
     "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "cannot be called 'a/b'"),
     "a key for nobody": (
         {"PODWRIGHT_AGENTS": '{"writer": "http://w"}', "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}'},

@@ -80,7 +80,13 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 def _refused(found: list[Problem]) -> RequestError:
     hint = "Correct the places that are named."
-    return RequestError(400, "json_invalid", f"The body is no valid JSON: {found[0].detail}", hint, problems=found)
+    return RequestError(
+        400,
+        "json_invalid",
+        f"The body is no valid JSON: {found[0].detail.removeprefix('not JSON: ')}",
+        hint,
+        problems=found,
+    )
 
 
 def _unsound(data: Any, settings: Settings) -> list[Problem]:

@@ -171,9 +171,11 @@ class KeyDoor:
         sent = [value for name, value in scope["headers"] if name == b"authorization"]
         kind, _, key = (sent[0] if len(sent) == 1 else b"").partition(b" ")
         if kind.lower() != b"bearer" or not key.strip():
-            raise _refused(401, "The request has no API key.")
+            said = "The header 'Authorization' does not say 'Bearer KEY'." if sent else "The request has no API key."
+            raise _refused(401, said)
         if (found := self._keys.scopes(key.strip())) is None:
-            raise _refused(401, "The API key is not known here.", 'error="invalid_token"')
+            hint = "Check it, or ask the operator for one."
+            raise _refused(401, "The API key is not known here.", 'error="invalid_token"', hint)
         caller, scopes = found
         needed = _NEEDED.get(scope["path"])
         if needed and needed not in scopes:
@@ -185,8 +187,10 @@ class KeyDoor:
         return caller
 
 
-def _refused(status: int, detail: str, why: str = "") -> RequestError:
-    code, hint = "key_required", "Send the header 'Authorization: Bearer KEY'."
+def _refused(
+    status: int, detail: str, why: str = "", hint: str = "Send the header 'Authorization: Bearer KEY'."
+) -> RequestError:
+    code = "key_required"
     if status == 403:
         code, hint = "scope_missing", "Ask the operator for a key with this scope."
     challenge = 'Bearer realm="podwright"' + (f", {why}" if why else "")

@@ -27,6 +27,9 @@ from podwright_service.tracing import STATUS
 _MOST_LINES = 10_000
 _GATHER = 0.02
 _LAST = 1.0
+THREAD = "podwright-logs"
+"""The name of the thread that writes."""
+
 _TAKEN_OVER = ("uvicorn", "uvicorn.error", "uvicorn.access", "gunicorn.error", "gunicorn.access")
 
 
@@ -39,30 +42,37 @@ class Writer:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._lines: deque[bytes] = deque()
-        self._lost = 0
-        self._wake, self._idle = threading.Event(), threading.Event()
-        self._idle.set()
         self._process = 0
         atexit.register(self.flush)
 
     def write(self, line: bytes) -> None:
         """Take a line, without its end."""
+        if self._process != os.getpid():
+            self._begin()
         if len(self._lines) >= _MOST_LINES:
             self._lost += 1
             return
         self._lines.append(line)
         if not self._wake.is_set():
             self._idle.clear()
-            if self._process != os.getpid():  # threads do not survive a fork
-                self._process = os.getpid()
-                threading.Thread(target=self._work, daemon=True, name="podwright-logs").start()
             self._wake.set()
 
     def flush(self, within: float = _LAST) -> None:
         """Wait until all is written, but no longer than some seconds."""
-        if self._lines or self._wake.is_set():
+        if self._process == os.getpid() and (self._lines or self._wake.is_set()):
             self._idle.wait(within)
+
+    def _begin(self) -> None:
+        # of a process that was forked, everything: its lines are the parent's to write, its thread did not come along,
+        # and what the thread held in that moment, such as the lock of the file, is held for ever
+        if self._process:
+            self._file = open(self._file.fileno(), "wb", closefd=False)  # noqa: SIM115
+        self._process = os.getpid()
+        self._lines: deque[bytes] = deque()
+        self._lost = 0
+        self._wake, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
+        threading.Thread(target=self._work, daemon=True, name=THREAD).start()
 
     def _work(self) -> None:
         while True:

@@ -33,6 +33,7 @@ from gunicorn.workers.base import Worker
 from podwright.errors import ConfigurationError
 from podwright_service import slots
 from podwright_service.draining import ENDING, TO_ANSWER, DrainingServer, Told, log
+from podwright_service.logs import THREAD
 from podwright_service.settings import Settings
 
 _HANGS = 30
@@ -63,8 +64,8 @@ def serve(
         raise ConfigurationError(
             "Several workers can only be served from the main thread.", suggestion="Set PODWRIGHT_WORKERS=1."
         )
-    if len(running := threading.enumerate()) > 1:
-        names = ", ".join(sorted(one.name for one in running if one is not threading.current_thread()))
+    ours = {threading.current_thread().name, THREAD}  # each worker starts a writer of its own
+    if names := ", ".join(sorted({one.name for one in threading.enumerate()} - ours)):
         log.warning("The component started threads, which its workers will lack (%s); start them on first use.", names)
     master = os.getpid()
     try:

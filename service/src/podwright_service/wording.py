@@ -37,7 +37,11 @@ def worded(error: Any, known: Iterable[str]) -> Problem:
     subject = f"'{name}'" if name else "the body"
     match error["type"]:
         case "extra_forbidden":
-            return Problem(at, f"unknown key '{key}'.", did_you_mean(key, known))
+            names = list(known)
+            hint = did_you_mean(key, names)
+            if hint.startswith("Known") and "input" in names:
+                hint = f'Named inputs are sent as {{"inputs": {{…}}}}. {hint}'
+            return Problem(at, f"unknown key '{key}'.", hint)
         case "missing":
             return Problem(at, f"the key '{key}' is missing.")
         case "literal_error":

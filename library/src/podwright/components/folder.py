@@ -48,10 +48,11 @@ class Folder:
             ) from error
         if len(found) != 1:
             what = "no blueprint" if not found else "more than one blueprint: " + ", ".join(file.name for file in found)
-            raise ConfigurationError(
-                f"The folder '{self.path.name}' has {what}.",
-                suggestion="Keep one blueprint.json or blueprint.yaml in it.",
-            )
+            hint = "Keep one blueprint.json or blueprint.yaml in it."
+            inside = sorted({file.parent.name for kind in files for file in self.path.glob(f"*/{kind.name}")})
+            if inside and not found:
+                hint = f"Name one of the components in it: {', '.join(inside[:10])}."
+            raise ConfigurationError(f"The folder '{self.path.name}' has {what}.", suggestion=hint)
         return blueprints.read_file(found[0])
 
     def tool_names(self, blueprint: Mapping[str, Any]) -> set[str]:

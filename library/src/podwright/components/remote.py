@@ -179,7 +179,7 @@ def _address(name: str, url: object) -> URL:
         found, sound = URL(), False
     if not sound or found.user or found.password or found.query_string or found.fragment or "?" in str(url):
         raise ConfigurationError(
-            f"The URL of the remote component '{name}' is none.",
+            f"What is given for the remote component '{name}' is no http URL of a service.",
             suggestion="Write it as http://host:port, without user, key, query or fragment.",
         )
     return found.with_path(found.path.rstrip("/") + "/run/stream")

@@ -138,7 +138,10 @@ def _vendor(name: str, connection: Connection) -> Model:
 
 
 def _unknown(name: str, *hints: str) -> UnknownModelError:
-    provider = name.partition("/")[0]
+    provider, slash, _ = name.partition("/")
+    if not slash:
+        hint = f"Write it as '<provider>/{name}', as in 'openai/gpt-4o-mini'."
+        return UnknownModelError(f"The model '{name}' has no provider.", suggestion=hint)
     known = did_you_mean(provider, [*_providers, *ENDPOINTS])
     hint = " ".join([known, "Or make yours known with register_provider().", *hints])
     return UnknownModelError(f"Unknown model provider '{provider}' in '{name}'.", suggestion=hint)

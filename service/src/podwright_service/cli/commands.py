@@ -107,8 +107,8 @@ def validate(
 
 @app.command()
 def diff(
-    old: Blueprint,
-    new: Blueprint,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, changed.")],
     as_json: AsJson = False,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")] = False,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
+import shlex
 from pathlib import Path
 
 from podwright import Agent, blueprints
@@ -51,4 +52,4 @@ def make(folder: str, model: str) -> None:
         told = f"Cannot make '{shortened(folder, 200)}': {why(error)}."
         raise ConfigurationError(told, suggestion="Name another folder.") from error
     say(f"Made {path}: {', '.join(files)}.")
-    say(f'Next: podwright run {path} "What is 2 + 3?"')
+    say(f'Next: podwright run {shlex.quote(str(path))} "What is 2 + 3?"')
