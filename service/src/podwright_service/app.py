@@ -10,6 +10,7 @@ from podwright.models import resolve
 from podwright_service import problems
 from podwright_service.admission import AdmissionDoor
 from podwright_service.docs import DocsPage
+from podwright_service.doors import Doors
 from podwright_service.health import Health
 from podwright_service.keys import KeyDoor, Keys
 from podwright_service.openapi import Documentation
@@ -35,7 +36,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     answering = [resolve(settings.model)] if settings.model else models_of(component)
     models = list(dict.fromkeys(model.name for model in answering))
     # the metrics' library chooses at its import where it keeps values, which is not settled before
-    from podwright_service.telemetry import Telemetry, Watched
+    from podwright_service.telemetry import ROUTES, Telemetry, Watched
 
     keys = Keys(settings)
     health, routes = Health(models), Routes(component, settings, models)
@@ -57,6 +58,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     )
     app.state.health, app.state.under_way = health, routes.under_way
     app.state.admission, app.state.telemetry = routes.admission, telemetry
+    app.state.doors = Doors(keys, routes.admission, ROUTES, telemetry.answered)
     problems.install(app)
     app.add_middleware(AdmissionDoor, admission=routes.admission)
     if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place

@@ -32,6 +32,9 @@ OPEN = ("/health", "/ready", "/docs")
 SHORTEST = 16
 """Fewest characters of a key."""
 
+CALLER = "caller"
+"""Where a request's state has who sends it."""
+
 _NEEDED = {path: scope for scope, paths in SCOPES.items() for path in paths}
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What the header can carry (RFC 6750, section 2.1)."""
@@ -74,6 +77,23 @@ class Keys:
             if hmac.compare_digest(known, digest):
                 found = scopes
         return None if found is None else (digest.hex()[:12], found)
+
+    def caller(self, scope: Scope) -> str | RequestError | None:
+        """Who sends a request, or why it is refused; None where no key is needed."""
+        if scope["path"] in OPEN:
+            return None
+        sent = [value for name, value in scope["headers"] if name == b"authorization"]
+        kind, _, key = (sent[0] if len(sent) == 1 else b"").partition(b" ")
+        if kind.lower() != b"bearer" or not key.strip():
+            return _refused(401, "The request has no API key.")
+        if (found := self.scopes(key.strip())) is None:
+            return _refused(401, "The API key is not known here.", 'error="invalid_token"')
+        caller, scopes = found
+        needed = _NEEDED.get(scope["path"])
+        if needed and needed not in scopes:
+            why = f'error="insufficient_scope", scope="{needed}"'
+            return _refused(403, f"The API key is not for the scope '{needed}'.", why)
+        return caller
 
     def _renew(self) -> None:
         """Read the file again if it changed. What is wrong in it must not lock everybody out."""
@@ -157,32 +177,16 @@ class KeyDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, or refuse."""
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            scope.setdefault("state", {})["caller"] = self._caller(scope)
-        except RequestError as error:
+        state = scope.setdefault("state", {})
+        if CALLER not in state:  # the server has not asked yet
+            state[CALLER] = self._keys.caller(scope)
+        if isinstance(error := state[CALLER], RequestError):
             await answer(Request(scope), error)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-    def _caller(self, scope: Scope) -> str:
-        sent = [value for name, value in scope["headers"] if name == b"authorization"]
-        kind, _, key = (sent[0] if len(sent) == 1 else b"").partition(b" ")
-        if kind.lower() != b"bearer" or not key.strip():
-            raise _refused(401, "The request has no API key.")
-        if (found := self._keys.scopes(key.strip())) is None:
-            raise _refused(401, "The API key is not known here.", 'error="invalid_token"')
-        caller, scopes = found
-        needed = _NEEDED.get(scope["path"])
-        if needed and needed not in scopes:
-            raise _refused(
-                403,
-                f"The API key is not for the scope '{needed}'.",
-                f'error="insufficient_scope", scope="{needed}"',
-            )
-        return caller
 
 
 def _refused(status: int, detail: str, why: str = "") -> RequestError:

@@ -66,12 +66,13 @@ class Telemetry:
             {part.name for part in parts},
             {*models, *allowed.models, *component.models()},
             {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
-            _ROUTES,
+            ROUTES,
         )
         self.metrics.serves(__version__, digest)
         common: list[Subscriber] = []
         if structlog.is_configured():
             common.append(logs.run_lines(settings))
+        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
         self._provider: Any = None
         self.tracer: Any = None
         if tracing_wanted():
@@ -113,6 +114,12 @@ class Telemetry:
 
         return whole
 
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered, and log it on `debug`."""
+        self.metrics.request(method, path, status, seconds)
+        if self._log is not None:
+            self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
+
     async def page(self, request: Request) -> Response:
         """The metrics, as the reader takes them."""
         content, media_type = self.metrics.page(request.headers.get("accept", ""))
@@ -133,7 +140,7 @@ def content_wanted() -> bool:
     return asked.strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT")
 
 
-_ROUTES = (
+ROUTES = (
     "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics", "/docs",
     "/openapi.json",
 )  # fmt: skip
@@ -150,7 +157,6 @@ class Watched:
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
         self._app, self._telemetry = app, telemetry
-        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, and tell of it."""
@@ -178,10 +184,7 @@ class Watched:
                 status = 500
             raise
         finally:
-            seconds = time.perf_counter() - started
-            self._telemetry.metrics.request(method, path, status, seconds)
-            if self._log is not None:
-                self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
+            self._telemetry.answered(method, path, status, time.perf_counter() - started)
             if span is not None:
                 span.set_attribute(semconv.STATUS_CODE, status)
                 if status >= 500:
