@@ -16,7 +16,7 @@ from podwright_service.keys import KeyDoor, Keys
 from podwright_service.openapi import Documentation
 from podwright_service.posted import models_of
 from podwright_service.remotes import remotes_in
-from podwright_service.routes import Routes
+from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
 
 
@@ -65,6 +65,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         app.add_middleware(KeyDoor, keys=keys)
     app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
+    app.router.route_class = Plain
     add = app.add_api_route
     add("/health", health.health, **docs.health)
     add("/ready", health.ready, **docs.ready)

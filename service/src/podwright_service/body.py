@@ -40,6 +40,8 @@ async def read_json(request: Request, settings: Settings) -> Any:
 
 
 def _check_headers(request: Request) -> None:
+    if request.headers.get("content-type") == "application/json" and "content-encoding" not in request.headers:
+        return
     kind = Message()
     kind["content-type"] = request.headers.get("content-type", "")
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
