@@ -21,6 +21,7 @@ FLUSH_TIMEOUT = 3.0
 """Seconds that the end of the service waits for the last spans."""
 
 _log = logging.getLogger("podwright.tracing")
+_PROTOCOL = "http/protobuf"
 _EXPORTERS = ("otlp", "console", "none")
 
 
@@ -87,7 +88,7 @@ def exporters() -> list[str]:
     """The exporters that the environment asks for.
 
     Raises:
-        ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not.
+        ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not, or the protocol is another.
     """
     names = [name.strip() for name in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(",") if name.strip()]
     for name in names:
@@ -96,6 +97,12 @@ def exporters() -> list[str]:
                 f"OTEL_TRACES_EXPORTER names '{name}'.",
                 suggestion=did_you_mean(name, _EXPORTERS) or f"Use some of: {', '.join(_EXPORTERS)}.",
             )
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    if "otlp" in names and (protocol or _PROTOCOL).strip() != _PROTOCOL:
+        raise ConfigurationError(
+            f"OTEL_EXPORTER_OTLP_PROTOCOL is '{protocol}'; spans are sent over {_PROTOCOL} only.",
+            suggestion="Leave it out, and let the endpoint be the collector's HTTP port, usually 4318.",
+        )
     return [name for name in names if name != "none"]
 
 

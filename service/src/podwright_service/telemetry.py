@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -69,6 +70,8 @@ class Telemetry:
             ROUTES,
         )
         self.metrics.serves(__version__, digest)
+        # it writes out headers that are too long, and they hold whatever a caller sends
+        logging.getLogger("opentelemetry.baggage").setLevel(logging.ERROR)
         common: list[Subscriber] = []
         if structlog.is_configured():
             common.append(logs.run_lines(settings))
