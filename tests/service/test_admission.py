@@ -115,7 +115,8 @@ def test_refusals_at_the_door_are_whole_answers(serve: Serve) -> None:
             connection.sendall((one % key + one % b"") * 500 + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
             seen = b""
             while b"HTTP/1.1 200 " not in seen:
-                assert (piece := connection.recv(65536)), seen
+                piece = connection.recv(65536)
+                assert piece, seen
                 seen += piece
         gate.open = True
         assert run.result().status_code == 200
