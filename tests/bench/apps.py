@@ -103,12 +103,6 @@ def ours() -> FastAPI:
     from podwright_service.app import create_app
     from podwright_service.settings import Settings
 
-    if NAME == "ours-telemetry":  # the collector's address is in the environment
-        from podwright_service import logs
-
-        logs.configure(Settings())
-    else:
-        os.environ.pop("OTEL_EXPORTER_OTLP_ENDPOINT", None)
     tools = [get_weather_async] if NAME == "ours-tools" else [get_weather] if NAME == "ours-thread-tools" else []
     agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}", tools=tools)
     app = create_app(Settings(), agent)
@@ -140,18 +134,32 @@ def offline() -> FastAPI:
     return create_app(settings, Agent("guide", INSTRUCTIONS, FunctionModel(answer)))
 
 
+def full() -> None:
+    """Our service as `podwright serve` runs it, with a key, and with spans if the environment says so."""
+    os.environ |= {"PODWRIGHT_MODEL_BASE_URL": UPSTREAM, "PODWRIGHT_MODEL_API_KEY": "x"}
+    from podwright import Agent
+    from podwright_service.server import serve
+    from podwright_service.settings import read_settings
+
+    places = {"max_runs": 2000} if NAME == "full-streams" else {}
+    agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}")
+    serve(agent, read_settings(host="127.0.0.1", port=PORT, api_keys=os.environ["BENCH_KEY"], **places))
+
+
 APPS = {
     "plain": plain,
     "wide": wide,
     "ours": ours,
     "ours-tools": ours,
-    "ours-telemetry": ours,
     "ours-thread-tools": ours,
     "slow": offline,
     "instant": offline,
 }
 
 if __name__ == "__main__":
+    if NAME.startswith("full"):
+        full()
+        sys.exit()
     bounded: dict[str, Any] = {}
     if APPS[NAME] in (ours, offline):  # as `podwright serve` has it
         from podwright_service.protocol import protocol_for

@@ -71,14 +71,23 @@ class _Client(asyncio.Protocol):
             self.done.set_exception(exc or ConnectionError("the server closed the connection"))
 
 
+KEY = "bench-0123456789abcdef"
+"""Sent by all requests, and asked for by those services that have keys."""
+
+
+def post(path: str, body: bytes) -> bytes:
+    """The bytes of a request."""
+    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n"
+    return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+
+
 async def load(port: int, path: str, body: bytes, requests: int, connections: int) -> Load:
     """Send `requests` in all over `connections`, each as soon as the one before is answered.
 
     Raises:
         RuntimeError: An answer was not 200.
     """
-    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-    request = head.encode() + b"\r\n\r\n" + body
+    request = post(path, body)
     budget, latencies = [requests], list[float]()
     loop = asyncio.get_running_loop()
     start = time.perf_counter()

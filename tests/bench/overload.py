@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from figures import Figure
-from load import load
+from load import load, post
 from serving import BODY, app, first_answer
 
 PLACES, LATENCY = 8, 0.2
@@ -91,7 +91,6 @@ class _Connection(asyncio.Protocol):
 
 async def offer(port: int, rate: float, seconds: float) -> Offered:
     """Send `/run` so many times a second, each when it is due, over as many connections as it takes and may."""
-    head = f"POST /run HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(BODY)}\r\n\r\n"
     loop, free, all_ = asyncio.get_running_loop(), list[_Connection](), list[_Connection]()
     offered = Offered(seconds)
 
@@ -100,7 +99,7 @@ async def offer(port: int, rate: float, seconds: float) -> Offered:
         all_.append(made)
         made.ask(due)
 
-    request, opening = head.encode() + BODY, set[asyncio.Task[None]]()
+    request, opening = post("/run", BODY), set[asyncio.Task[None]]()
     begin = time.perf_counter()
     for number in range(int(rate * seconds)):
         due = begin + number / rate
@@ -129,7 +128,7 @@ async def offer(port: int, rate: float, seconds: float) -> Offered:
 
 async def slow_model(seconds: float) -> tuple[Offered, Offered]:
     """A model that takes its time: once and five times as much as there are places for."""
-    with app("slow", 0) as port:
+    with app("slow", 0) as (port, _):
         await first_answer(port)
         rate = PLACES / LATENCY
         await offer(port, rate, 1)
@@ -138,7 +137,7 @@ async def slow_model(seconds: float) -> tuple[Offered, Offered]:
 
 async def instant_model(seconds: float) -> tuple[Offered, Offered, float]:
     """A model that takes none: once and five times as much as the processor can do, and how much that is."""
-    with app("instant", 0) as port:
+    with app("instant", 0) as (port, _):
         await first_answer(port)
         await load(port, "/run", BODY, 2000, 32)
         rate = (await load(port, "/run", BODY, 4000, 32)).rate

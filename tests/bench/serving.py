@@ -13,7 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from figures import Figure, environment, free_port
-from load import Load, load
+from load import KEY, Load, load, post
 
 HERE = Path(__file__).parent
 BODY = b'{"input": "Why does the moon not fall?"}'
@@ -22,9 +22,10 @@ ROUNDS = 5
 
 
 @contextlib.contextmanager
-def running(*command: str, cpu: int) -> Generator[subprocess.Popen[bytes]]:
-    """A process on a CPU of its own, so that what is measured is one core's worth."""
-    process = subprocess.Popen([sys.executable, *command], env=environment())
+def running(*command: str, cpu: int, **variables: str) -> Generator[subprocess.Popen[bytes]]:
+    """A process on a CPU of its own, so that what is measured is one core's worth; nobody reads what it logs."""
+    given = {**environment(), "BENCH_KEY": KEY, **variables}
+    process = subprocess.Popen([sys.executable, *command], env=given, stdout=subprocess.DEVNULL)
     os.sched_setaffinity(process.pid, {cpu})
     try:
         yield process
@@ -41,10 +42,11 @@ def provider(delay_ms: int = 0) -> Generator[int]:
 
 
 @contextlib.contextmanager
-def app(name: str, upstream: int) -> Generator[int]:
+def app(name: str, upstream: int, **variables: str) -> Generator[tuple[int, int]]:
+    """One of apps.py: its port, and its process's id."""
     port = free_port()
-    with running(str(HERE / "apps.py"), name, str(port), str(upstream), cpu=CPUS[0]):
-        yield port
+    with running(str(HERE / "apps.py"), name, str(port), str(upstream), cpu=CPUS[0], **variables) as process:
+        yield port, process.pid
 
 
 async def first_answer(port: int, path: str = "/run") -> None:
@@ -61,12 +63,19 @@ async def first_answer(port: int, path: str = "/run") -> None:
 
 
 async def compared(
-    names: list[str], path: str, requests: int, connections: int, delay_ms: int = 0, rounds: int = ROUNDS
+    names: list[str],
+    path: str,
+    requests: int,
+    connections: int,
+    delay_ms: int = 0,
+    rounds: int = ROUNDS,
+    collector: str = "",
 ) -> list[list[Load]]:
     """The same load on each app in turns, one app at a time; a column of loads for each."""
     with contextlib.ExitStack() as stack:
         upstream = stack.enter_context(provider(delay_ms))
-        ports = [stack.enter_context(app(name, upstream)) for name in names]
+        given = {"full-spans": {"OTEL_EXPORTER_OTLP_ENDPOINT": collector}}
+        ports = [stack.enter_context(app(name, upstream, **given.get(name, {})))[0] for name in names]
         for port in ports:
             await first_answer(port, path)
             await load(port, path, BODY, min(requests, 600), connections)
@@ -99,14 +108,59 @@ async def throughput() -> list[Figure]:
     ]
 
 
-async def telemetry() -> list[Figure]:
+async def full_service() -> list[Figure]:
     port = free_port()
     with running(str(HERE / "collector.py"), str(port), cpu=CPUS[-1]):
-        os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = f"http://127.0.0.1:{port}"
-        plain, ours = await compared(["plain", "ours-telemetry"], "/run", 4000, 64)
-        del os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]
-    detail = f"ours {rate(ours)}, plain FastAPI + aiohttp {rate(plain)}"
-    return [Figure("with every span exported and every run logged", ratio(ours, plain), "×", detail, 0.5, "at least")]
+        # only "full-spans" is told where spans go
+        names = ["plain", "full", "full-spans"]
+        plain, full, spans = await compared(names, "/run", 4000, 64, collector=f"http://127.0.0.1:{port}")
+    of_plain = f"plain FastAPI + aiohttp {rate(plain)}"
+    return [
+        Figure(
+            "keys, limits, metrics and logs", ratio(full, plain), "×", f"ours {rate(full)}, {of_plain}", 0.5, "at least"
+        ),
+        Figure("and every span exported", ratio(spans, plain), "×", f"ours {rate(spans)}, {of_plain}", 0.5, "at least"),
+    ]
+
+
+STREAMS = 1000
+
+
+async def streams() -> list[Figure]:
+    """What the service grows by for each stream that is open, while the model is at work."""
+    open_: list[asyncio.StreamWriter] = []
+
+    async def opened(port: int, count: int) -> None:
+        for _ in range(count):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            open_.append(writer)
+            writer.write(post("/run/stream", BODY))
+            await reader.readuntil(b"event: model_call_started")
+
+    with provider(600_000) as upstream, app("full-streams", upstream) as (port, process):
+        await listening(port)
+        await opened(port, 50)
+        before = resident(process)
+        await opened(port, STREAMS)
+        grown = (resident(process) - before) * 1024 / STREAMS
+        for writer in open_:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in open_))
+    detail = f"{STREAMS} of them, each with a connection to the model"
+    return [Figure("memory of an open stream", grown, "KiB", detail, 60)]
+
+
+async def listening(port: int) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            (await asyncio.open_connection("127.0.0.1", port))[1].close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.01)
+        else:
+            return
 
 
 async def slow_provider() -> list[Figure]:
@@ -143,15 +197,16 @@ async def start(name: str, upstream: int) -> tuple[float, float]:
 
 async def starting() -> list[Figure]:
     with provider() as upstream:
-        await start("ours", upstream)
-        pairs = [(await start("ours", upstream), await start("plain", upstream)) for _ in range(ROUNDS)]
+        await start("full", upstream)
+        await start("plain", upstream)
+        pairs = [(await start("full", upstream), await start("plain", upstream)) for _ in range(ROUNDS)]
     times = [(a[0], b[0]) for a, b in pairs]
     sizes = [(a[1], b[1]) for a, b in pairs]
     time_of, size_of = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in (times, sizes))
     took = f"ours {time_of[0] * 1000:.0f} ms, plain {time_of[1] * 1000:.0f} ms"
     used = f"ours {size_of[0]:.0f} MiB, plain {size_of[1]:.0f} MiB"
     return [
-        Figure("start to first answer", statistics.median(a / b for a, b in times), "×", took, 1.8),
+        Figure("start to first answer", statistics.median(a / b for a, b in times), "×", took, 2),
         Figure("resident memory", statistics.median(a / b for a, b in sizes), "×", used, 1.4),
     ]
 
@@ -160,7 +215,8 @@ async def measured() -> list[Figure]:
     """All figures of the service."""
     os.sched_setaffinity(0, {CPUS[-1]})
     try:
-        return [*await throughput(), *await telemetry(), *await slow_provider(), *await streaming(), *await starting()]
+        parts = (throughput, full_service, slow_provider, streaming, streams, starting)
+        return [figure for part in parts for figure in await part()]
     finally:
         os.sched_setaffinity(0, set(CPUS))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -98,6 +99,37 @@ def test_it_is_refused_before_its_body(serve: Serve) -> None:
             assert connection.recv(65536).startswith(b"HTTP/1.1 503 ")
         gate.open = True
         assert run.result().status_code == 200
+
+
+def test_refusals_at_the_door_are_whole_answers(serve: Serve) -> None:
+    """Each of many requests in one piece is answered in turn, bodies are passed over, and all are counted."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef")
+    headers = {"authorization": "Bearer 0123456789abcdef"}
+    key = b"authorization: Bearer 0123456789abcdef\r\n"
+    one = b"POST /run HTTP/1.1\r\nhost: x\r\n%scontent-length: 12\r\n\r\nGET / HTTP/1"
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(client.post, "/run", json={"input": "x"}, headers=headers)
+        until(lambda: gate.asked)
+        with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=20) as connection:
+            connection.sendall((one % key + one % b"") * 500 + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            seen = b""
+            while b"HTTP/1.1 200 " not in seen:
+                piece = connection.recv(65536)
+                assert piece, seen
+                seen += piece
+        gate.open = True
+        assert run.result().status_code == 200
+    answers = seen.split(b"HTTP/1.1 ")[1:]
+    assert [int(answer[:3]) for answer in answers] == [503, 401] * 500 + [200]
+    for answer in answers[:2]:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"\r\ndate: " in head
+        assert json.loads(body)["instance"] == "/run"
+    page = client.get("/metrics", headers=headers).text
+    for status in (503, 401):
+        assert re.search(rf'podwright_http_requests_total{{.*route="/run",status="{status}"}} 500.0', page), page
+    assert re.search(r'podwright_runs_rejected_total{.*reason="full"} 500.0', page)
 
 
 def test_a_caller_without_a_key_takes_no_place(serve: Serve) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
 HERE = Path(__file__).parent
 
@@ -56,6 +57,14 @@ def scripted(*answers):
 
 looker = Agent("looker", "Look.", scripted(ToolCall.of("look", place="secret cellar"), "done"), tools=[look])
 retrying = Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up"))
+
+
+def consult(topic: str) -> str:
+    """Ask another agent, from the thread that a tool runs in."""
+    return Agent("consulted", "Help.", model="offline/echo").run(topic)
+
+
+asking = Agent("asking", "Ask.", scripted(ToolCall.of("consult", topic="x"), "done"), tools=[consult])
 left, right = Agent("left", "Go.", model="offline/echo"), Agent("right", "Go.", model="offline/echo")
 forked = Workflow("forked", steps=[ParallelStep([[AgentStep(left, "l")], [AgentStep(right, "r")]], "both")])
 halting = Workflow("halting", steps=[AgentStep(left, "l"), ApprovalStep("Go on?", "ok"), AgentStep(right, "r")])
@@ -230,3 +239,60 @@ def test_an_exporter_that_there_is_not_stops_the_start(command: Command, tmp_pat
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "OTEL_TRACES_EXPORTER names 'zipkin'" in said
+
+
+def test_a_run_that_a_tool_starts_in_its_thread_is_its_child(
+    command: Command, address: Address, tmp_path: Path
+) -> None:
+    """A tool in a thread that runs another component has that run below its call, in the same trace."""
+    with collecting.collector() as got, serving(
+        command, address, tmp_path, "asking", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
+    ) as (client, process):  # fmt: skip
+        answer = run(client)
+        assert answer.status_code == 200, answer.text
+        ended(process)
+        spans = got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
+    parent = {span.name: span.parent for span in spans}
+    identity = {span.name: span.id for span in spans}
+    assert len({span.trace for span in spans}) == 1
+    assert parent["invoke_agent consulted"] == identity["execute_tool consult"]
+    assert parent["chat echo"] == identity["invoke_agent consulted"]
+
+
+def test_openmetrics_has_the_trace_of_a_run(command: Command, address: Address, tmp_path: Path) -> None:
+    """Exemplars of runs, model calls, tool calls and requests name the trace in which they were observed."""
+    with collecting.collector() as got, serving(
+        command, address, tmp_path, "looker", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
+    ) as (client, process):  # fmt: skip
+        trace = run(client).headers["traceresponse"].split("-")[1]
+        page = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
+        ended(process)
+    found = {
+        one.name.removesuffix("_bucket"): one.exemplar.labels
+        for family in read_openmetrics(page)
+        for one in family.samples
+        if one.exemplar
+    }
+    kinds = ("run", "model_call", "tool_call", "http_request")
+    assert found == {f"podwright_{kind}_duration_seconds": {"trace_id": trace} for kind in kinds}
+
+
+def test_baggage_that_is_too_long_is_left_and_not_told(command: Command, address: Address, tmp_path: Path) -> None:
+    """More baggage than its standard allows harms nothing, and none of it is logged."""
+    with serving(command, address, tmp_path, "left") as (client, process):
+        for baggage in ("canary=" + "x" * 9000, "canary", ",".join(f"canary{n}=1" for n in range(500))):
+            assert run(client, headers={"baggage": baggage}).status_code == 200
+        assert "canary" not in ended(process)[0]
+
+
+def test_a_protocol_that_there_is_not_stops_the_start(command: Command, tmp_path: Path) -> None:
+    """Spans that nobody would receive are an error at once, in words."""
+    (tmp_path / "traced.py").write_text(COMPONENTS)
+    process = command(
+        "serve", "traced:left", cwd=tmp_path, PYTHONPATH=str(tmp_path),
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+    )  # fmt: skip
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in said
+    assert "Traceback" not in said

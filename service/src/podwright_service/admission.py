@@ -41,6 +41,10 @@ class Admission:
         """Requests that were told to come again, by reason: as many as may were inside, or a run took too long to
         end."""
 
+    def refused_now(self, scope: Scope) -> RequestError | None:
+        """Why a request is refused before its body is read, if it is."""
+        return self.refusal("full") if self.inside >= self.most and scope["method"] == "POST" else None
+
     @property
     def waiting(self) -> int:
         """Requests in the line."""
@@ -126,8 +130,8 @@ class AdmissionDoor:
             await self._app(scope, receive, send)
             return
         admission = self._admission
-        if admission.inside >= admission.most:
-            await answer(Request(scope), admission.refusal("full"))(scope, receive, send)
+        if (refusal := admission.refused_now(scope)) is not None:
+            await answer(Request(scope), refusal)(scope, receive, send)
             return
         admission.inside += 1
         try:

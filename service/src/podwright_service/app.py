@@ -10,12 +10,13 @@ from podwright.models import resolve
 from podwright_service import problems
 from podwright_service.admission import AdmissionDoor
 from podwright_service.docs import DocsPage
+from podwright_service.doors import Doors
 from podwright_service.health import Health
-from podwright_service.keys import KeyDoor, Keys
+from podwright_service.keys import PATHS, KeyDoor, Keys
 from podwright_service.openapi import Documentation
 from podwright_service.posted import models_of
 from podwright_service.remotes import remotes_in
-from podwright_service.routes import Routes
+from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
 
 
@@ -57,12 +58,14 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     )
     app.state.health, app.state.under_way = health, routes.under_way
     app.state.admission, app.state.telemetry = routes.admission, telemetry
+    app.state.doors = Doors(keys, routes.admission, PATHS, telemetry.answered)
     problems.install(app)
     app.add_middleware(AdmissionDoor, admission=routes.admission)
     if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place
         app.add_middleware(KeyDoor, keys=keys)
     app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
+    app.router.route_class = Plain
     add = app.add_api_route
     add("/health", health.health, **docs.health)
     add("/ready", health.ready, **docs.ready)

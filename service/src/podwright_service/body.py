@@ -43,12 +43,15 @@ async def read_json(request: Request, settings: Settings) -> Any:
 
 
 def _check_headers(request: Request) -> None:
-    told = ", ".join(request.headers.getlist("content-type"))[:_LONGEST_TYPE]
+    types, encodings = request.headers.getlist("content-type"), request.headers.getlist("content-encoding")
+    if types == ["application/json"] and not encodings:
+        return
+    told = ", ".join(types)[:_LONGEST_TYPE]
     kind = Message()
     kind["content-type"] = told
     media = told.partition(";")[0].strip().lower()
     charset = str(kind.get_param("charset", "utf-8")).lower()
-    encoding = ", ".join(request.headers.getlist("content-encoding") or ["identity"]).strip().lower()
+    encoding = ", ".join(encodings or ["identity"]).strip().lower()
     for said, wanted, header in (
         (media, ("application/json",), "content-type"),
         (charset, ("utf-8", "utf8", "us-ascii"), "content-type"),

@@ -29,8 +29,14 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
 OPEN = ("/health", "/ready", "/docs")
 """The paths that need no key; all but these need one, also those that do not exist."""
 
+PATHS = (*OPEN, *(path for paths in SCOPES.values() for path in paths))
+"""All paths that there are."""
+
 SHORTEST = 16
 """Fewest characters of a key."""
+
+CALLER = "caller"
+"""Where a request's state has who sends it."""
 
 _NEEDED = {path: scope for scope, paths in SCOPES.items() for path in paths}
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
@@ -74,6 +80,25 @@ class Keys:
             if hmac.compare_digest(known, digest):
                 found = scopes
         return None if found is None else (digest.hex()[:12], found)
+
+    def caller(self, scope: Scope) -> str | RequestError | None:
+        """Who sends a request, or why it is refused; None where no key is needed."""
+        if scope["path"] in OPEN:
+            return None
+        sent = [value for name, value in scope["headers"] if name == b"authorization"]
+        kind, _, key = (sent[0] if len(sent) == 1 else b"").partition(b" ")
+        if kind.lower() != b"bearer" or not key.strip():
+            said = "The header 'Authorization' does not say 'Bearer KEY'." if sent else "The request has no API key."
+            return _refused(401, said)
+        if (found := self.scopes(key.strip())) is None:
+            hint = "Check it, or ask the operator for one."
+            return _refused(401, "The API key is not known here.", 'error="invalid_token"', hint)
+        caller, scopes = found
+        needed = _NEEDED.get(scope["path"])
+        if needed and needed not in scopes:
+            why = f'error="insufficient_scope", scope="{needed}"'
+            return _refused(403, f"The API key is not for the scope '{needed}'.", why)
+        return caller
 
     def _renew(self) -> None:
         """Read the file again if it changed. What is wrong in it must not lock everybody out."""
@@ -157,34 +182,16 @@ class KeyDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, or refuse."""
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            scope.setdefault("state", {})["caller"] = self._caller(scope)
-        except RequestError as error:
+        state = scope.setdefault("state", {})
+        if CALLER not in state:  # the server has not asked yet
+            state[CALLER] = self._keys.caller(scope)
+        if isinstance(error := state[CALLER], RequestError):
             await answer(Request(scope), error)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
-
-    def _caller(self, scope: Scope) -> str:
-        sent = [value for name, value in scope["headers"] if name == b"authorization"]
-        kind, _, key = (sent[0] if len(sent) == 1 else b"").partition(b" ")
-        if kind.lower() != b"bearer" or not key.strip():
-            said = "The header 'Authorization' does not say 'Bearer KEY'." if sent else "The request has no API key."
-            raise _refused(401, said)
-        if (found := self._keys.scopes(key.strip())) is None:
-            hint = "Check it, or ask the operator for one."
-            raise _refused(401, "The API key is not known here.", 'error="invalid_token"', hint)
-        caller, scopes = found
-        needed = _NEEDED.get(scope["path"])
-        if needed and needed not in scopes:
-            raise _refused(
-                403,
-                f"The API key is not for the scope '{needed}'.",
-                f'error="insufficient_scope", scope="{needed}"',
-            )
-        return caller
 
 
 def _refused(

@@ -6,7 +6,7 @@ uvicorn bounds neither how long a request takes to arrive nor how long its heade
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -14,7 +14,10 @@ from podwright_service.problems import MEDIA_TYPE, as_bytes, document
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
     from uvicorn._types import ASGI3Application
+
+    from podwright_service.doors import Doors
 
 MAX_HEAD_BYTES = 64 * 1024
 """Largest head of a request: its first line and its headers."""
@@ -68,6 +71,8 @@ class Protocol(HttpToolsProtocol):
         """Expect a first request."""
         super().connection_made(transport)  # pyright: ignore[reportArgumentType] - as in uvicorn
         self._extensions: dict[str, dict[object, object]] = {"podwright.abort": {"connection": self.transport.abort}}
+        state = getattr(self.config.app, "state", None)
+        self._doors: Doors | None = getattr(state, "doors", None)
         self._due = self.loop.time() + self.header_timeout
         self._look()
 
@@ -83,7 +88,25 @@ class Protocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._first = cycle
-        super()._start_asgi_task(cycle, app)
+        if not self._refused_at_the_door(cycle):
+            super()._start_asgi_task(cycle, app)
+
+    def _refused_at_the_door(self, cycle: RequestResponseCycle) -> bool:
+        """Whether the request was answered here: one of many that are refused, which cost the others little so."""
+        upgrade = bool(self.parser and self.parser.should_upgrade())
+        usual = cycle.keep_alive and not (upgrade or self.pipeline or self.flow.write_paused)
+        if self._doors is None or not usual or cycle.scope["method"] == "HEAD":
+            return False
+        if (refusal := self._doors.refusal(cast("Scope", cycle.scope))) is None:
+            return False
+        status, rest = refusal
+        headers = [part for name, value in cycle.default_headers for part in (name, b": ", value, b"\r\n")]
+        self.transport.write(b"".join((status, *headers, rest)))
+        cycle.response_started = cycle.response_complete = True
+        if (b"connection", b"close") in cycle.default_headers:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Read, as long as it is not too much."""

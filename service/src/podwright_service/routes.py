@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import platform
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,6 +41,21 @@ from podwright_service.settings import Settings
 from podwright_service.sse import EventStream
 
 WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
+
+
+class Plain(APIRoute):
+    """A route whose endpoint takes the request itself: without a query there is nothing for FastAPI to read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As in FastAPI."""
+        whole = super().get_route_handler()
+        if self.dependant.request_param_name != "request":
+            return whole
+
+        async def handle(request: Request) -> Response:
+            return await (whole(request) if request.scope["query_string"] else self.endpoint(request))
+
+        return handle
 
 
 class Routes:
@@ -130,7 +147,8 @@ class Routes:
         return as_json({"valid": True, "errors": []})
 
     async def _json(self, request: Request, *parameters: str) -> Any:
-        if unknown := [name for name in request.query_params if name not in parameters]:
+        given = request.query_params if request.scope["query_string"] else ()
+        if unknown := [name for name in given if name not in parameters]:
             hint = did_you_mean(unknown[0][:100], parameters) or "There are none here."
             raise RequestError(422, "request_invalid", f"Unknown query parameter '{unknown[0][:100]}'.", hint)
         return await read_json(request, self.settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -23,7 +24,7 @@ from podwright.components import Agent, Component, Conductor
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright_service import logs, semconv
-from podwright_service.keys import OPEN, SCOPES
+from podwright_service.keys import PATHS
 from podwright_service.metrics import UNKNOWN, Metrics
 from podwright_service.posted import Allowed
 from podwright_service.remotes import everything_in
@@ -68,12 +69,15 @@ class Telemetry:
             {part.name for part in parts},
             {*models, *allowed.models, *component.models()},
             {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
-            (*OPEN, *(path for paths in SCOPES.values() for path in paths)),
+            PATHS,
         )
         self.metrics.serves(__version__, digest)
+        # it writes out headers that are too long, and they hold whatever a caller sends
+        logging.getLogger("opentelemetry.baggage").setLevel(logging.ERROR)
         common: list[Subscriber] = []
         if structlog.is_configured():
             common.append(logs.run_lines(settings))
+        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
         self._provider: Any = None
         self.tracer: Any = None
         if tracing_wanted():
@@ -115,6 +119,12 @@ class Telemetry:
 
         return whole
 
+    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a request that was answered, and log it on `debug`."""
+        self.metrics.request(method, path, status, seconds)
+        if self._log is not None:
+            self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
+
     async def page(self, request: Request) -> Response:
         """The metrics, as the reader takes them."""
         content, media_type = self.metrics.page(request.headers.get("accept", ""))
@@ -146,7 +156,6 @@ class Watched:
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
         self._app, self._telemetry = app, telemetry
-        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, and tell of it."""
@@ -174,10 +183,7 @@ class Watched:
                 status = 500
             raise
         finally:
-            seconds = time.perf_counter() - started
-            self._telemetry.metrics.request(method, path, status, seconds)
-            if self._log is not None:
-                self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
+            self._telemetry.answered(method, path, status, time.perf_counter() - started)
             if span is not None:
                 span.set_attribute(semconv.STATUS_CODE, status)
                 if status >= 500:
