@@ -303,7 +303,7 @@ async def test_what_was_used_before_a_loss_is_known(server: Upstream, heard: Any
     assert len(heard.of("run_started")) == len(heard.of("run_failed")) == 2
 
 
-def nested() -> list[Event]:
+def under_way() -> list[Event]:
     """The events of a run of a workflow that has steps, a tool call and a model call under way in turn."""
     model = ScriptedModel(ToolCall.of("look", word="moon"), "It shines.")
     agent = Agent("inner", "Help.", model, tools=[look])
@@ -324,7 +324,7 @@ async def test_whatever_was_under_way_is_ended(
     server: Upstream, heard: Any, assert_sound: Callable[..., None], after: str, cancelled: bool
 ) -> None:
     """After a loss or a cancellation, all that the remote began gets its last event, the innermost first."""
-    events = nested()
+    events = under_way()
     begun = events[: [event.type for event in events].index(after) + 1]
     server.answers([HEAD, chunk(told(begun)), "hang" if cancelled else "reset"])
     reached = asyncio.Event()

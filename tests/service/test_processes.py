@@ -345,11 +345,14 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
     client = httpx.Client(timeout=30)
     with client, concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(call, range(100)))
+        calls = 100
         os.kill(children(process.pid)[0], signal.SIGKILL)  # nothing is under way
         until(lambda: len(children(process.pid)) == 2)
-        list(pool.map(call, range(100)))
-    assert counted(folder) == 200
-    assert len(seen) > 5
+        while len(seen) < 7 and calls < 2000:  # where much else is done, a replacement is long in coming
+            list(pool.map(call, range(50)))
+            calls += 50
+    assert counted(folder) == calls
+    assert len(seen) > 6
     assert len(list(folder.glob("counter_*.db"))) < len(seen)
     process.send_signal(signal.SIGTERM)
     ended(process)

@@ -84,7 +84,8 @@ class DrainingServer(uvicorn.Server):
         if not self.started:
             self.should_exit = True
         elif self._leaves:
-            self._loop.call_soon_threadsafe(self._stop_runs_in_time)
+            with contextlib.suppress(RuntimeError):  # the worker had left already, and its loop with it
+                self._loop.call_soon_threadsafe(self._stop_runs_in_time)
         elif self._ends_at is None:
             self._part(self._settings.drain_delay)
 
