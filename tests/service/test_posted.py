@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,9 +22,22 @@ Serve = Callable[..., httpx.Client]
 MODEL = "offline/counted"
 
 
+LOOKED_UP: list[str] = []
+"""What the tool was called with: nothing, where a blueprint is refused."""
+
+
 def look_up(word: str) -> str:
     """Look a word up."""
+    LOOKED_UP.append(word)
     return word
+
+
+@pytest.fixture(scope="module")
+def canary() -> Iterator[socket.socket]:
+    """Stands where hostile blueprints point to, and hears whoever calls."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
 
 
 class Counted(FunctionModel):
@@ -187,9 +201,13 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("blueprint", "pointers"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_blueprint_is_refused(
-    client: httpx.Client, model: Counted, blueprint: dict[str, Any], pointers: list[str]
+    client: httpx.Client, model: Counted, canary: socket.socket, blueprint: dict[str, Any], pointers: list[str]
 ) -> None:
-    """It is a 422 that names each place, as the blueprint and as an agent of another, and no model is called."""
+    """It is a 422 that names each place, as the blueprint and as an agent of another.
+
+    No model and no tool is called, and nobody is asked at an address that it names.
+    """
+    blueprint = json.loads(json.dumps(blueprint).replace("//evil", f"//127.0.0.1:{canary.getsockname()[1]}"))
     kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(blueprint.get("type", ""))
     body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
     response = client.post("/run-blueprint", json=body)
@@ -205,6 +223,9 @@ def test_a_hostile_blueprint_is_refused(
     found = {error["pointer"] for error in response.json()["errors"] if error["pointer"].startswith("/agents/")}
     assert found == {f"/agents/in~1ner{pointer}" for pointer in pointers}
     assert model.calls == 0
+    assert not LOOKED_UP
+    with pytest.raises(BlockingIOError):
+        canary.accept()
 
 
 @pytest.mark.parametrize("kind", ["workflow", "conductor", "pipeline"])

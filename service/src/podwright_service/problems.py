@@ -94,7 +94,7 @@ def answer(request: Request, error: Exception, headers: Mapping[str, str] | None
         case PodwrightError():
             status = _status(error)
             if status >= 500:
-                _log.warning("%s %s: %s", request.method, request.url.path, error)
+                _log.warning("%s %s: %s: %s", request.method, request.url.path, error.code, _safe_detail(error))
             return _problem(request, status, _facts(error), headers)
         case HTTPException():
             code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")

@@ -35,6 +35,7 @@ Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 
 _UNTRACED = ("/health", "/ready", "/metrics")
 _LEFT = 499
+_LONGEST_PATH = 500
 _PARENT, _BAGGAGE, _RESUMES = b"traceparent", b"baggage", b"podwright-resumes"
 _TAKEN = (_PARENT, b"tracestate", _BAGGAGE)
 
@@ -213,7 +214,7 @@ class Watched:
         route = self._telemetry.metrics.route(path)
         attributes = {
             semconv.METHOD: method,
-            semconv.URL_PATH: path,
+            semconv.URL_PATH: path[:_LONGEST_PATH],
             semconv.URL_SCHEME: scope.get("scheme", "http"),
         }
         if route != UNKNOWN:
