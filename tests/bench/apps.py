@@ -105,7 +105,7 @@ def ours() -> FastAPI:
 
     tools = [get_weather_async] if NAME == "ours-tools" else [get_weather] if NAME == "ours-thread-tools" else []
     agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}", tools=tools)
-    app = create_app(Settings(), agent)
+    app = create_app(Settings(max_runs=600), agent)  # with 500 connections, none may be refused
 
     @app.post("/stream")
     async def stream(body: Body) -> StreamingResponse:
