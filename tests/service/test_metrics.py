@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
@@ -25,6 +24,7 @@ from podwright.errors import ModelError, PodwrightError
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 from podwright_service.metrics import POSTED, UNKNOWN, Metrics
+from podwright_service.spans import Recorder, Span
 from podwright_service.tracing import Spans
 
 Serve = Callable[..., httpx.Client]
@@ -190,10 +190,10 @@ def _components() -> list[Any]:
 
 async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
     """Over hundreds of runs that succeed, fail and are limited, the three sums are equal to the token."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    ended: list[Span] = []
+    recorder = Recorder(TracerProvider(shutdown_on_exit=False), InstrumentationScope("test"), [ended.append])
     metrics = Metrics("looker", "agent", {"looker", "line", "boss", "other"}, {"offline/function"}, {"look"}, ())
-    subscribers = (metrics.subscriber(False), Spans(provider.get_tracer("test")))
+    subscribers = (metrics.subscriber(False), Spans(recorder))
     usage, ends = Usage(cost=0.0), Counter[str]()
     for component in _components():
         for number in range(100):
@@ -203,8 +203,7 @@ async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
                 usage, ends["ok"] = usage + result.usage, ends["ok"] + 1
             except PodwrightError as error:
                 usage, ends["failed"] = usage + (error.usage or Usage()), ends["failed"] + 1
-    provider.shutdown()
-    chats = [span for span in exporter.get_finished_spans() if span.name.startswith("chat ")]
+    chats = [span for span in ended if span.name.startswith("chat ")]
     found = {
         (one.name, frozenset(one.labels.items())): one.value
         for family in metrics.registry.collect()
@@ -212,12 +211,12 @@ async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
     }
     assert min(ends.values()) > 10
     for type_, amount in (("input", usage.input_tokens), ("output", usage.output_tokens)):
-        spans: list[Any] = [(span.attributes or {}).get(f"gen_ai.usage.{type_}_tokens", 0) for span in chats]
+        spans: list[Any] = [span.attributes.get(f"gen_ai.usage.{type_}_tokens", 0) for span in chats]
         assert sum(spans) == total(found, "podwright_tokens_total", type=type_) == amount
     assert total(found, "podwright_model_calls_total", status="ok") == usage.model_calls
     assert total(found, "podwright_unpriced_model_calls_total") == usage.unpriced_model_calls > 0
     assert {status: total(found, "podwright_runs_total", status=status) for status in ends} == ends
-    costs: list[Any] = [(span.attributes or {}).get("gen_ai.usage.cost.amount", 0) for span in chats]
+    costs: list[Any] = [span.attributes.get("gen_ai.usage.cost.amount", 0) for span in chats]
     assert sum(costs) == pytest.approx(total(found, "podwright_cost_usd_total"), abs=1e-9)
 
 

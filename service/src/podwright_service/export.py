@@ -6,16 +6,19 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from podwright.errors import ConfigurationError, did_you_mean
-from podwright_service.otlp import encode
+from podwright_service.otlp import Encoded, encode
+from podwright_service.spans import Recorder, Span
 
 FLUSH_TIMEOUT = 3.0
 """Seconds that the end of the service waits for the last spans."""
@@ -49,13 +52,15 @@ class _Calm(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def provider(attributes: Mapping[str, str]) -> TracerProvider:
-    """What makes and delivers spans, by the environment.
+def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[TracerProvider, Recorder]:
+    """What delivers spans, by the environment: for whoever makes some, and for the service's own.
 
     The first one of a process also serves `opentelemetry.trace.get_tracer`, so that tools' own spans are delivered.
 
     Args:
         attributes: What the resource says, where the environment does not.
+        name: The scope of the service's own spans.
+        version: The version of that scope.
 
     Raises:
         ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not.
@@ -63,17 +68,20 @@ def provider(attributes: Mapping[str, str]) -> TracerProvider:
     # what it says of every failed try is said once, above
     logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
     logging.getLogger("opentelemetry.sdk._shared_internal").setLevel(logging.ERROR)
-    # encoding was a third of what spans cost; without this name in that module, it would only be slower again
+    # the exporter takes no other encoder; without this name in that module, it could not be given one
     trace_exporter.encode_spans = encode  # pyright: ignore[reportPrivateImportUsage]
     made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
-    for name in exporters():
-        if name == "otlp":
-            made.add_span_processor(BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter())))
-        elif name == "console":
-            made.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter()))
+    deliver: list[Callable[[Span], None]] = []
+    for exporter in exporters():
+        if exporter == "otlp":
+            made.add_span_processor(batches := BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter())))
+            deliver.append(lambda span, to=batches: to.on_end(cast("ReadableSpan", Encoded(span))))
+        elif exporter == "console":
+            made.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter()))
+            deliver.append(lambda span, to=batches: to.on_end(span.readable()))
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(made)
-    return made
+    return made, Recorder(made, InstrumentationScope(name, version), deliver)
 
 
 def _named(attributes: Mapping[str, str]) -> dict[str, str]:

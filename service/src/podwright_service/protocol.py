@@ -14,6 +14,8 @@ from podwright_service.problems import MEDIA_TYPE, as_bytes, document
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Scope
     from uvicorn._types import ASGI3Application
 
@@ -41,8 +43,9 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
 class Protocol(HttpToolsProtocol):
     """One connection. What it overrides does as in uvicorn, and keeps the time.
 
-    A request's scope has an extension that ASGI lacks: `scope["extensions"]["podwright.abort"]["connection"]()` ends
-    the connection at once, with all that the client has not taken.
+    A request's scope has two extensions that ASGI lacks: `scope["extensions"]["podwright.abort"]["connection"]()` ends
+    the connection at once, with all that the client has not taken, and `["podwright.gone"]["tell"](call)` has something
+    called as soon as the client has left, without a task that waits for it; with None it is no longer called.
 
     Instead of a timer for each request, each connection looks now and then whether it is late: a request costs
     no more than a few assignments.
@@ -66,11 +69,16 @@ class Protocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _first: RequestResponseCycle | None = None
     """What the application has begun with; `cycle` is the newest, which may still wait for it."""
+    _left: Callable[[], None] | None = None
+    """What to call when the client leaves."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a first request."""
         super().connection_made(transport)  # pyright: ignore[reportArgumentType] - as in uvicorn
-        self._extensions: dict[str, dict[object, object]] = {"podwright.abort": {"connection": self.transport.abort}}
+        self._extensions: dict[str, dict[object, object]] = {
+            "podwright.abort": {"connection": self.transport.abort},
+            "podwright.gone": {"tell": self._tell_when_gone},
+        }
         state = getattr(self.config.app, "state", None)
         self._doors: Doors | None = getattr(state, "doors", None)
         self._due = self.loop.time() + self.header_timeout
@@ -82,9 +90,19 @@ class Protocol(HttpToolsProtocol):
             self._timer.cancel()
         self.pipeline.clear()
         if self._first:
-            self._first.disconnected = True
-            self._first.message_event.set()
+            self._disconnect(self._first)
         super().connection_lost(exc)
+
+    def _disconnect(self, cycle: RequestResponseCycle) -> None:
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if self._left and cycle is self._first:
+            self._left()
+
+    def _tell_when_gone(self, left: Callable[[], None] | None) -> None:
+        self._left = left
+        if left and self._first and self._first.disconnected:
+            left()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._first = cycle
@@ -204,8 +222,7 @@ class Protocol(HttpToolsProtocol):
         self._refused = True
         busy, own = self._busy(), self._state == "body"  # whether the application has begun with this very request
         if busy:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+            self._disconnect(self.cycle)
         if self.transport.is_closing():
             return
         if busy != own or (own and (self.cycle.response_started or self.pipeline)):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -95,7 +95,7 @@ class UnderWay:
     """The work that requests wait for."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def stop(self) -> None:
         """Cancel all of it: the time to finish in is over."""
@@ -109,19 +109,48 @@ class UnderWay:
             starlette.requests.ClientDisconnect: The client left.
             asyncio.CancelledError: The service stops, and the work does not say where it stood.
         """
-        running = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(_gone(request))
-        self._tasks.add(running)
+        task, gone = cast("asyncio.Task[Any]", asyncio.current_task()), False
+        before = task.cancelling()
+
+        def left() -> None:
+            nonlocal gone
+            gone = True
+            task.cancel()
+
+        self._tasks.add(task)
         try:
-            await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                return running.result()
-            raise ClientDisconnect
+            with _telling(request, left):
+                result = await work
+        except BaseException:
+            if not gone:
+                raise
+        else:
+            if not gone:
+                return result
         finally:
-            self._tasks.discard(running)
-            running.cancel()
-            leaving.cancel()
-            await asyncio.gather(running, leaving, return_exceptions=True)
+            self._tasks.discard(task)
+            while task.cancelling() > before:  # it goes on, with the answer
+                task.uncancel()
+        raise ClientDisconnect from None
+
+
+@contextlib.contextmanager
+def _telling(request: Request, left: Callable[[], None]) -> Generator[None]:
+    """Have it told when the client leaves: by our server at once, under any other by a task that waits for that."""
+    extensions: dict[str, dict[str, Any]] = request.scope.get("extensions") or {}
+    if offered := extensions.get("podwright.gone"):
+        offered["tell"](left)
+        try:
+            yield
+        finally:
+            offered["tell"](None)
+        return
+    waiting = asyncio.ensure_future(_gone(request))
+    waiting.add_done_callback(lambda one: None if one.cancelled() else left())
+    try:
+        yield
+    finally:
+        waiting.cancel()
 
 
 async def _gone(request: Request) -> None:

@@ -80,22 +80,20 @@ class Telemetry:
             common.append(logs.run_lines(settings))
         self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
         self._provider: Any = None
-        self.tracer: Any = None
+        self.recorder: Any = None
         if tracing_wanted():
             # the SDK takes a while to import, and without a collector nobody needs it
             from podwright_service import export
 
             if export.exporters():
-                self._provider = export.provider(
-                    {
-                        "service.name": component.name,
-                        "service.version": __version__,
-                        semconv.COMPONENT_KIND: component.kind,
-                        semconv.BLUEPRINT_DIGEST: digest,
-                    }
-                )
-                self.tracer = self._provider.get_tracer("podwright", __version__)
-                common.append(Spans(self.tracer, content_wanted(), remotes))
+                who = {
+                    "service.name": component.name,
+                    "service.version": __version__,
+                    semconv.COMPONENT_KIND: component.kind,
+                    semconv.BLUEPRINT_DIGEST: digest,
+                }
+                self._provider, self.recorder = export.provider(who, "podwright", __version__)
+                common.append(Spans(self.recorder, content_wanted(), remotes))
                 if propagated not in PROPAGATORS:
                     PROPAGATORS.append(propagated)
         # spans last: what ends is counted and logged while its span is still the current one
@@ -207,8 +205,8 @@ class Watched:
             elif name == _RESUMES:
                 resumes = value.decode("latin-1")
         context = propagate.extract(given) if given else Context()
-        tracer = self._telemetry.tracer
-        if tracer is None or path in _UNTRACED:
+        recorder = self._telemetry.recorder
+        if recorder is None or path in _UNTRACED:
             attach(context)
             return None
         route = self._telemetry.metrics.route(path)
@@ -220,7 +218,7 @@ class Watched:
         if route != UNKNOWN:
             attributes[semconv.ROUTE] = route
         name = method if route == UNKNOWN else f"{method} {route}"
-        span: Span = tracer.start_span(name, context, SpanKind.SERVER, attributes)
+        span: Span = recorder.start(name, context, SpanKind.SERVER, attributes)
         if resumes:
             link = get_current_span(_PROPAGATOR.extract({"traceparent": resumes}, Context())).get_span_context()
             if link.is_valid:

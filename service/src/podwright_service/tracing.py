@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, get_current, get_value
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from podwright import prices
 from podwright.events import (
@@ -40,6 +40,9 @@ from podwright.messages import Message
 from podwright.usage import Usage
 from podwright_service import semconv
 
+if TYPE_CHECKING:
+    from podwright_service.spans import Recorder
+
 RESUMED = "podwright-resumes"
 """Where the middleware puts the link of a run that goes on from a stopped one, in the OpenTelemetry context."""
 
@@ -56,7 +59,7 @@ def propagated(run: object = None) -> dict[str, str]:
     return headers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Open:
     """A span that is open in this task."""
 
@@ -65,7 +68,6 @@ class _Open:
     before: Context
     """The context to return to."""
     outer: _Open | None
-    facts: Any = None
 
 
 _open: ContextVar[_Open | None] = ContextVar("podwright_span", default=None)
@@ -75,13 +77,13 @@ class Spans:
     """Makes spans of events.
 
     Args:
-        tracer: Makes them.
+        recorder: Starts them.
         content: Whether they carry what was said to models and tools, and by them.
         remotes: Names of the components that run in other containers.
     """
 
-    def __init__(self, tracer: Tracer, content: bool = False, remotes: Collection[str] = ()) -> None:
-        self._tracer, self._content, self._remotes = tracer, content, frozenset(remotes)
+    def __init__(self, recorder: Recorder, content: bool = False, remotes: Collection[str] = ()) -> None:
+        self._recorder, self._content, self._remotes = recorder, content, frozenset(remotes)
         self._by_type: dict[type[Any], Callable[[Any], None]] = {
             RunStarted: self._run_started,
             StepStarted: self._step_started,
@@ -107,12 +109,11 @@ class Spans:
         name: str,
         attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
-        links: Sequence[Link] = (),
-        facts: Any = None,
+        links: tuple[Link, ...] = (),
     ) -> None:
         before = get_current()
-        span = self._tracer.start_span(name, before, kind, attributes, links)
-        _open.set(_Open(key, span, before, _open.get(), facts))
+        span = self._recorder.start(name, before, kind, attributes, links)
+        _open.set(_Open(key, span, before, _open.get()))
         attach(set_span_in_context(span, before))
 
     def _end(
@@ -127,8 +128,7 @@ class Spans:
                     attributes[semconv.ERROR] = code = str(error.get("code", "internal_error"))
                     said = str(error.get("message", "")) if self._content else code
                     one.span.set_status(Status(StatusCode.ERROR, said))
-                if one.span.is_recording():
-                    one.span.set_attributes(attributes)
+                one.span.set_attributes(attributes)
             one.span.end()
             _open.set(one.outer)
             attach(one.before)
@@ -198,7 +198,7 @@ class Spans:
         if self._content:
             attributes[semconv.INPUT_MESSAGES] = _messages(request.messages)
         key = (event.run_id, "chat", event.call)
-        self._begin(key, f"{semconv.CHAT} {model}", attributes, SpanKind.CLIENT, facts=request.model)
+        self._begin(key, f"{semconv.CHAT} {model}", attributes, SpanKind.CLIENT)
 
     def _call_retried(self, event: ModelCallRetried) -> None:
         one = _open.get()
