@@ -77,7 +77,7 @@ class Recorder:
             parent = above if above.is_valid else None
             trace = above.trace_id if parent else random.getrandbits(128) or 1
             decided: Any = self._sampler.should_sample(within, trace, name, kind, attributes, links)
-            state, said = decided.trace_state, dict(decided.attributes or ())
+            state, said = decided.trace_state, dict[str, Any](decided.attributes or ())
             sampled = _SAMPLED_ROOT if parent is None or parent.trace_flags.random_trace_id else _SAMPLED
             flags = sampled if decided.decision.is_sampled() else TraceFlags(sampled & ~TraceFlags.SAMPLED)
         context = SpanContext(trace, random.getrandbits(64) or 1, False, flags, state)
