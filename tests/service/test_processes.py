@@ -187,6 +187,21 @@ def test_a_second_signal_ends_at_once(start: Command, address: Address, mode: di
     until(lambda: not any(alive(pid) for pid in workers))
 
 
+def test_sigquit_ends_at_once(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """It waits for nothing, and no exit code makes an orderly end of it."""
+    process = start(PODWRIGHT_DRAIN_DELAY="60", **mode)
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(run, url, "wait")
+        line(process, "asked")
+        workers = children(process.pid)
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(timeout=30) in (-signal.SIGQUIT, 128 + signal.SIGQUIT)
+        with pytest.raises(httpx.HTTPError):
+            asking.result()
+    until(lambda: not any(alive(pid) for pid in workers))
+
+
 def insisted(process: subprocess.Popen[str]) -> bool:
     """Tells it once more: a busy machine may have handed it the first signal only now."""
     process.send_signal(signal.SIGINT)
