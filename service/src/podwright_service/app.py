@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from podwright import __version__
+from podwright import __version__, prices
 from podwright.components import Component
 from podwright.models import resolve
 from podwright_service import problems
@@ -31,15 +31,19 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         component: What is served.
 
     Raises:
-        PodwrightError: The settings do not fit the component, hold no sound keys, or name a model that nobody provides.
+        PodwrightError: The settings do not fit the component, hold no sound keys, or name a model that nobody provides;
+            or the price file is wrong.
     """
     answering = [resolve(settings.model)] if settings.model else models_of(component)
     models = list(dict.fromkeys(model.name for model in answering))
+    for model in models:
+        if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
+            prices.warm(model)
     # the metrics' library chooses at its import where it keeps values, which is not settled before
     from podwright_service.telemetry import Telemetry, Watched
 
     keys = Keys(settings)
-    health, routes = Health(models), Routes(component, settings, models)
+    health, routes = Health(), Routes(component, settings, models)
     telemetry = Telemetry(
         component, settings, routes.allowed, models, remotes_in(component, *routes.allowed.agents.values())
     )
