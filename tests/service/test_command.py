@@ -277,10 +277,13 @@ def test_a_port_in_use_is_told(command: Command, newsroom: Path) -> None:
 
 
 def test_help_and_version(command: Command) -> None:
-    """`podwright --version` prints the version, and `serve --help` the options."""
+    """`--version` prints the version, `--help` a whole line for each command, and `serve --help` the options."""
     import podwright
 
     output, _ = command("--version").communicate(timeout=20)
     assert output.strip() == podwright.__version__
+    output, _ = command("--help", COLUMNS="80").communicate(timeout=20)
+    assert "Commands:" in output
+    assert "..." not in output.partition("Commands:")[2]  # no summary is cut off
     output, _ = command("serve", "--help").communicate(timeout=20)
     assert all(option in output for option in ("--host", "--port", "--title", "PATH"))
