@@ -47,7 +47,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     telemetry = Telemetry(
         component, settings, routes.allowed, models, remotes_in(component, *routes.allowed.agents.values())
     )
-    telemetry.metrics.admission = routes.admission
+    telemetry.metrics.watch(routes.admission)
     routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted
     docs = Documentation(component, routes.allowed, settings, keys.needed)
     app = FastAPI(
