@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import FastAPI
 
 from podwright import __version__, prices
@@ -18,6 +20,9 @@ from podwright_service.posted import models_of
 from podwright_service.remotes import remotes_in
 from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from podwright_service.telemetry import Telemetry
 
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
@@ -69,6 +74,11 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         app.add_middleware(KeyDoor, keys=keys)
     app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
+    _add_routes(app, health, routes, telemetry, docs)
+    return app
+
+
+def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemetry, docs: Documentation) -> None:
     app.router.route_class = Plain
     add = app.add_api_route
     add("/health", health.health, **docs.health)
@@ -83,4 +93,3 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
     add("/docs", DocsPage().page, include_in_schema=False)
     docs.attach(app)
-    return app
