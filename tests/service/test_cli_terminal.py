@@ -107,6 +107,15 @@ def test_a_hostile_file_is_refused_in_words(shell: Shell, tmp_path: Path, comman
     assert 0 < len(said) < 2000
 
 
+@pytest.mark.parametrize("inputs", ['{"input": NaN}', '{"input": "a", "input": "b"}', "[" * 9999, "{", "[]"])
+def test_inputs_that_are_none(shell: Shell, tmp_path: Path, inputs: str) -> None:
+    """What is no JSON object, or an ambiguous one, is refused before the run, as the service would."""
+    (tmp_path / "a.json").write_text(json.dumps(AGENT))
+    done = shell("run", "a.json", "--inputs", inputs)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("InputError [input_invalid]: The inputs are n")
+
+
 def test_a_device_that_never_ends(shell: Shell) -> None:
     """What is longer than any trace is not read to its end."""
     done = shell("replay", "/dev/zero")

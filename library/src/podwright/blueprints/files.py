@@ -164,7 +164,7 @@ def _nearest(file: Path) -> str | None:
     if not _exists(file.parent):
         return None
     beside = [one.name for one in sorted(file.parent.glob("*")) if one.suffix in SUFFIXES or one.is_dir()]
-    return did_you_mean(file.name, beside) or None
+    return did_you_mean(file.name, (name for name in beside if name != file.name)) or None
 
 
 def _shown(file: Path) -> str:

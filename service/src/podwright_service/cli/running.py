@@ -13,8 +13,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from podwright.blueprints import from_json
 from podwright.components import Component, Workflow
-from podwright.errors import ApprovalRequired, ConfigurationError, InputError, PodwrightError, RunCancelledError
+from podwright.errors import (
+    ApprovalRequired,
+    BlueprintValidationError,
+    ConfigurationError,
+    InputError,
+    PodwrightError,
+    RunCancelledError,
+)
 from podwright.events import Event
 from podwright.models import use_model
 from podwright.result import ExecutionResult
@@ -168,10 +176,11 @@ def _inputs(text: str | None) -> dict[str, Any] | None:
         return None
     whole = read_text(text[1:]) if text.startswith("@") else text
     try:
-        found = json.loads(whole)
-    except (ValueError, RecursionError) as error:
+        found = from_json(whole)
+    except BlueprintValidationError as error:
         raise InputError(
-            f"The inputs are not JSON: {error}.", suggestion="""Write --inputs '{"input": "the moon"}', or @FILE."""
+            f"The inputs are {error.problems[0].detail}",
+            suggestion="""Write --inputs '{"input": "the moon"}', or @FILE.""",
         ) from error
     if not isinstance(found, dict):
         raise InputError("The inputs are no JSON object.", suggestion="""Write --inputs '{"input": "the moon"}'.""")
