@@ -176,7 +176,9 @@ def test_links(page: Path) -> None:
 
 def test_locks_hold_no_addresses() -> None:
     """The locks pin by hash, and name no place to download from."""
-    for lock in ROOT.glob("requirements*.lock"):
+    locks = list(ROOT.glob("requirements*.lock"))
+    assert locks
+    for lock in locks:
         text = lock.read_text()
         assert "sha256:" in text
         assert not re.search(r"https?://|file:|^-", text, re.MULTILINE), lock.name

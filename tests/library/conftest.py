@@ -1,12 +1,13 @@
 """What the library's tests share: a listener, the invariants of every trace, and one component of each kind."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
+from tests.library.upstream import Upstream, upstream
 
 from podwright import Agent, Conductor, Event, EventManager, FunctionModel, Pipeline, Usage, Workflow
 from podwright.events import RUN_ENDS, ModelCallFinished, RunStarted
@@ -14,6 +15,13 @@ from podwright.testing import ModelRequest, ModelResponse, ToolCall, events_of
 
 settings.register_profile("podwright", deadline=None, derandomize=True)
 settings.load_profile("podwright")
+
+
+@pytest.fixture
+async def provider() -> AsyncGenerator[Upstream]:
+    """A model vendor on a socket of this machine."""
+    async with upstream() as serving:
+        yield serving
 
 
 @dataclass

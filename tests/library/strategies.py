@@ -1,7 +1,7 @@
 """Generated blueprints of all four kinds, and the live objects that they can be built from."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from hypothesis import strategies as st
@@ -205,3 +205,26 @@ def rebuild(blueprint: Json) -> Any:
     wanted += [one["name"] for key in ("skills", "steps") for one in blueprint.get(key, ())]
     stand_ins = {name: Agent(name, "", ScriptedModel()) for name in wanted if name is not None}
     return load(blueprint, tools=TOOLS, agents=stand_ins, conditions=CONDITIONS)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to every value inside JSON data."""
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from places(one, (*at, key))
+
+
+def changed(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    """JSON data with one value replaced, or left out if the new one is `...`."""
+    if not at:
+        return None if new is ... else new
+    data = copy.deepcopy(value)
+    inner = data
+    for key in at[:-1]:
+        inner = inner[key]
+    if new is ...:
+        del inner[at[-1]]
+    else:
+        inner[at[-1]] = new
+    return data

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncGenerator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from tests.library.upstream import (
     reply,
     sse,
     streamed,
-    upstream,
 )
 
 from podwright import Agent, errors, models
@@ -44,12 +42,6 @@ TOOL: ToolSchema = {
     "type": "function",
     "function": {"name": "look_up", "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}},
 }
-
-
-@pytest.fixture
-async def provider() -> AsyncGenerator[Upstream]:
-    async with upstream() as serving:
-        yield serving
 
 
 @pytest.fixture(autouse=True)

@@ -412,6 +412,7 @@ def test_every_code_is_in_the_reference() -> None:
 def test_every_entry_says_when_and_what_to_do() -> None:
     """Each entry of the reference has a line on when the error comes, and one on what to do."""
     _, *entries = re.split(r"^## ", REFERENCE.read_text(), flags=re.MULTILINE)
+    assert len(entries) >= len(CODES)
     for entry in entries:
         assert re.search(r"^\*\*When:\*\* \S.*$", entry, re.MULTILINE), entry
         assert re.search(r"^\*\*What to do:\*\* \S.*$", entry, re.MULTILINE), entry

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from time import time
@@ -23,7 +23,6 @@ from tests.library.upstream import (
     reply,
     sse,
     streamed,
-    upstream,
 )
 
 from podwright import Agent, EventManager, FunctionModel, RunLimits, errors
@@ -40,12 +39,6 @@ LIMITS = Timeouts(connect=60.0, first_byte=60.0, idle=60.0, total=600.0)
 """So long that a busy machine does not come to them; what is to be late lets the time pass."""
 LATE = (Pass(90.0), "hang")
 SOON = Retries(first_wait=0.01)
-
-
-@pytest.fixture
-async def provider() -> AsyncGenerator[Upstream]:
-    async with upstream() as serving:
-        yield serving
 
 
 def of(heard: list[Any], *types: str) -> list[Any]:

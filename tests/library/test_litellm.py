@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -51,12 +51,6 @@ WEATHER: Any = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
 }
-
-
-@pytest.fixture
-async def provider() -> AsyncGenerator[Upstream]:
-    async with upstream() as serving:
-        yield serving
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,6 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from podwright import Agent, Pipeline
+from podwright.errors import ConfigurationError
+from podwright_service.app import create_app
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import read_settings
+
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
 
@@ -202,6 +208,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {},
         ["tools.py", "SystemExit: 3"],
     ),
+    "a wrong price": (
+        lambda at: [folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})],
+        {"PODWRIGHT_PRICES": __file__, "OPENAI_API_KEY": "x"},
+        ["PODWRIGHT_PRICES", "test_command.py"],
+    ),
     "an unknown tool": (
         lambda at: [folder(at / "a", AGENT)],
         {"PODWRIGHT_ALLOWED_TOOLS": "shell"},
@@ -228,6 +239,30 @@ def test_what_cannot_be_served_stops_the_start(
         assert text in output, output
 
 
+NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "no regular file"),
+    "a device": (lambda at: at.symlink_to("/dev/zero"), "no regular file"),
+    "a folder": (Path.mkdir, "Is a directory"),
+    "too large a file": (lambda at: (at.touch(), os.truncate(at, 1 << 40)), "16 MiB"),
+    "no text": (lambda at: at.write_bytes(b"\xb6\xfe\0" * 9), ""),
+    "what is no number": (lambda at: at.write_text('{"openai/gpt-4o": {"input": NaN}}'), ""),
+    "a key twice": (lambda at: at.write_text('{"a": "http://a", "a": "http://b"}'), ""),
+}
+
+
+@pytest.mark.parametrize("variable", ["PODWRIGHT_AGENTS_FILE", "PODWRIGHT_API_KEYS_FILE", "PODWRIGHT_PRICES"])
+@pytest.mark.parametrize(("make", "text"), NO_FILES.values(), ids=NO_FILES)
+def test_a_file_of_settings_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, make: Callable[[Path], object], text: str
+) -> None:
+    """Whatever a setting names in place of a file, it is told in words, and nothing is read for ever."""
+    make(at := tmp_path / "given.json")
+    monkeypatch.setenv(variable, str(at))
+    settings = read_settings()
+    with pytest.raises(ConfigurationError, match=f"given.json'.*{text}" if text else "given.json'"):
+        create_app(settings, Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]))
+
+
 def test_a_port_in_use_is_told(command: Command, newsroom: Path) -> None:
     """A taken port ends the start with exit code 1, and says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -242,10 +277,13 @@ def test_a_port_in_use_is_told(command: Command, newsroom: Path) -> None:
 
 
 def test_help_and_version(command: Command) -> None:
-    """`podwright --version` prints the version, and `serve --help` the options."""
+    """`--version` prints the version, `--help` a whole line for each command, and `serve --help` the options."""
     import podwright
 
     output, _ = command("--version").communicate(timeout=20)
     assert output.strip() == podwright.__version__
+    output, _ = command("--help", COLUMNS="80").communicate(timeout=20)
+    assert "Commands:" in output
+    assert "..." not in output.partition("Commands:")[2]  # no summary is cut off
     output, _ = command("serve", "--help").communicate(timeout=20)
     assert all(option in output for option in ("--host", "--port", "--title", "PATH"))

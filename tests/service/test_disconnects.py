@@ -94,8 +94,10 @@ async def leave_often(address: str, path: str, here: Vendor, mark: str) -> list[
     return sorted(await asyncio.gather(*(one(number) for number in range(DISCONNECTS))))
 
 
-async def closes_in_time(start: Callable[[Vendor], Any], address: Callable[[Any], str], path: str) -> None:
-    """Assert that 99 of 100 upstream connections are closed in time on a service that `start` starts.
+async def closing_time(start: Callable[[Vendor], Any], address: Callable[[Any], str], path: str) -> float:
+    """The time within which 99 of 100 upstream connections are closed on a service that `start` starts, in seconds.
+
+    A machine that is busy with something else is given a few tries.
 
     Args:
         start: Starts a service on the vendor's model.
@@ -109,8 +111,8 @@ async def closes_in_time(start: Callable[[Vendor], Any], address: Callable[[Any]
             late = times[int(len(times) * 0.99) - 1]
             print(f"{path}: p50 {times[len(times) // 2] * 1000:.1f} ms, p99 {late * 1000:.1f} ms, n={len(times)}")
             if late <= WITHIN:
-                return
-        raise AssertionError(f"p99 is {late:.3f} s")
+                break
+        return late
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -130,4 +132,4 @@ async def test_a_caller_who_leaves_closes_the_upstream_connection(
         arguments = ("serve", "component:helper", "--host", "127.0.0.1", "--port", "0")
         return command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
 
-    await closes_in_time(start, address, path)
+    assert await closing_time(start, address, path) <= WITHIN

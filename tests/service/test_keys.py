@@ -185,7 +185,7 @@ WRONG: dict[str, tuple[Callable[[Path], dict[str, str]], str, str]] = {
     "no ASCII": (lambda at: {"api_keys": SECRET + "é"}, "cannot carry", "openssl"),
     "only commas": (lambda at: {"api_keys": " , ,"}, "has no key", "PODWRIGHT_API_KEYS"),
     "a missing file": (lambda at: {"api_keys_file": str(at / "nowhere")}, "nowhere", ""),
-    "a pipe": (lambda at: {"api_keys_file": fifo(at / "pipe")}, "is no file", ""),
+    "a pipe": (lambda at: {"api_keys_file": fifo(at / "pipe")}, "no regular file", ""),
     "an empty file": (lambda at: {"api_keys_file": written(at / "keys", b"# none\n")}, "has no keys", "openssl"),
     "no UTF-8": (lambda at: {"api_keys_file": written(at / "keys", b"\xff" * 20)}, "not UTF-8", ""),
     "a line": (lambda at: {"api_keys_file": written(at / "keys", f"{ALL}\n\nx y\n".encode())}, "Line 3 of", "openssl"),

@@ -69,6 +69,54 @@ def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
     assert total(found, "podwright_component_info", **who, version=podwright.__version__) == 1
 
 
+NAMES = {
+    "podwright_runs_total": {"status"},
+    "podwright_run_duration_seconds": set(),
+    "podwright_runs_in_progress": set(),
+    "podwright_runs_waiting": set(),
+    "podwright_runs_rejected_total": {"reason"},
+    "podwright_budget_stops_total": {"limit"},
+    "podwright_tokens_total": {"model", "type"},
+    "podwright_cost_usd_total": {"model"},
+    "podwright_unpriced_model_calls_total": {"model"},
+    "podwright_model_calls_total": {"model", "provider", "status"},
+    "podwright_model_call_duration_seconds": {"model"},
+    "podwright_time_to_first_token_seconds": {"model"},
+    "podwright_tool_calls_total": {"tool", "status"},
+    "podwright_tool_call_duration_seconds": {"tool"},
+    "podwright_http_requests_total": {"method", "route", "status"},
+    "podwright_http_request_duration_seconds": {"route"},
+    "podwright_component_info": {"version", "blueprint_digest"},
+}
+"""What dashboards and alerts are written for: a name or a label that goes is a breaking change."""
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0"])
+def test_the_page_has_these_names_and_labels(serve: Serve, accept: str) -> None:
+    """After runs of all sorts the page has each metric with its labels, and no other, not even `_created`."""
+    calls = ToolCall.of("look", place="cellar")
+    model = Priceless(lambda request: "done" if request.messages[-1].role == "tool" else calls)
+    with_limit = {"run_tokens": 5000, "max_runs": 1, "max_waiting": 0, "max_wait": 0.0}
+    client = serve(Agent("looker", "Look.", model, tools=[look]), **with_limit)
+    assert client.post("/run", json={"input": "where?"}).status_code == 200
+    assert client.post("/run", json={"input": "x" * 50_000}).json()["code"] == "limit_exceeded"
+    blueprint = {"name": "a", "instructions": "x", "config": {"model": "offline/function"}}
+    client.post("/run-blueprint", json={"type": "agent", "input": "x", "blueprint": blueprint})
+    client.post("/run/stream", json={"input": "where?"})
+    read = read_openmetrics if "openmetrics" in accept else read_text
+    families = list(read(client.get("/metrics", headers={"accept": accept}).text))
+    found: dict[str, set[str]] = {}
+    for family in families:
+        for sample in family.samples if family.name.startswith("podwright_") else ():
+            name = re.sub("_(bucket|count|sum)$", "", sample.name)
+            found.setdefault(name, set()).update(set(sample.labels) - {"component", "kind", "le"})
+            assert {"component", "kind"} <= set(sample.labels)
+    assert not [name for name in found if name.endswith("_created")]
+    assert {name: labels for name, labels in NAMES.items() if name in found} == found
+    declared = {family.name.removesuffix("_total") for family in families}
+    assert {name.removesuffix("_total") for name in NAMES} <= declared
+
+
 def test_what_comes_from_outside_makes_no_labels(serve: Serve) -> None:
     """Paths, methods, names in posted blueprints and a model's invented tools are counted under one name."""
     client = serve(Agent("looker", "Look.", ScriptedModel(ToolCall.of("invented"), "done"), tools=[look]))
@@ -159,6 +207,7 @@ def test_several_processes_count_together(tmp_path: Any) -> None:
     assert total(found, "podwright_runs_total", status="ok") == 3
     assert total(found, "podwright_component_info") == 1
     assert total(found, "podwright_runs_in_progress") == 0
+    assert not [name for name, _ in found if name.endswith("_created")]
 
 
 class Priceless(FunctionModel):

@@ -16,9 +16,16 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from prometheus_client import CollectorRegistry
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.parser import text_string_to_metric_families
 from tests.library.upstream import completion, reply, upstream
+
+from podwright import Agent
+from podwright_service.app import create_app
+from podwright_service.draining import DrainingServer
+from podwright_service.settings import Settings
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -187,6 +194,21 @@ def test_a_second_signal_ends_at_once(start: Command, address: Address, mode: di
     until(lambda: not any(alive(pid) for pid in workers))
 
 
+def test_sigquit_ends_at_once(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """It waits for nothing, and no exit code makes an orderly end of it."""
+    process = start(PODWRIGHT_DRAIN_DELAY="60", **mode)
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asking = pool.submit(run, url, "wait")
+        line(process, "asked")
+        workers = children(process.pid)
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(timeout=30) in (-signal.SIGQUIT, 128 + signal.SIGQUIT)
+        with pytest.raises(httpx.HTTPError):
+            asking.result()
+    until(lambda: not any(alive(pid) for pid in workers))
+
+
 def insisted(process: subprocess.Popen[str]) -> bool:
     """Tells it once more: a busy machine may have handed it the first signal only now."""
     process.send_signal(signal.SIGINT)
@@ -244,6 +266,22 @@ def test_workers_do_not_outlive_their_master(start: Command, address: Address) -
     workers = children(process.pid)
     process.kill()
     until(lambda: not any(alive(pid) for pid in workers))
+
+
+def test_a_worker_that_left_passes_over_the_signal() -> None:
+    """Between the end of its loop and that of its process, a worker that is replaced may still be told to stop."""
+    app = create_app(Settings(), Agent("a", "Do.", "offline/echo"))
+    config = uvicorn.Config(app, lifespan="on", log_config=None, ws="none")
+    server = DrainingServer(config, Settings(), most_requests=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            serving = pool.submit(server.run, [listening])
+            until(lambda: server.started)
+            assert httpx.get(f"{url}/health", headers={"connection": "close"}).status_code == 200
+            serving.result(timeout=60)
+    assert app.state.health.state == "draining"
+    server.drain()  # raises nothing
 
 
 def test_a_worker_whose_loop_hangs_is_killed(command: Command, address: Address, tmp_path: Path) -> None:
@@ -352,6 +390,8 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
             list(pool.map(call, range(50)))
             calls += 50
     assert counted(folder) == calls
+    assert on_page(url, "runs_total", status="ok") == on_page(url, "http_requests_total", route="/run") == calls
+    assert on_page(url, "runs_in_progress") == on_page(url, "runs_waiting") == 0
     assert len(seen) > 6
     assert len(list(folder.glob("counter_*.db"))) < len(seen)
     process.send_signal(signal.SIGTERM)
@@ -359,9 +399,55 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
 
     process = start(**variables)
     url = address(process)
-    assert counted(folder) == 0
+    assert counted(folder) == on_page(url, "runs_total") == 0
     run(url, "count")
-    assert counted(folder) == 1
+    assert counted(folder) == on_page(url, "runs_total") == 1
+
+
+def on_page(url: str, name: str, **labels: str) -> float:
+    """The sum of what the service's own page has for a name and some labels."""
+    return sum(
+        one.value
+        for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=30).text)
+        for one in family.samples
+        if one.name == f"podwright_{name}" and labels.items() <= one.labels.items()
+    )
+
+
+def test_the_page_forgets_what_a_killed_worker_had_under_way(start: Command, address: Address) -> None:
+    """Every worker's page tells who runs and who waits in all of them; those of killed ones are gone from it."""
+    process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_MAX_RUNS="1")
+    url = address(process)
+    assert run(url, "x").status_code == 200
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        asking = [pool.submit(run, url, "wait") for _ in range(12)]
+        counts = ("runs_in_progress", "runs_waiting")
+        for _ in range(10):  # on connections of their own, so that both workers write one
+            until(lambda: sum(on_page(url, name) for name in counts) == 12)
+        assert 1 <= on_page(url, "runs_in_progress") <= 2
+        for worker in children(process.pid):
+            os.kill(worker, signal.SIGKILL)
+        assert all(isinstance(one.exception(), httpx.HTTPError) for one in asking)
+    until(lambda: [on_page(url, name) for name in counts] == [0, 0])
+    assert on_page(url, "runs_total") == 1
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+
+def test_too_much_for_several_processes_is_refused(start: Command, address: Address) -> None:
+    """Each answer is a run's or a 503 with Retry-After, and the page counts both over all workers."""
+    process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_MAX_RUNS="2", PODWRIGHT_MAX_WAITING="2")
+    url = address(process)
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda _: run(url, "moment"), range(80)))
+    refused = [one for one in answers if one.status_code == 503]
+    assert {one.status_code for one in answers} == {200, 503}
+    assert all(int(one.headers["retry-after"]) >= 1 and one.json()["code"] == "overloaded" for one in refused)
+    assert on_page(url, "runs_rejected_total") == len(refused)
+    assert on_page(url, "runs_total", status="ok") == len(answers) - len(refused)
+    assert on_page(url, "http_requests_total", route="/run") == len(answers)
+    process.send_signal(signal.SIGTERM)
+    ended(process)
 
 
 def test_a_folder_for_metrics_is_made_and_removed(start: Command, address: Address) -> None:

@@ -168,7 +168,9 @@ def test_a_kept_connection_may_rest_between_requests(quick: httpx.Client) -> Non
             connection.sendall(WHOLE)
             got = b""
             while b"Echo: x" not in got:
-                got += connection.recv(65536)
+                piece = connection.recv(65536)
+                assert piece, got
+                got += piece
             time.sleep(1.2)
 
 

@@ -129,11 +129,11 @@ class PodwrightError(Exception):
         from rich.panel import Panel
         from rich.text import Text
 
-        body = Text(self.message, style="bold")
+        body = Text(printable(self.message), style="bold")
         for line in self.details():
-            body.append(f"\n  {line}", style="not bold")
+            body.append(f"\n  {printable(line)}", style="not bold")
         body.append("\n\nSuggestion: ", style="not bold green")
-        body.append(self.suggestion, style="not bold")
+        body.append(printable(self.suggestion), style="not bold")
         body.append("\nHelp: ", style="not bold cyan")
         body.append(self.help_url, style="not bold underline")
         title = Text(f"{type(self).__name__} [{self.code}]", style="bold red")
@@ -490,6 +490,11 @@ def said(error: BaseException) -> str:
 def why(error: Exception) -> str:
     """What an error of the system says, without its number and the name of the file."""
     return getattr(error, "strerror", None) or str(error)
+
+
+def printable(text: str) -> str:
+    """A text that may be shown on a terminal: words from outside must not steer it."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
 def shortened(text: str, most: int) -> str:

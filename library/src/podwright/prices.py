@@ -25,8 +25,8 @@ from annotated_types import Ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from podwright.blueprints import from_json, from_yaml, pointer
-from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.blueprints import from_json, from_yaml, pointer, read_bytes
+from podwright.errors import BlueprintValidationError, ConfigurationError, why
 from podwright.usage import Usage
 
 Source = Literal["override", "genai-prices", "litellm", "provider"]
@@ -172,9 +172,9 @@ class _Entry(TypedDict):
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"Cannot read the price file '{path}' of {VARIABLE}: {error.strerror}.") from error
+        return read_bytes(path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"Cannot read the price file '{path}' of {VARIABLE}: {why(error)}.") from error
 
 
 @lru_cache(maxsize=1)

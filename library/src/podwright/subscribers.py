@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from podwright.errors import shortened
+from podwright.errors import printable, shortened
 from podwright.events import (
     ConditionChecked,
     Event,
@@ -71,7 +71,7 @@ class Printer:
         if self._start is None:
             self._start = event.at
         if isinstance(event, Token):
-            self._write(_safe(event.text), "dim", end="")
+            self._write(printable(event.text), "dim", end="")
             self._in_tokens = True
             return
         try:
@@ -85,7 +85,7 @@ class Printer:
             self._in_tokens = False
         style, text = said
         clock = f"{event.at - self._start:8.3f}s " if self._timing else ""
-        self._write(f"{clock}{'  ' * len(event.path)}[{_safe(event.component)}] {_cut(_safe(text))}", style)
+        self._write(f"{clock}{'  ' * len(event.path)}[{printable(event.component)}] {_cut(printable(text))}", style)
 
     def _write(self, text: str, style: str, end: str = "\n") -> None:
         if self._console is None:
@@ -147,11 +147,6 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={json.dumps(item, ensure_ascii=False)}" for key, item in value.items())  # pyright: ignore[reportUnknownVariableType]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _safe(text: str) -> str:
-    """Without control characters: a model's words must not steer a terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t " else "\ufffd" for char in text)
 
 
 def _cut(text: str) -> str:

@@ -40,6 +40,8 @@ class Admission:
         self.refused: dict[Reason, int] = {"full": 0, "waited": 0}
         """Requests that were told to come again, by reason: as many as may were inside, or a run took too long to
         end."""
+        self.line_changed: Callable[[], object] = lambda: None
+        """Is called when the line grows, or somebody leaves it who was not served."""
 
     def refused_now(self, scope: Scope) -> RequestError | None:
         """Why a request is refused before its body is read, if it is."""
@@ -80,6 +82,7 @@ class Admission:
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
+        self.line_changed()
         try:
             async with asyncio.timeout(self._max_wait):
                 await turn
@@ -89,6 +92,7 @@ class Admission:
             else:
                 with contextlib.suppress(ValueError):
                     self._line.remove(turn)
+                self.line_changed()
             if isinstance(error, TimeoutError):
                 raise self.refusal("waited") from None
             raise

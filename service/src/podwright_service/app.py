@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fastapi import FastAPI
 
-from podwright import __version__
+from podwright import __version__, prices
 from podwright.components import Component
 from podwright.models import resolve
 from podwright_service import problems
@@ -19,6 +21,9 @@ from podwright_service.remotes import remotes_in
 from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
 
+if TYPE_CHECKING:
+    from podwright_service.telemetry import Telemetry
+
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
     """The ASGI application that serves a component.
@@ -31,19 +36,23 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         component: What is served.
 
     Raises:
-        PodwrightError: The settings do not fit the component, hold no sound keys, or name a model that nobody provides.
+        PodwrightError: The settings do not fit the component, hold no sound keys, or name a model that nobody provides;
+            or the price file is wrong.
     """
     answering = [resolve(settings.model)] if settings.model else models_of(component)
     models = list(dict.fromkeys(model.name for model in answering))
+    for model in models:
+        if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
+            prices.warm(model)
     # the metrics' library chooses at its import where it keeps values, which is not settled before
     from podwright_service.telemetry import Telemetry, Watched
 
     keys = Keys(settings)
-    health, routes = Health(models), Routes(component, settings, models)
+    health, routes = Health(), Routes(component, settings, models)
     telemetry = Telemetry(
         component, settings, routes.allowed, models, remotes_in(component, *routes.allowed.agents.values())
     )
-    telemetry.metrics.admission = routes.admission
+    telemetry.metrics.watch(routes.admission)
     routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted
     docs = Documentation(component, routes.allowed, settings, keys.needed)
     app = FastAPI(
@@ -65,6 +74,11 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         app.add_middleware(KeyDoor, keys=keys)
     app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
+    _add_routes(app, health, routes, telemetry, docs)
+    return app
+
+
+def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemetry, docs: Documentation) -> None:
     app.router.route_class = Plain
     add = app.add_api_route
     add("/health", health.health, **docs.health)
@@ -79,4 +93,3 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
     add("/docs", DocsPage().page, include_in_schema=False)
     docs.attach(app)
-    return app

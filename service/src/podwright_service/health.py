@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Literal
 
 from fastapi import FastAPI
 from starlette.responses import Response
 
-from podwright import prices
 from podwright_service.problems import as_json
 
 
 class Health:
     """Where the service is in its life."""
 
-    def __init__(self, models: Sequence[str] = ()) -> None:
-        self._models = models
+    def __init__(self) -> None:
         self.state: Literal["starting", "ready", "draining"] = "starting"
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
         """Ready from when the app has started until it is told to stop."""
-        for model in self._models:
-            if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
-                await asyncio.to_thread(prices.warm, model)
         # what was loaded until now stays: the collector need not look through it again while runs wait
         gc.collect()
         gc.freeze()

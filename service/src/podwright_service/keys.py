@@ -15,7 +15,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from podwright.errors import ConfigurationError, did_you_mean
+from podwright.blueprints import read_bytes
+from podwright.errors import ConfigurationError, did_you_mean, why
 from podwright_service.problems import RequestError, answer
 from podwright_service.settings import Settings
 
@@ -131,12 +132,11 @@ class Keys:
         if self._path is None:
             return {}
         try:
-            if not self._path.is_file():  # reading a pipe would wait for ever
-                raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._path}' is no file.")
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = read_bytes(self._path).decode().splitlines()
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._path}' cannot be read: {why}.") from None
+            # the error of a decoder has the bytes that it could not read, which may be a key's
+            reason = "it is not UTF-8" if isinstance(error, UnicodeError) else why(error)
+            raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._path}' cannot be read: {reason}.") from None
         numbered = ((f"Line {number} of '{self._path}'", line.strip()) for number, line in enumerate(lines, 1))
         found = _merged((where, line) for where, line in numbered if line and not line.startswith("#"))
         if not found:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.trace import get_current_span
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -82,8 +82,8 @@ class Metrics:
         routes: Collection[str],
     ) -> None:
         self.registry = CollectorRegistry()
-        self.admission: Admission | None = None
-        """Is asked how many wait, and how many were refused."""
+        disable_created_metrics()  # a series for each other one, which nobody asks for
+        self._admission: Admission | None = None
         self._refused: dict[str, int] = {}
         self._served = component, kind
         self._components, self._models = frozenset(components), frozenset(models)
@@ -160,6 +160,11 @@ class Metrics:
         """Tell which component this is."""
         self._info.labels(*self._served, version, digest).set(1)
 
+    def watch(self, admission: Admission) -> None:
+        """Count who waits, and who is refused."""
+        self._admission = admission
+        admission.line_changed = self._see_waiting  # of several processes, another one may write the page
+
     def subscriber(self, posted: bool) -> Callable[[Event], None]:
         """What counts the events of runs: of the served component, or of posted blueprints."""
 
@@ -204,9 +209,9 @@ class Metrics:
         return encode(registry), media_type
 
     def _see_waiting(self) -> None:
-        if self.admission is not None:
-            self._waiting[self._served].set(self.admission.waiting)
-            for reason, number in self.admission.refused.items():
+        if self._admission is not None:
+            self._waiting[self._served].set(self._admission.waiting)
+            for reason, number in self._admission.refused.items():
                 self._rejected[*self._served, reason].inc(number - self._refused.get(reason, 0))
                 self._refused[reason] = number
 

@@ -85,10 +85,11 @@ class _Master(Arbiter):
         super().__init__(app)
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
+        # gunicorn would take SIGQUIT for an orderly end, and say so with exit code 0
+        if sig == signal.SIGQUIT or (sig in ENDING and self._told.again()):
+            self.kill_workers(signal.SIGKILL)
+            sys.exit(_SIGNALLED + sig)
         if sig in ENDING:
-            if self._told.again():
-                self.kill_workers(signal.SIGKILL)
-                sys.exit(_SIGNALLED + sig)
             sig = signal.SIGTERM
         super().signal(sig, frame)
 

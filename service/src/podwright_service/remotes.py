@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
+from podwright.blueprints import from_json, read_bytes
 from podwright.components import Component
 from podwright.components.remote import Remote
-from podwright.errors import ConfigurationError, did_you_mean, said
+from podwright.errors import BlueprintValidationError, ConfigurationError, did_you_mean, why
 from podwright_service.settings import Settings
 
 
@@ -50,10 +49,11 @@ def _in_file(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        found: Any = from_json(read_bytes(path))
+    except (OSError, ValueError, BlueprintValidationError) as error:
+        reason = error.problems[0].detail if isinstance(error, BlueprintValidationError) else f"{why(error)}."
         raise ConfigurationError(
-            f"PODWRIGHT_AGENTS_FILE, '{path}', cannot be read: {said(error)}", suggestion="Correct or unset it."
+            f"PODWRIGHT_AGENTS_FILE, '{path}', cannot be read: {reason}", suggestion="Correct or unset it."
         ) from error
     if not isinstance(found, dict) or not all(isinstance(url, str) for url in cast("dict[str, Any]", found).values()):
         raise ConfigurationError(

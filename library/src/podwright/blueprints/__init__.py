@@ -3,7 +3,7 @@
 from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.diff import Change, diff
-from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_file, to_json, to_yaml
+from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
 from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.wording import brief
@@ -30,6 +30,7 @@ __all__ = [
     "migrate",
     "pointer",
     "problems",
+    "read_bytes",
     "read_file",
     "to_json",
     "to_yaml",

@@ -15,7 +15,7 @@ from podwright.errors import BlueprintValidationError, ConfigurationError, Probl
 SUFFIXES = (".json", ".yaml", ".yml")
 
 _MOST_BYTES = 16 * 1024 * 1024
-"""No blueprint file is larger."""
+"""No file of a blueprint or of settings is larger."""
 
 _MOST_DIGITS = 4_300
 """No number is longer: Python would not write it out again."""
@@ -122,7 +122,7 @@ def read_file(path: str | Path) -> Blueprint:
             suggestion=f"Name it one of {', '.join('*' + suffix for suffix in SUFFIXES)}.",
         )
     try:
-        text = _content(file)
+        text = read_bytes(file)
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"Cannot read '{_shown(file)}': {why(error)}.", suggestion=_nearest(file)) from error
     try:
@@ -134,9 +134,16 @@ def read_file(path: str | Path) -> Blueprint:
     return cast("Blueprint", data)
 
 
-def _content(file: Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
+    """What stands in a regular file of at most 16 MiB.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is larger, or something else: a pipe may never end, nor even begin.
+    """
+    file = Path(path)
     mode = file.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a pipe may never end, nor even begin
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise ValueError("it is no regular file")
     with file.open("rb") as opened:
         content = opened.read(_MOST_BYTES + 1)
@@ -157,7 +164,7 @@ def _nearest(file: Path) -> str | None:
     if not _exists(file.parent):
         return None
     beside = [one.name for one in sorted(file.parent.glob("*")) if one.suffix in SUFFIXES or one.is_dir()]
-    return did_you_mean(file.name, beside) or None
+    return did_you_mean(file.name, (name for name in beside if name != file.name)) or None
 
 
 def _shown(file: Path) -> str:

@@ -112,7 +112,10 @@ def diff(
     as_json: AsJson = False,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")] = False,
 ) -> None:
-    """Say what changed between two blueprints, and what of it breaks callers or deployers."""
+    """Say what changed between two blueprints, and which of it breaks.
+
+    A breaking change is one that callers or deployers would notice.
+    """
     from podwright_service.cli.inspecting import print_diff
 
     breaks = print_diff(old, new, as_json)
@@ -156,7 +159,7 @@ def new(
     folder: Annotated[str, typer.Argument(help="The folder to make.")],
     model: Annotated[str, typer.Option(help="The model that the agent names.")] = "offline/echo",
 ) -> None:
-    """Make a component folder: a blueprint, a tool, a test and a README."""
+    """Make a component folder with a tool, a test and a README."""
     from podwright_service.cli.scaffold import make
 
     make(folder, model)
@@ -171,7 +174,10 @@ def settings(
     model: Model = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the settings that `serve` would have with the same options, and where each comes from."""
+    """Print the settings of `serve`, and where each comes from.
+
+    They are those that it would have with the same options.
+    """
     from podwright_service.cli.settings_table import print_settings
 
     print_settings({"component": path, "host": host, "port": port, "title": title, "model": model}, as_json)

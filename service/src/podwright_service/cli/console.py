@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, shortened, why
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    PodwrightError,
+    Problem,
+    printable,
+    shortened,
+    why,
+)
 from podwright.templates import plain
+
+_MOST = 256 * 1024 * 1024
+"""Characters; a longer trace is none, and a device such as /dev/zero never ends."""
 
 _IN_A_FOLDER = (
     (r"Give it in tools=\[(.+)\]\.", r"Define it in the folder's tools.py: `def \1(…)`."),
@@ -22,9 +34,7 @@ _IN_A_FOLDER = (
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a line, as it is; on a terminal, without control characters, for a model's words must not steer it."""
     to = file or sys.stdout
-    if to.isatty():
-        text = "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
-    to.write(text + "\n")
+    to.write((printable(text) if to.isatty() else text) + "\n")
 
 
 def say_json(data: Any) -> None:
@@ -59,10 +69,27 @@ def read_text(path: str) -> str:
         ConfigurationError: It cannot be read.
     """
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+        with contextlib.nullcontext(sys.stdin) if path == "-" else Path(path).open(encoding="utf-8") as file:
+            text = file.read(_MOST + 1)
+        if len(text) > _MOST:
+            raise ValueError(f"it has more than {_MOST // 1024 // 1024} Mi characters")
+        return text
     except (OSError, ValueError) as error:
         words = f"Cannot read '{shortened(path, 200)}': {why(error)}."
         raise ConfigurationError(words, suggestion="Name a readable UTF-8 file.") from error
+
+
+def try_to_write(path: str) -> None:
+    """See whether a file can be written, and leave what is in it.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    try:
+        if not Path(path).is_fifo():  # whose reader may not be there yet
+            Path(path).open("a").close()
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
 
 
 def write_text(path: str, text: str) -> None:
@@ -74,4 +101,9 @@ def write_text(path: str, text: str) -> None:
     try:
         Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"Cannot write '{path}': {why(error)}.", suggestion="Name another file.") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str, error: Exception) -> ConfigurationError:
+    words = f"Cannot write '{shortened(path, 200)}': {why(error)}."
+    return ConfigurationError(words, suggestion="Name another file.")

@@ -29,10 +29,15 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
         said = getattr(error, "strerror", None) or str(error) or "no answer"
         if isinstance(error, TimeoutError):
             said = f"no answer within {timeout:g} s"
-        print(f"{asked}: {said}", file=sys.stderr)
+        print(_shown(f"{asked}: {said}"), file=sys.stderr)
         return 1
-    print(f"{asked}: {status} {text}", file=sys.stdout if status == 200 else sys.stderr)
+    print(_shown(f"{asked}: {status} {text}"), file=sys.stdout if status == 200 else sys.stderr)
     return 0 if status == 200 else 1
+
+
+def _shown(text: str) -> str:
+    """Without what steers a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _here() -> str:
@@ -57,7 +62,7 @@ def _get(url: str, timeout: float) -> tuple[int, str]:
         connection.request("GET", path if path not in ("", "/") else "/ready")
         answer = connection.getresponse()
         text = answer.read(200).decode(errors="replace")
-        return answer.status, "".join(char if char.isprintable() else " " for char in text)
+        return answer.status, text
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         connection.close()

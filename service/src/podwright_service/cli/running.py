@@ -13,15 +13,23 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, cast
 
+from podwright.blueprints import from_json
 from podwright.components import Component, Workflow
-from podwright.errors import ApprovalRequired, ConfigurationError, InputError, PodwrightError, RunCancelledError
+from podwright.errors import (
+    ApprovalRequired,
+    BlueprintValidationError,
+    ConfigurationError,
+    InputError,
+    PodwrightError,
+    RunCancelledError,
+)
 from podwright.events import Event
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.subscribers import Printer
 from podwright.usage import Usage
-from podwright_service.cli.console import complain, read_text, say, say_json, write_text
+from podwright_service.cli.console import complain, read_text, say, say_json, try_to_write, write_text
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -70,22 +78,26 @@ def run_component(order: Order) -> int:
     component = load_component(order.path, remotes_of(settings))
     task = _task(component, order)
     for file in (order.trace, order.context):
-        if file is not None and not os.path.exists(file):  # noqa: PTH110 - a name that is too long is none
-            write_text(file, "")  # better told now than after the run
+        if file is not None:
+            try_to_write(file)  # better told now than after the run
     events: list[Event] = []
     try:
         with use_model(settings.model) if settings.model else contextlib.nullcontext():
             result = asyncio.run(_interruptible(component, task, settings, events, order.quiet))
     except PodwrightError as error:
-        _keep(order.trace, ExecutionResult(None, events, _spent(events), error.usage or Usage()))
-        complain(error)
-        _tell_how_to_go_on(error, order)
+        try:
+            _keep(order.trace, ExecutionResult(None, events, _spent(events), error.usage or Usage()))
+        finally:
+            complain(error)
+            _tell_how_to_go_on(error, order)
         return _code(error)
-    _keep(order.trace, result)
-    if isinstance(result.value, str):
-        say(result.value)
-    else:
-        say_json(result.value)
+    try:
+        _keep(order.trace, result)
+    finally:  # an answer that has been paid for is not lost with its trace
+        if isinstance(result.value, str):
+            say(result.value)
+        else:
+            say_json(result.value)
     return 0
 
 
@@ -164,10 +176,11 @@ def _inputs(text: str | None) -> dict[str, Any] | None:
         return None
     whole = read_text(text[1:]) if text.startswith("@") else text
     try:
-        found = json.loads(whole)
-    except (ValueError, RecursionError) as error:
+        found = from_json(whole)
+    except BlueprintValidationError as error:
         raise InputError(
-            f"The inputs are not JSON: {error}.", suggestion="""Write --inputs '{"input": "the moon"}', or @FILE."""
+            f"The inputs are {error.problems[0].detail}",
+            suggestion="""Write --inputs '{"input": "the moon"}', or @FILE.""",
         ) from error
     if not isinstance(found, dict):
         raise InputError("The inputs are no JSON object.", suggestion="""Write --inputs '{"input": "the moon"}'.""")

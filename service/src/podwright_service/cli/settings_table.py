@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from podwright.errors import printable
 from podwright_service.cli.console import say_json
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
 from podwright_service.variables import LIBRARY, masked
@@ -38,7 +39,7 @@ def print_settings(given: dict[str, Any], as_json: bool) -> None:
     for row in rows:
         value = row["value"]
         shown = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        table.add_row(row["variable"], shown, row["source"], row["description"])
+        table.add_row(row["variable"], printable(shown), printable(row["source"]), row["description"])
     Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(table)
 
 
