@@ -18,7 +18,7 @@ from load import KEY, Load, load, post
 HERE = Path(__file__).parent
 BODY = b'{"input": "Why does the moon not fall?"}'
 CPUS = sorted(os.sched_getaffinity(0))
-ROUNDS = 5
+ROUNDS = 11
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ def rate(loads: list[Load]) -> str:
 
 async def throughput() -> list[Figure]:
     names = ["plain", "ours", "ours-tools", "wide"]
-    plain, ours, tools, wide = await compared(names, "/run", 4000, 64)
+    plain, ours, tools, wide = await compared(names, "/run", 2000, 64)
     of_plain = f"plain FastAPI + aiohttp {rate(plain)}"
     return [
         Figure("one call", ratio(ours, plain), "×", f"ours {rate(ours)}, {of_plain}", 0.6, "at least"),
@@ -113,7 +113,7 @@ async def full_service() -> list[Figure]:
     with running(str(HERE / "collector.py"), str(port), cpu=CPUS[-1]):
         # only "full-spans" is told where spans go
         names = ["plain", "full", "full-spans"]
-        plain, full, spans = await compared(names, "/run", 4000, 64, collector=f"http://127.0.0.1:{port}")
+        plain, full, spans = await compared(names, "/run", 2000, 64, collector=f"http://127.0.0.1:{port}")
     of_plain = f"plain FastAPI + aiohttp {rate(plain)}"
     return [
         Figure(

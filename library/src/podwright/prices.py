@@ -53,7 +53,7 @@ _IDS: Mapping[str, str] = {
 _ROUTES = re.compile(r"^(converse|invoke|responses)/")
 """How a call travels, which some names begin with; it does not change the price."""
 
-_ZERO = Decimal(0)
+_PICO = 10**12
 
 _FILE = "model_prices_and_context_window_backup.json"
 _ABOVE = re.compile(r"^(?:input_cost_per_token|output_cost_per_token|cache_read_input_token_cost)_above_(\d+)k_tokens$")
@@ -79,8 +79,32 @@ class _Rates(NamedTuple):
     reasoning: Decimal | None
     thousand_calls: Decimal | None = None
 
+    def exact(self) -> _Exact:
+        """What is counted with."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        tokens = (_whole(rate, 6) for rate in (self.input, cached, self.output, reasoning))
+        return _Exact(_whole(self.thousand_calls, 9) or 0, *tokens)
 
-_Tiers = tuple[tuple[int, _Rates], ...]
+
+class _Exact(NamedTuple):
+    """1e-12 USD for the call, and for each token: whole numbers, where the price is one, for Decimal takes longer."""
+
+    call: int | Decimal
+    input: int | Decimal | None
+    cached_input: int | Decimal | None
+    output: int | Decimal | None
+    reasoning: int | Decimal | None
+
+
+def _whole(rate: Decimal | None, by: int) -> int | Decimal | None:
+    if rate is None:
+        return None
+    scaled = rate.scaleb(by)
+    return int(scaled) if scaled == int(scaled) else scaled
+
+
+_Tiers = tuple[tuple[int, _Exact], ...]
 """The rates of a call with more input tokens than the number beside them; the highest tier first, the last from -1."""
 
 
@@ -100,21 +124,16 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     if priced is None:
         return None
     source, tiers = priced
-    rates = next(rates for start, rates in tiers if usage.input_tokens > start)
-    cached = min(usage.cached_input_tokens, usage.input_tokens)
-    reasoning = min(usage.reasoning_tokens, usage.output_tokens)
-    total = rates.thousand_calls * 1000 if rates.thousand_calls else _ZERO
-    for tokens, rate in (
-        (usage.input_tokens - cached, rates.input),
-        (cached, rates.input if rates.cached_input is None else rates.cached_input),
-        (usage.output_tokens - reasoning, rates.output),
-        (reasoning, rates.output if rates.reasoning is None else rates.reasoning),
-    ):
+    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
+    rates = next(rates for start, rates in tiers if input_tokens > start)
+    cached, reasoning = min(usage.cached_input_tokens, input_tokens), min(usage.reasoning_tokens, output_tokens)
+    total, *each = rates
+    for tokens, rate in zip((input_tokens - cached, cached, output_tokens - reasoning, reasoning), each, strict=True):
         if tokens:
             if rate is None:
                 return None
             total += tokens * rate
-    return Cost(float(round(total.scaleb(-6), 12)), source)
+    return Cost(round(total) / _PICO, source)
 
 
 def warm(model: str) -> None:
@@ -189,7 +208,7 @@ def _overrides(path: str, text: bytes) -> Mapping[str, _Tiers]:
         place, wrong = "", error.problems[0].detail
     else:
         keys = ("input", "cached_input", "output", "reasoning")
-        return {model: ((-1, _Rates(*(entry.get(key) for key in keys))),) for model, entry in entries.items()}
+        return {model: ((-1, _Rates(*(entry.get(key) for key in keys)).exact()),) for model, entry in entries.items()}
     raise ConfigurationError(
         f"The price file '{path}' of {VARIABLE} is wrong at '{place}': {wrong}",
         suggestion="Write {model: {input, output, cached_input?, reasoning?}} in USD per million tokens.",
@@ -221,7 +240,7 @@ def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None
 
 
 def _tiers(tiers: Iterable[tuple[int, _Rates]]) -> _Tiers:
-    return tuple(sorted(tiers, key=lambda tier: tier[0], reverse=True))
+    return tuple(sorted(((start, rates.exact()) for start, rates in tiers), key=lambda tier: tier[0], reverse=True))
 
 
 @lru_cache(maxsize=1)

@@ -285,7 +285,9 @@ class Run:
         token = _current.set(self)
         self.emit(RunStarted(input=_shown(getattr(task.input, "shown_input", task.input))))
         try:
-            if self.parent is None:  # whoever waits for the start hears of it, and tells it on, before a model is asked
+            if (
+                self.streaming and self.parent is None
+            ):  # who reads the events can tell of the start before a model is asked
                 await asyncio.sleep(0)
             value = await self._within_wall_time(component, task)
         except asyncio.CancelledError as stop:

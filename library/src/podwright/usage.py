@@ -61,6 +61,10 @@ class Usage:
             by_model,
         )
 
+    def at(self, cost: float) -> Usage:
+        """The usage of one call, at a cost in USD."""
+        return Usage(self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens, cost=cost)
+
     def of_call(self, model: str) -> Usage:
         """This usage as that of one answered call to `model`, ready to be added to a run's."""
         unpriced = 1 if self.cost is None else 0

@@ -354,7 +354,7 @@ def _priced(model: Model, response: ModelResponse) -> ModelResponse:
     price = model.price(response.usage)
     if price is None:
         return response
-    return replace(response, usage=replace(response.usage, cost=price))
+    return replace(response, usage=response.usage.at(price))
 
 
 async def _call_tool(
