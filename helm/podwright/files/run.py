@@ -1,0 +1,20 @@
+"""Runs a component once, and tells how it went: what `helm test` does."""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+
+request = urllib.request.Request(os.environ["URL"], json.dumps({"input": os.environ["INPUT"]}).encode())
+request.add_header("content-type", "application/json")
+if os.environ.get("KEY"):
+    request.add_header("authorization", f"Bearer {os.environ['KEY']}")
+try:
+    with urllib.request.urlopen(request, timeout=float(os.environ["TIMEOUT"])) as answer:
+        print(f"{request.full_url} answered run {answer.headers['podwright-run-id']}:")
+        print(json.dumps(json.load(answer), indent=2, ensure_ascii=False))
+except urllib.error.HTTPError as error:
+    sys.exit(f"{request.full_url} answered {error.code}: {error.read().decode()}")
+except OSError as error:
+    sys.exit(f"{request.full_url} did not answer: {error}")

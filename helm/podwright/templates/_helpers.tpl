@@ -1,0 +1,203 @@
+{{/* Puts what a component says into a copy of the defaults: maps key by key, and null takes a key away. Sprig's merges
+     leave null in, and some of them take 0 and false for nothing. */}}
+{{- define "podwright.merge" -}}
+{{- $into := index . 0 }}
+{{- range $key, $value := index . 1 }}
+{{- if kindIs "invalid" $value }}
+{{- $_ := unset $into $key }}
+{{- else if and (kindIs "map" $value) (kindIs "map" (get $into $key)) }}
+{{- include "podwright.merge" (list (get $into $key) $value) }}
+{{- else }}
+{{- $_ := set $into $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* <release>-<component>. Too long a name is refused: a shortened one could meet another. */}}
+{{- define "podwright.fullname" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}
+{{- $full := printf "%s-%s" $root.Release.Name $name }}
+{{- if gt (len $full) 63 }}
+{{- fail (printf "components.%s: the name %s is longer than the 63 characters that Kubernetes takes; shorten the component's or the release's" $name $full) }}
+{{- end }}
+{{- if not (regexMatch "^[a-z]" $full) }}
+{{- fail (printf "components.%s: the name %s does not begin with a letter; choose another name for the release" $name $full) }}
+{{- end }}
+{{- $full }}
+{{- end }}
+
+{{- define "podwright.selector" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 -}}
+app.kubernetes.io/name: podwright
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ $name }}
+{{- end }}
+
+{{/* Labels of what belongs to the fleet, or, with a component's name, to that component. */}}
+{{- define "podwright.labels" -}}
+{{- $root := index . 0 }}
+{{- if gt (len .) 1 }}
+{{- include "podwright.selector" . }}
+{{- else -}}
+app.kubernetes.io/name: podwright
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- end }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
+{{- end }}
+
+{{/* Text of a scalar. YAML's numbers come as floats, and 1048576 would be written as 1.048576e+06. */}}
+{{- define "podwright.text" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
+{{- end }}
+
+{{- define "podwright.image" -}}
+{{- $root := index . 0 }}{{ $image := index . 1 -}}
+{{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* A component's agents, as JSON: what each is called, its URL, and its component here or its key and peers. */}}
+{{- define "podwright.agents" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
+{{- range $agent := index . 2 }}
+{{- if kindIs "string" $agent }}{{ $agent = dict "name" $agent }}{{ end }}
+{{- $called := $agent.name }}
+{{- if hasKey $agents $called }}
+{{- fail (printf "components.%s.agents: %s is there twice" $name $called) }}
+{{- end }}
+{{- if not (hasKey $agent "url") }}
+{{- $component := $agent.component | default $agent.name }}
+{{- if not (hasKey $root.Values.components $component) }}
+{{- fail (printf "components.%s.agents: there is no component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
+{{- end }}
+{{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
+{{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
+{{- $agent = dict "component" $component "url" $url }}
+{{- end }}
+{{- $_ := set $agents $called $agent }}
+{{- end }}
+{{- toJson $agents }}
+{{- end }}
+
+{{/* Texts that keys are made from, as a JSON list. One made here is kept, for all templates of a rendering must agree. */}}
+{{- define "podwright.seeds" -}}
+{{- if and (not .Values.apiKeys.seeds) (not (hasKey .Values.apiKeys "made")) }}
+{{- $kept := lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}
+{{- $_ := set .Values.apiKeys "made" (randAlphaNum 48) }}
+{{- with $kept }}{{ $_ := set $.Values.apiKeys "made" (b64dec .data.seed) }}{{ end }}
+{{- end }}
+{{- .Values.apiKeys.seeds | default (list .Values.apiKeys.made) | toJson }}
+{{- end }}
+
+{{/* A component's key for one purpose (admin, run, read). From one key, neither the seed nor another key can be told. */}}
+{{- define "podwright.key" -}}
+{{- $root := index . 0 }}
+{{- printf "%s/%s/%s/%s/%s" (index . 3) $root.Release.Namespace $root.Release.Name (index . 1) (index . 2) | sha256sum }}
+{{- end }}
+
+{{/* The keys that a component sends to its agents, as a JSON object. */}}
+{{- define "podwright.agentKeys" -}}
+{{- $root := index . 0 }}{{ $keys := dict }}
+{{- range $name, $agent := index . 1 }}
+{{- if and $agent.component $root.Values.apiKeys.enabled }}
+{{- $_ := set $keys $name (include "podwright.key" (list $root $agent.component "run" (include "podwright.seeds" $root | fromJsonArray | first))) }}
+{{- else if $agent.key }}
+{{- $_ := set $keys $name $agent.key }}
+{{- end }}
+{{- end }}
+{{- toJson $keys }}
+{{- end }}
+
+{{/* The files of a component's folder that the values hold: a JSON object of texts by path. */}}
+{{- define "podwright.files" -}}
+{{- $c := index . 1 }}{{ $files := deepCopy $c.files }}
+{{- with $c.blueprint.inline }}
+{{- $_ := set $files $c.blueprint.file (kindIs "map" . | ternary (toPrettyJson .) (toString .)) }}
+{{- end }}
+{{- if and $files $c.blueprint.configMap }}
+{{- fail (printf "components.%s.blueprint.configMap: with it, the folder has no other files; put them into the ConfigMap, or leave it out" (index . 0)) }}
+{{- end }}
+{{- toJson $files }}
+{{- end }}
+
+{{/* The digest of the blueprint in the values, as `podwright.blueprints.digest` has it: sha256 over canonical JSON. */}}
+{{- define "podwright.digest" -}}
+{{- $blueprint := index . 1 }}
+{{- if kindIs "string" $blueprint }}
+{{- $blueprint = fromYaml $blueprint }}
+{{- if or (not $blueprint) (and (hasKey $blueprint "Error") (not (hasKey $blueprint "name"))) }}
+{{- fail (printf "components.%s.blueprint.inline: it is no JSON or YAML object: %s" (index . 0) (get $blueprint "Error")) }}
+{{- end }}
+{{- end -}}
+sha256:{{ toRawJson $blueprint | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | sha256sum }}
+{{- end }}
+
+{{/* ConfigMap keys have no slash. */}}
+{{- define "podwright.fileKey" -}}
+{{- replace "/" ".." . }}
+{{- end }}
+
+{{- define "podwright.keysSecret" -}}
+{{- $c := index . 2 }}
+{{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
+{{- end }}
+
+{{/* Environment variables of a component, as a JSON object; `env` has the last word. */}}
+{{- define "podwright.environment" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $agents := index . 3 }}{{ $env := dict }}
+{{- $_ := set $env "PODWRIGHT_PORT" "8000" }}
+{{- $_ := set $env "PODWRIGHT_DRAIN_DELAY" (toString $c.drain.delay) }}
+{{- $_ := set $env "PODWRIGHT_SHUTDOWN_TIMEOUT" (toString $c.drain.timeout) }}
+{{- if or $c.blueprint.inline $c.blueprint.configMap $c.files }}{{ $_ := set $env "PODWRIGHT_COMPONENT" "/component" }}{{ end }}
+{{- with $c.model }}{{ $_ := set $env "PODWRIGHT_MODEL" . }}{{ end }}
+{{- if $agents }}
+{{- $urls := dict }}
+{{- range $agent, $at := $agents }}{{ $_ := set $urls $agent $at.url }}{{ end }}
+{{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
+{{- end }}
+{{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
+{{- with $root.Values.telemetry.endpoint }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" . }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_PROTOCOL" "http/protobuf" }}
+{{- $_ := set $env "OTEL_SERVICE_NAME" $name }}
+{{- $_ := set $env "OTEL_RESOURCE_ATTRIBUTES" (printf "service.namespace=%s,k8s.namespace.name=%s,k8s.deployment.name=%s" $root.Release.Name $root.Release.Namespace (include "podwright.fullname" (list $root $name))) }}
+{{- end }}
+{{- range $setting, $value := $c.settings }}
+{{- $text := include "podwright.text" $value }}
+{{- if kindIs "slice" $value }}{{ $text = join "," $value }}{{ end }}
+{{- $_ := set $env (printf "PODWRIGHT_%s" (upper $setting)) $text }}
+{{- end }}
+{{- range $variable, $value := $c.env }}
+{{- $_ := set $env $variable (include "podwright.text" $value) }}
+{{- end }}
+{{- toJson $env }}
+{{- end }}
+
+{{- define "podwright.podSecurityContext" -}}
+runAsNonRoot: true
+{{- range $field, $id := .user }}
+{{ $field }}: {{ $id }}
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "podwright.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* What marks the pods of `helm test`. They are no pods of the component: its Service must not send requests there. */}}
+{{- define "podwright.testSelector" -}}
+{{- $root := index . 0 }}{{ $name := index . 1 -}}
+app.kubernetes.io/name: podwright-test
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ $name }}
+{{- end }}
+
+{{/* The port of a URL. */}}
+{{- define "podwright.port" -}}
+{{- $url := urlParse . }}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- end }}
