@@ -80,5 +80,5 @@ lock:  ## renew both locks: newest releases that are old enough
 	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
 
 clean:  ## remove all that was made here
-	rm -rf .venv .uv dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .tools dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

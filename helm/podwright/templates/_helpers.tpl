@@ -29,8 +29,8 @@
 {{- define "podwright.selector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: podwright
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ $name }}
+app.kubernetes.io/instance: {{ quote $root.Release.Name }}
+app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
 
 {{/* Labels of what belongs to the fleet, or, with a component's name, to that component. */}}
@@ -40,7 +40,7 @@ app.kubernetes.io/component: {{ $name }}
 {{- include "podwright.selector" . }}
 {{- else -}}
 app.kubernetes.io/name: podwright
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 {{- end }}
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
@@ -121,16 +121,18 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $files }}
 {{- end }}
 
-{{/* The digest of the blueprint in the values, as `podwright.blueprints.digest` has it: sha256 over canonical JSON. */}}
+{{/* The digest of the blueprint in the values, as `podwright.blueprints.digest` has it: sha256 over canonical JSON. Go
+     writes two line breaks as escapes, which Python does not; an escaped backslash before them must not be taken for one. */}}
 {{- define "podwright.digest" -}}
-{{- $blueprint := index . 1 }}
+{{- $name := index . 0 }}{{ $given := index . 1 }}{{ $blueprint := $given.inline }}
 {{- if kindIs "string" $blueprint }}
-{{- $blueprint = fromYaml $blueprint }}
+{{- $json := hasSuffix ".json" $given.file }}
+{{- if $json }}{{ $blueprint = fromJson $given.inline }}{{ else }}{{ $blueprint = fromYaml $given.inline }}{{ end }}
 {{- if or (not $blueprint) (and (hasKey $blueprint "Error") (not (hasKey $blueprint "name"))) }}
-{{- fail (printf "components.%s.blueprint.inline: it is no JSON or YAML object: %s" (index . 0) (get $blueprint "Error")) }}
+{{- fail (printf "components.%s.blueprint.inline: it is no %s object, which blueprint.file says it is: %v" $name ($json | ternary "JSON" "YAML") (get $blueprint "Error")) }}
 {{- end }}
 {{- end -}}
-sha256:{{ toRawJson $blueprint | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | sha256sum }}
+sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
 {{- end }}
 
 {{/* ConfigMap keys have no slash. */}}
@@ -169,6 +171,9 @@ sha256:{{ toRawJson $blueprint | replace "\\u2028" "\u2028" | replace "\\u2029" 
 {{- $_ := set $env (printf "PODWRIGHT_%s" (upper $setting)) $text }}
 {{- end }}
 {{- range $variable, $value := $c.env }}
+{{- if hasPrefix "PODWRIGHT_" $variable }}
+{{- fail (printf "components.%s.env.%s: the service's own variables are given by settings" $name $variable) }}
+{{- end }}
 {{- $_ := set $env $variable (include "podwright.text" $value) }}
 {{- end }}
 {{- toJson $env }}
@@ -192,8 +197,8 @@ capabilities: {drop: [ALL]}
 {{- define "podwright.testSelector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: podwright-test
-app.kubernetes.io/instance: {{ $root.Release.Name }}
-app.kubernetes.io/component: {{ $name }}
+app.kubernetes.io/instance: {{ quote $root.Release.Name }}
+app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
 
 {{/* The port of a URL. */}}
