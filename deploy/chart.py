@@ -106,7 +106,9 @@ def described(lines: list[str]) -> list[tuple[str, str, str]]:
             if comment:
                 if not default:
                     block = [one for one in lines[number + 1 :] if one.strip()]
-                    ends = next((n for n, one in enumerate(block) if len(one) - len(one.lstrip()) <= indent), len(block))
+                    ends = next(
+                        (n for n, one in enumerate(block) if len(one) - len(one.lstrip()) <= indent), len(block)
+                    )
                     inside = block[:ends]
                     plain = not any(one.lstrip().startswith("#") for one in inside)
                     default = json.dumps(yaml.safe_load("\n".join(inside))) if plain else ""
@@ -118,7 +120,10 @@ def described(lines: list[str]) -> list[tuple[str, str, str]]:
 
 
 def readme() -> str:
-    begin, end = "<!-- values: made by deploy/chart.py from the comments in values.yaml -->\n", "<!-- end of values -->\n"
+    begin, end = (
+        "<!-- values: made by deploy/chart.py from the comments in values.yaml -->\n",
+        "<!-- end of values -->\n",
+    )
     text = (CHART / "README.md").read_text()
     head, _, rest = text.partition(begin)
     _, _, tail = rest.partition(end)

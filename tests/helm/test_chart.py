@@ -118,7 +118,12 @@ def _definitions(version: str) -> Any:
 def validate(manifest: Manifest, version: str) -> None:
     kind = f"{manifest['apiVersion']} {manifest['kind']}"
     if kind in CUSTOM["kinds"]:
-        top = {"apiVersion": {}, "kind": {}, "metadata": {"$ref": "#/definitions/metadata"}, "spec": CUSTOM["kinds"][kind]}
+        top = {
+            "apiVersion": {},
+            "kind": {},
+            "metadata": {"$ref": "#/definitions/metadata"},
+            "spec": CUSTOM["kinds"][kind],
+        }
         schema = {"definitions": CUSTOM["definitions"], "properties": top, "additionalProperties": False}
         jsonschema.Draft202012Validator({**schema, "required": list(top)}).validate(manifest)
     else:
@@ -187,12 +192,24 @@ BAD = {
     "service's variable": ({"components": {"x": {"env": {"PODWRIGHT_PORT": 1}}}}, ["env", "PODWRIGHT_PORT"]),
     "metrics outside": ({"components": {"x": {"ingress": {"paths": ["/metrics"]}}}}, ["ingress", "paths", "0"]),
     "volume's name": ({"components": {"x": {"volumes": {"tmp": {"mountPath": "/t"}}}}}, ["components.x.volumes.tmp"]),
-    "hostPath": ({"components": {"x": {"volumes": {"h": {"mountPath": "/h", "hostPath": {}}}}}}, ["volumes", "hostPath"]),
+    "hostPath": (
+        {"components": {"x": {"volumes": {"h": {"mountPath": "/h", "hostPath": {}}}}}},
+        ["volumes", "hostPath"],
+    ),
     "root": ({"components": {"x": {"user": {"runAsUser": 0}}}}, ["user", "runAsUser"]),
     "scaling": ({"components": {"x": {"autoscaling": {"type": "both"}}}}, ["autoscaling", "type"]),
-    "hpa to zero": ({"components": {"x": {"autoscaling": {"type": "hpa", "min": 0}}}}, ["components.x.autoscaling.min"]),
-    "hpa by nothing": ({"components": {"x": {"autoscaling": {"type": "hpa", "cpu": None}}}}, ["components.x.autoscaling"]),
-    "keda without": ({"components": {"x": {"autoscaling": {"type": "keda"}}}}, ["components.x.autoscaling.keda.prometheus"]),
+    "hpa to zero": (
+        {"components": {"x": {"autoscaling": {"type": "hpa", "min": 0}}}},
+        ["components.x.autoscaling.min"],
+    ),
+    "hpa by nothing": (
+        {"components": {"x": {"autoscaling": {"type": "hpa", "cpu": None}}}},
+        ["components.x.autoscaling"],
+    ),
+    "keda without": (
+        {"components": {"x": {"autoscaling": {"type": "keda"}}}},
+        ["components.x.autoscaling.keda.prometheus"],
+    ),
     "keda to zero": (
         {"components": {"x": {"autoscaling": {"type": "keda", "min": 0, "keda": {"prometheus": "http://p"}}}}},
         ["components.x.autoscaling.keda.query"],
@@ -364,7 +381,9 @@ def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
     """Probes ask the routes that are open, and the grace period holds all that happens before the end."""
     drain = {"preStop": 3, "delay": 4, "timeout": 50, "margin": 6}
     deployment = one(helm, "Deployment", drain=drain)
-    probes = {name: container(deployment)[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    probes = {
+        name: container(deployment)[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")
+    }
     assert probes == {"startup": "/ready", "liveness": "/health", "readiness": "/ready"}
     assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 63
     assert container(deployment)["lifecycle"] == {"preStop": {"sleep": {"seconds": 3}}}
@@ -397,7 +416,11 @@ def test_a_blueprint_rolls_the_pods(helm: Helm) -> None:
 
 def test_the_files_arrive(helm: Helm) -> None:
     """The blueprint and the files of a component folder are mounted as they are in the folder."""
-    files = {"tools.py": "def f() -> str:\n    return '''\ttab'''\n\n", "agents/critic/blueprint.json": "{}\n", "a.txt": ""}
+    files = {
+        "tools.py": "def f() -> str:\n    return '''\ttab'''\n\n",
+        "agents/critic/blueprint.json": "{}\n",
+        "a.txt": "",
+    }
     component = agent(files=files)
     found = by_name(helm({"components": {"x": component}, "apiKeys": SEEDS}))
     data = found["ConfigMap", "fleet-x-files"]["data"]
@@ -424,7 +447,10 @@ def test_each_has_its_keys(helm: Helm) -> None:
     """A caller is given the key of its agent, which that agent accepts for runs only; no two keys are alike."""
     given = {
         "apiKeys": {"seeds": [*SEEDS["seeds"], "the seed of yesterday, of 32 characters too"]},
-        "components": {"a": {"agents": ["b", {"name": "bee", "component": "b"}]}, "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}}},
+        "components": {
+            "a": {"agents": ["b", {"name": "bee", "component": "b"}]},
+            "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}},
+        },
     }
     found = by_name(helm(given))
     a, b = (opened(found["Secret", f"fleet-{name}-keys"]) for name in "ab")
@@ -440,7 +466,9 @@ def test_each_has_its_keys(helm: Helm) -> None:
     assert not set(a["api-keys"].splitlines()) & set(accepted)
     before = by_name(helm({**given, "apiKeys": {"seeds": given["apiKeys"]["seeds"][1:]}}))
     assert f"run:{json.loads(opened(before['Secret', 'fleet-a-keys'])['agent-keys'])['b']}" in accepted
-    deployments = [each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"] for each in (found, before)]
+    deployments = [
+        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"] for each in (found, before)
+    ]
     assert deployments[0]["checksum/agent-keys"] != deployments[1]["checksum/agent-keys"]
     assert environment(found["Deployment", "fleet-a"])["PODWRIGHT_AGENT_KEYS"] == {
         "secretKeyRef": {"name": "fleet-a-keys", "key": "agent-keys"}
@@ -454,7 +482,9 @@ def test_a_seed_is_made(helm: Helm) -> None:
     assert f"run:{sent}" in opened(found["Secret", "fleet-b-keys"])["api-keys"]
     assert len(opened(found["Secret", "fleet-seed"])["seed"]) == 48
     assert found["Secret", "fleet-seed"] != other["Secret", "fleet-seed"]
-    kept = by_name(helm({"components": {"a": {}}, "apiKeys": {"seeds": [opened(found["Secret", "fleet-seed"])["seed"]]}}))
+    kept = by_name(
+        helm({"components": {"a": {}}, "apiKeys": {"seeds": [opened(found["Secret", "fleet-seed"])["seed"]]}})
+    )
     assert opened(kept["Secret", "fleet-a-keys"])["admin"] == opened(found["Secret", "fleet-a-keys"])["admin"]
 
 
@@ -511,7 +541,7 @@ def test_metrics_stay_inside(helm: Helm) -> None:
 
 
 def test_names_that_yaml_takes_for_something_else(helm: Helm) -> None:
-    """A component, a variable, a secret or a class whose name looks like a number or a truth value is rendered as text."""
+    """Names of components, variables, secrets and classes that look like numbers or truth values stay texts."""
     odd = {
         "env": {"NO": "off", "Y": "1e3"}, "agents": ["1e3"], "imagePullSecrets": ["123"], "priorityClassName": "null",
         "ingress": {"enabled": True, "className": "on", "tlsSecret": "0x1", "hosts": ["1.2"]},

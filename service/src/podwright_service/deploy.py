@@ -147,9 +147,11 @@ def _component_change(name: str, old: Any, new: Any) -> ComponentChange | None:
 
 
 def _blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None:
-    given = (component.get("blueprint") or {}).get("inline")
-    blueprint = blueprints.from_yaml(given) if isinstance(given, str) else given
-    if blueprint is not None and not isinstance(blueprint, dict):
+    given = blueprints.as_object(component.get("blueprint")).get("inline")
+    if given is None:
+        return None
+    blueprint = blueprints.as_object(blueprints.from_yaml(given) if isinstance(given, str) else given)
+    if not blueprint:
         raise ConfigurationError(
             f"The blueprint of the component '{name}' is no object.",
             suggestion=f"Correct components.{name}.blueprint.inline.",

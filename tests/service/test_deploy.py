@@ -1,0 +1,125 @@
+"""From folders to the chart's values, and what new values change."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from podwright import blueprints
+from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright_service import deploy
+
+NEWSROOM = Path(__file__).parents[2] / "deploy" / "examples" / "newsroom"
+AGENT: dict[str, Any] = {
+    "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
+}  # fmt: skip
+
+
+def folder(at: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
+    at.mkdir(parents=True)
+    (at / "blueprint.json").write_text(json.dumps(blueprint))
+    for name, text in files.items():
+        (at / name.replace("_py", ".py")).write_text(text)
+    return at
+
+
+def test_a_fleet_of_folders() -> None:
+    """Folders become components with their blueprints, their files, and each other as agents."""
+    folders = [NEWSROOM / name for name in ("writer", "newsroom", "researcher", "reviewer", "press")]
+    components = deploy.render(folders)["components"]
+    assert list(components) == ["newsroom", "press", "researcher", "reviewer", "writer"]
+    assert components["newsroom"]["agents"] == ["researcher", "reviewer", "writer"]
+    assert components["press"]["agents"] == ["researcher", "writer"]
+    assert "agents" not in components["writer"]
+    assert components["researcher"]["files"] == {
+        name: (NEWSROOM / "researcher" / name).read_text() for name in ("archive.txt", "tools.py")
+    }
+    for path in folders:
+        (file,) = path.glob("blueprint.*")
+        assert components[path.name]["blueprint"] == {"inline": blueprints.read_file(file)}
+    assert yaml.safe_load(yaml.safe_dump(components)) == components
+
+
+def test_agents_of_its_own_come_along(tmp_path: Path) -> None:
+    """An agent under `agents/` is a file of the component, another is a component, under the name that fits a label."""
+    workflow = {
+        "type": "Workflow", "name": "w",
+        "steps": [{"type": "agent_step", "agent": one, "name": one} for one in ("inner", "Chief_Editor")],
+    }  # fmt: skip
+    outer = folder(tmp_path / "outer", workflow)
+    folder(outer / "agents" / "inner", {**AGENT, "name": "inner"}, tools_py="")
+    (outer / ".hidden").write_text("no")
+    (outer / "__pycache__").mkdir()
+    (outer / "__pycache__" / "x.pyc").write_bytes(b"\xff")
+    values = deploy.render([outer, folder(tmp_path / "Chief_Editor")])
+    assert list(values["components"]) == ["chief-editor", "outer"]
+    assert values["components"]["outer"]["agents"] == [{"name": "Chief_Editor", "component": "chief-editor"}]
+    assert list(values["components"]["outer"]["files"]) == ["agents/inner/blueprint.json", "agents/inner/tools.py"]
+
+
+def refused(*folders: Path) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        deploy.render(folders)
+    return str(caught.value)
+
+
+def test_folders_that_do_not_fit(tmp_path: Path) -> None:
+    """What no ConfigMap can hold, and agents that nobody brings, are told of by name."""
+    assert "'newsroom' works with 'researcher'" in refused(NEWSROOM / "newsroom")
+    packaged = folder(tmp_path / "packaged")
+    (packaged / "requirements.txt").write_text("numpy\n")
+    assert "requirements.txt" in refused(packaged)
+    binary = folder(tmp_path / "binary")
+    (binary / "model.bin").write_bytes(b"\xff\xfe")
+    assert "model.bin" in refused(binary)
+    large = folder(tmp_path / "large")
+    (large / "notes.txt").write_text("x" * 1_000_000)
+    assert "too large" in refused(large)
+    assert "two would be one component" in refused(folder(tmp_path / "a_b"), folder(tmp_path / "a-b"))
+    assert "'ä'" in refused(folder(tmp_path / "ä"))
+    with pytest.raises(BlueprintValidationError):
+        deploy.render([folder(tmp_path / "bad", {**AGENT, "bogus": 1})])
+
+
+def test_what_new_values_change() -> None:
+    """Components come and go, blueprints change so that they break or not, and other values change."""
+    running = deploy.render([NEWSROOM / name for name in ("writer", "researcher", "reviewer")])
+    running["components"]["old"] = {"blueprint": {"inline": AGENT}}
+    new = copy.deepcopy(running)
+    del new["components"]["old"]
+    new["components"]["fresh"] = {}
+    new["components"]["writer"]["blueprint"]["inline"]["instructions"] = "Write more."
+    new["components"]["writer"]["replicas"] = 3
+    new["components"]["researcher"]["blueprint"]["inline"]["tools"] += [
+        {
+            "name": "extra",
+            "schema": {"type": "function", "function": {"name": "extra", "parameters": {"type": "object"}}},
+        }
+    ]
+    changes = {change.component: change for change in deploy.diff(running, new)}
+    assert {name: (change.what, change.breaking) for name, change in changes.items()} == {
+        "fresh": ("added", False),
+        "old": ("removed", True),
+        "writer": ("changed", False),
+        "researcher": ("changed", True),
+    }
+    assert [str(change) for change in changes["writer"].blueprint] == ["compatible: /instructions changed"]
+    assert changes["writer"].values == ["replicas"]
+    assert deploy.diff(running, running) == []
+
+
+def test_blueprints_as_text_are_compared_as_data() -> None:
+    """A blueprint given as text is the same as one that is data; where there is none, the place itself counts."""
+    as_text = {"components": {"x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}}}
+    as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
+    assert deploy.diff(as_text, as_data) == []
+    (change,) = deploy.diff(as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}})
+    assert change.values == ["blueprint"]
+    assert deploy.diff({}, {}) == []
+    with pytest.raises(ConfigurationError, match=r"components\.x\.blueprint\.inline"):
+        deploy.diff({"components": {"x": {"blueprint": {"inline": "- no\n"}}}}, as_data)
