@@ -22,7 +22,7 @@ from packaging.version import Version
 from referencing import Registry, Resource
 
 from podwright import __version__, blueprints
-from podwright_service.settings import Settings
+from podwright_service.settings import Settings, read_settings
 
 from .conftest import CHART, ROOT, Helm, Manifest, RefusedError, helm3, helm4, tool
 
@@ -339,7 +339,7 @@ def test_the_service_takes_its_environment(helm: Helm, monkeypatch: pytest.Monke
             for key, text in told.items():
                 if isinstance(text, str):
                     patch.setenv(key, text)
-            settings = Settings()
+            settings = read_settings()
         assert {key.removeprefix("PODWRIGHT_").lower() for key in told} <= set(Settings.model_fields)
         assert settings.port == 8000
         assert settings.max_waiting == 0

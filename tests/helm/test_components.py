@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,7 +21,7 @@ import yaml
 import podwright
 from podwright import blueprints
 
-from .conftest import CHART, Helm, Manifest
+from .conftest import CHART, Helm, Manifest, helm4
 
 NEWSROOM = yaml.safe_load((CHART / "examples" / "newsroom" / "values.yaml").read_text())
 SCRIPT = CHART / "files" / "run.py"
@@ -63,50 +66,118 @@ def test_the_newsroom_s_folders_are_components(helm: Helm, tmp_path: Path) -> No
     assert "Apollo" in str(agents["researcher"].run("Apollo"))
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[str]:
-    """The address of the newsroom's writer."""
+class Fleet:
+    """The newsroom as processes: each with the environment, the files and the keys that its pod is given."""
+
+    def __init__(self, manifests: list[Manifest], at: Path) -> None:
+        self._secrets = {
+            each["metadata"]["name"]: {key: base64.b64decode(text).decode() for key, text in each["data"].items()}
+            for each in manifests
+            if each["kind"] == "Secret"
+        }
+        deployments = [each for each in manifests if each["kind"] == "Deployment"]
+        self.urls = {each["metadata"]["name"]: f"http://127.0.0.1:{free_port()}" for each in deployments}
+        self._processes = [self._start(each, manifests, at / each["metadata"]["name"]) for each in deployments]
+
+    def key(self, component: str, which: str) -> str:
+        return self._secrets[f"fleet-{component}-keys"][which]
+
+    def _start(self, deployment: Manifest, manifests: list[Manifest], at: Path) -> subprocess.Popen[bytes]:
+        name = deployment["metadata"]["name"]
+        mount(deployment, manifests, at / "component")
+        (at / "api-keys").write_text(self._secrets[f"{name}-keys"]["api-keys"])
+        given = {key: text for key, text in os.environ.items() if not key.startswith("PODWRIGHT_")}
+        for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]:
+            if "value" in each:
+                given[each["name"]] = each["value"]
+            else:
+                place = each["valueFrom"]["secretKeyRef"]
+                given[each["name"]] = self._secrets[place["name"]][place["key"]]
+        for service, url in self.urls.items():
+            given["PODWRIGHT_AGENTS"] = given.get("PODWRIGHT_AGENTS", "{}").replace(f"http://{service}:8000", url)
+        given |= {
+            "PODWRIGHT_HOST": "127.0.0.1",
+            "PODWRIGHT_PORT": self.urls[name].rpartition(":")[2],
+            "PODWRIGHT_COMPONENT": str(at / "component"),
+            "PODWRIGHT_API_KEYS_FILE": str(at / "api-keys"),
+            "PODWRIGHT_DRAIN_DELAY": "0",
+        }
+        return subprocess.Popen(
+            [sys.executable, "-c", "from podwright_service.cli import main; main()", "serve"], env=given
+        )
+
+    def ready(self) -> None:
+        for url in self.urls.values():
+            for _ in range(600):
+                try:
+                    if httpx.get(f"{url}/ready").status_code == 200:
+                        break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            else:
+                pytest.fail(f"{url} does not become ready")
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        assert [process.wait(60) for process in self._processes] == [0] * len(self._processes)
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder = CHART.parents[1] / "deploy" / "examples" / "newsroom" / "writer"
-    environment = {**os.environ, "PODWRIGHT_MODEL": "offline/echo"}
-    command = [sys.executable, "-c", "from podwright_service.cli import main; main()", "serve", folder]
-    server = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], env=environment)
-    address = f"http://127.0.0.1:{port}"
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    values = {**NEWSROOM, "components": {name: one for name, one in NEWSROOM["components"].items() if name != "desk"}}
+    started = Fleet(helm4(values), tmp_path_factory.mktemp("fleet"))
     try:
-        for _ in range(600):
-            try:
-                if httpx.get(f"{address}/ready").status_code == 200:
-                    break
-            except httpx.TransportError:
-                time.sleep(0.1)
-        else:
-            pytest.fail("the writer does not become ready")
-        yield address
+        started.ready()
+        yield started
     finally:
-        server.terminate()
-        server.wait(30)
+        started.stop()
 
 
-def run(url: str, text: str = "the moon") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "URL": url, "INPUT": text, "TIMEOUT": "60", "KEY": "a-key-that-nobody-asks-for"}
-    return subprocess.run([sys.executable, "-W", "error", SCRIPT], env=environment, capture_output=True, text=True)
+def run(url: str, key: str) -> subprocess.CompletedProcess[str]:
+    given = {**os.environ, "URL": f"{url}/run", "INPUT": "the moon", "TIMEOUT": "60", "KEY": key}
+    return subprocess.run([sys.executable, "-W", "error", SCRIPT], env=given, capture_output=True, text=True)
 
 
-def test_helm_test_runs_a_component(served: str) -> None:
-    """The test pod's script runs a component, and shows the answer."""
-    done = run(f"{served}/run")
+def test_the_fleet_answers(fleet: Fleet) -> None:
+    """The workflow reaches its agents by the addresses and with the keys of the chart; `helm test` shows its answer."""
+    done = run(fleet.urls["fleet-newsroom"], fleet.key("newsroom", "admin"))
     assert done.returncode == 0, done.stderr
-    assert '"output": ' in done.stdout
-    assert "the moon" in done.stdout
+    assert {"researcher_output", "reviewer_output", "writer_output"} <= set(json.loads(done.stdout.partition(":\n")[2]))
+    for agent in ("researcher", "reviewer", "writer"):
+        page = httpx.get(
+            f"{fleet.urls[f'fleet-{agent}']}/metrics",
+            headers={"authorization": f"Bearer {fleet.key(agent, 'metrics')}"},
+        )
+        assert re.search(rf'podwright_runs_total{{component="{agent}",kind="agent",status="ok"}} [1-9]', page.text)
 
 
-def test_helm_test_tells_of_failures(served: str) -> None:
-    """It fails, and says why, when the service refuses, and when there is none."""
-    refused = run(f"{served}/nowhere")
+def test_keys_open_what_they_are_for(fleet: Fleet) -> None:
+    """A caller's key is for runs alone, Prometheus' for reading alone, another component's for nothing."""
+    url = fleet.urls["fleet-writer"]
+
+    def status(method: str, path: str, key: str) -> int:
+        given = {"authorization": f"Bearer {key}"}
+        body = {"json": {"input": "the moon"}} if method == "POST" else {}
+        return httpx.request(method, f"{url}{path}", headers=given, timeout=60, **body).status_code
+
+    caller = json.loads(fleet.key("newsroom", "agent-keys"))["writer"]
+    keys = (caller, fleet.key("writer", "metrics"), fleet.key("writer", "admin"), fleet.key("newsroom", "admin"))
+    assert [status("POST", "/run", key) for key in keys] == [200, 403, 200, 401]
+    assert [status("GET", "/metrics", key) for key in keys] == [403, 200, 200, 401]
+
+
+def test_helm_test_tells_of_failures(fleet: Fleet) -> None:
+    """The test pod fails, and says why, when the service refuses, and when there is none."""
+    refused = run(fleet.urls["fleet-writer"], "a-key-that-nobody-knows")
     assert refused.returncode == 1
-    assert "answered 404" in refused.stderr
-    silent = run("http://127.0.0.1:1/run")
+    assert "answered 401" in refused.stderr
+    silent = run("http://127.0.0.1:1", "")
     assert silent.returncode == 1
     assert "did not answer" in silent.stderr
