@@ -17,7 +17,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools run test proof bench check $(STATIC) lock fmt clean
+.PHONY: help install tools run test proof chart bench check $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -49,6 +49,9 @@ test: install  ## run the tests; ARGS="-k name" picks some
 proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
 	PROOF=1 $(BIN)/pytest -n 0 -s $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
 		remote_restarts.py)
+
+chart: install  ## make what is derived in helm/podwright: its README, copies, two examples, and the renders
+	$(BIN)/python deploy/chart.py
 
 bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
 	$(BIN)/python tests/bench/run.py

@@ -164,8 +164,8 @@ def test_keys_open_what_they_are_for(fleet: Fleet) -> None:
 
     def status(method: str, path: str, key: str) -> int:
         given = {"authorization": f"Bearer {key}"}
-        body = {"json": {"input": "the moon"}} if method == "POST" else {}
-        return httpx.request(method, f"{url}{path}", headers=given, timeout=60, **body).status_code
+        body = {"input": "the moon"} if method == "POST" else None
+        return httpx.request(method, f"{url}{path}", headers=given, timeout=60, json=body).status_code
 
     caller = json.loads(fleet.key("newsroom", "agent-keys"))["writer"]
     keys = (caller, fleet.key("writer", "metrics"), fleet.key("writer", "admin"), fleet.key("newsroom", "admin"))

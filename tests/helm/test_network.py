@@ -33,7 +33,8 @@ class Cluster:
     """What network policies let through (`networking.k8s.io/v1`), for pods with one policy engine between them."""
 
     def __init__(self, manifests: list[Manifest]) -> None:
-        self.policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
+        self._policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
+        self._of: dict[tuple[str, Pod], list[Manifest]] = {}
 
     def lets(self, source: Pod | Outside, target: Pod | Outside, port: int, protocol: str = "TCP") -> bool:
         return self._side("Egress", source, target, port, protocol) and self._side(
@@ -43,13 +44,15 @@ class Cluster:
     def _side(self, side: str, pod: Pod | Outside, peer: Pod | Outside, port: int, protocol: str) -> bool:
         if isinstance(pod, Outside):
             return True
-        mine = [
-            each["spec"]
-            for each in self.policies
-            if each["metadata"]["namespace"] == pod.namespace
-            and side in each["spec"]["policyTypes"]
-            and selects(each["spec"]["podSelector"], pod.labels)
-        ]
+        if (side, pod) not in self._of:
+            self._of[side, pod] = [
+                each["spec"]
+                for each in self._policies
+                if each["metadata"]["namespace"] == pod.namespace
+                and side in each["spec"]["policyTypes"]
+                and selects(each["spec"]["podSelector"], pod.labels)
+            ]
+        mine = self._of[side, pod]
         if not mine:
             return True
         peers = "to" if side == "Egress" else "from"
