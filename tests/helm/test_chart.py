@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import helm_python
@@ -53,12 +54,12 @@ def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
 
 def one(helm: Helm, kind: str, **component: Any) -> Manifest:
     """The object of a kind that a component renders to."""
-    (found,) = [each for each in helm({"components": {"x": component}, "apiKeys": SEEDS}) if each["kind"] == kind]
-    return found
+    found = by_name(helm({"components": {"x": component}, "apiKeys": SEEDS}))
+    return found[kind, "fleet-x"]
 
 
 def environment(deployment: Manifest) -> dict[str, Any]:
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(deployment)["env"]}
+    return {each["name"]: each["value"] for each in container(deployment)["env"]}
 
 
 def container(deployment: Manifest) -> Manifest:
@@ -275,7 +276,7 @@ def test_settings_are_the_service_s() -> None:
     known = set(schema["definitions"]["component"]["properties"]["settings"]["properties"])
     own = {
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
-        "agents_file", "agent_keys",
+        "agents_file", "agent_keys", "secrets_dir",
     }  # fmt: skip
     of_the_library = {"model_lane", "model_base_url", "prices"}
     assert known == set(Settings.model_fields) - own | of_the_library
@@ -328,7 +329,7 @@ def test_zero_and_false_stay(helm: Helm) -> None:
     }  # fmt: skip
 
 
-def test_the_service_takes_its_environment(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_service_takes_its_environment(helm: Helm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What the pods are given are settings that the service understands."""
     given = values("production")
     for name, deployment in by_name(helm({**given, "apiKeys": SEEDS})).items():
@@ -337,8 +338,7 @@ def test_the_service_takes_its_environment(helm: Helm, monkeypatch: pytest.Monke
         with monkeypatch.context() as patch:
             told = {key: text for key, text in environment(deployment).items() if key.startswith("PODWRIGHT_")}
             for key, text in told.items():
-                if isinstance(text, str):
-                    patch.setenv(key, text)
+                patch.setenv(key, str(tmp_path) if key == "PODWRIGHT_SECRETS_DIR" else text)
             settings = read_settings()
         assert {key.removeprefix("PODWRIGHT_").lower() for key in told} <= set(Settings.model_fields)
         assert settings.port == 8000
@@ -375,6 +375,14 @@ def test_pods_are_restricted(helm: Helm) -> None:
             assert {"cpu", "memory"} <= set(only["resources"]["requests"]) & set(only["resources"]["limits"])
             assert not {port.get("hostPort") for port in only.get("ports", [])} - {None}
     assert pods == 2 + 10 + 7
+
+
+def test_the_cluster_may_choose_the_user(helm: Helm) -> None:
+    """With null for its numbers a pod says nothing of who it runs as, but that it is not root."""
+    deployment = one(helm, "Deployment", user={"runAsUser": None, "runAsGroup": None, "fsGroup": None})
+    assert deployment["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"},
+    }  # fmt: skip
 
 
 def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
@@ -470,9 +478,31 @@ def test_each_has_its_keys(helm: Helm) -> None:
         each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"] for each in (found, before)
     ]
     assert deployments[0]["checksum/agent-keys"] != deployments[1]["checksum/agent-keys"]
-    assert environment(found["Deployment", "fleet-a"])["PODWRIGHT_AGENT_KEYS"] == {
-        "secretKeyRef": {"name": "fleet-a-keys", "key": "agent-keys"}
+    assert mounted_keys(found["Deployment", "fleet-a"]) == {
+        "api-keys": "api-keys",
+        "agent-keys": "podwright_agent_keys",
     }
+    assert mounted_keys(found["Deployment", "fleet-b"]) == {"api-keys": "api-keys"}
+    assert environment(found["Deployment", "fleet-a"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+
+
+def mounted_keys(deployment: Manifest) -> dict[str, str]:
+    volumes = deployment["spec"]["template"]["spec"]["volumes"]
+    return {item["key"]: item["path"] for each in volumes if each["name"] == "keys" for item in each["secret"]["items"]}
+
+
+def test_without_keys_there_are_none(helm: Helm) -> None:
+    """Where components ask for no keys nothing has one, but who calls a component elsewhere that does."""
+    elsewhere = {"name": "far", "url": "https://far.example", "key": "a-key-for-far-away"}
+    given = {"apiKeys": {"enabled": False}, "components": {"a": {"agents": ["b", elsewhere]}, "b": {}}}
+    found = by_name(helm(given))
+    assert [name for kind, name in found if kind == "Secret"] == ["fleet-a-keys"]
+    assert {key: json.loads(text) for key, text in opened(found["Secret", "fleet-a-keys"]).items()} == {
+        "agent-keys": {"far": "a-key-for-far-away"}
+    }
+    assert mounted_keys(found["Deployment", "fleet-a"]) == {"agent-keys": "podwright_agent_keys"}
+    assert mounted_keys(found["Deployment", "fleet-b"]) == {}
+    assert "PODWRIGHT_API_KEYS_FILE" not in environment(found["Deployment", "fleet-a"])
 
 
 def test_a_seed_is_made(helm: Helm) -> None:
@@ -581,6 +611,6 @@ def test_hundred_components(helm: Helm) -> None:
     assert min(took) < 10
     kinds = [each["kind"] for each in manifests]
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {
-        "ConfigMap": 100, "Deployment": 100, "NetworkPolicy": 100, "Pod": 100, "PodDisruptionBudget": 100,
+        "ConfigMap": 100, "Deployment": 100, "NetworkPolicy": 101, "Pod": 100, "PodDisruptionBudget": 100,
         "Secret": 101, "Service": 100, "ServiceAccount": 100,
     }  # fmt: skip

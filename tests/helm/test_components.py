@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,21 +86,22 @@ class Fleet:
     def _start(self, deployment: Manifest, manifests: list[Manifest], at: Path) -> subprocess.Popen[bytes]:
         name = deployment["metadata"]["name"]
         mount(deployment, manifests, at / "component")
-        (at / "api-keys").write_text(self._secrets[f"{name}-keys"]["api-keys"])
+        pod = deployment["spec"]["template"]["spec"]
+        (keys,) = [each["secret"] for each in pod["volumes"] if each["name"] == "keys"]
+        (at / "keys").mkdir()
+        for item in keys["items"]:
+            (at / "keys" / item["path"]).write_text(self._secrets[keys["secretName"]][item["key"]])
         given = {key: text for key, text in os.environ.items() if not key.startswith("PODWRIGHT_")}
-        for each in deployment["spec"]["template"]["spec"]["containers"][0]["env"]:
-            if "value" in each:
-                given[each["name"]] = each["value"]
-            else:
-                place = each["valueFrom"]["secretKeyRef"]
-                given[each["name"]] = self._secrets[place["name"]][place["key"]]
+        given |= {
+            each["name"]: each["value"].replace("/run/podwright", str(at / "keys"))
+            for each in pod["containers"][0]["env"]
+        }
         for service, url in self.urls.items():
             given["PODWRIGHT_AGENTS"] = given.get("PODWRIGHT_AGENTS", "{}").replace(f"http://{service}:8000", url)
         given |= {
             "PODWRIGHT_HOST": "127.0.0.1",
             "PODWRIGHT_PORT": self.urls[name].rpartition(":")[2],
             "PODWRIGHT_COMPONENT": str(at / "component"),
-            "PODWRIGHT_API_KEYS_FILE": str(at / "api-keys"),
             "PODWRIGHT_DRAIN_DELAY": "0",
         }
         return subprocess.Popen(
@@ -141,8 +143,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def run(url: str, key: str) -> subprocess.CompletedProcess[str]:
-    given = {**os.environ, "URL": f"{url}/run", "INPUT": "the moon", "TIMEOUT": "60", "KEY": key}
-    return subprocess.run([sys.executable, "-W", "error", SCRIPT], env=given, capture_output=True, text=True)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(key)
+        file.flush()
+        given = {**os.environ, "URL": f"{url}/run", "INPUT": "the moon", "TIMEOUT": "60", "KEY_FILE": file.name}
+        return subprocess.run([sys.executable, "-W", "error", SCRIPT], env=given, capture_output=True, text=True)
 
 
 def test_the_fleet_answers(fleet: Fleet) -> None:

@@ -161,6 +161,7 @@ def test_the_outside_world(helm: Helm) -> None:
         assert not [each.name for each in strangers if cluster.lets(each, pod, 8000)]
         assert not cluster.lets(Outside("192.0.2.1"), pod, 8000)
         assert {each for each, test in tests.items() if cluster.lets(test, pod, 8000)} == {name} & set(tests)
+        assert not [each.name for each in tests.values() if cluster.lets(pod, each, 8000)]
         assert cluster.lets(pod, dns, 53)
         assert cluster.lets(pod, dns, 53, "UDP")
         assert not cluster.lets(pod, Pod("no-dns", "kube-system"), 53)
@@ -179,6 +180,9 @@ def test_by_default_models_are_public(helm: Helm) -> None:
     (pod,) = pods_of(manifests)[0].values()
     cluster = Cluster(manifests)
     assert cluster.lets(pod, Outside("192.0.2.1"), 443)
+    (test,) = pods_of(manifests)[1].values()
+    assert cluster.lets(test, pod, 8000)
+    assert not cluster.lets(test, Outside("192.0.2.1"), 443)
     for address in ("10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1"):
         assert not cluster.lets(pod, Outside(address), 443), address
     assert not cluster.lets(pod, Pod("vault", "elsewhere"), 443)

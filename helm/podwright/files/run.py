@@ -2,14 +2,15 @@
 
 import json
 import os
+import pathlib
 import sys
 import urllib.error
 import urllib.request
 
 request = urllib.request.Request(os.environ["URL"], json.dumps({"input": os.environ["INPUT"]}).encode())
 request.add_header("content-type", "application/json")
-if os.environ.get("KEY"):
-    request.add_header("authorization", f"Bearer {os.environ['KEY']}")
+if "KEY_FILE" in os.environ:
+    request.add_header("authorization", f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}")
 try:
     with urllib.request.urlopen(request, timeout=float(os.environ["TIMEOUT"])) as answer:
         print(f"{request.full_url} answered run {answer.headers['podwright-run-id']}:")

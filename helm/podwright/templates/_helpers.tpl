@@ -109,6 +109,12 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $keys }}
 {{- end }}
 
+{{/* Not empty where a component has keys to send. With a Secret of the user's, nobody here knows. */}}
+{{- define "podwright.sendsKeys" -}}
+{{- $root := index . 0 }}
+{{- if and (index . 1) (or $root.Values.apiKeys.enabled (ne "{}" (include "podwright.agentKeys" .))) }}yes{{ end }}
+{{- end }}
+
 {{/* The files of a component's folder that the values hold: a JSON object of texts by path. */}}
 {{- define "podwright.files" -}}
 {{- $c := index . 1 }}{{ $files := deepCopy $c.files }}
@@ -159,6 +165,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
 {{- end }}
 {{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
+{{- if include "podwright.sendsKeys" (list $root $agents) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
 {{- with $root.Values.telemetry.endpoint }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" . }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_PROTOCOL" "http/protobuf" }}
