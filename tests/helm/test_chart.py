@@ -614,3 +614,24 @@ def test_hundred_components(helm: Helm) -> None:
         "ConfigMap": 100, "Deployment": 100, "NetworkPolicy": 101, "Pod": 100, "PodDisruptionBudget": 100,
         "Secret": 101, "Service": 100, "ServiceAccount": 100,
     }  # fmt: skip
+
+
+def notes(values: Manifest) -> str:
+    with helm_python.Chart.load(CHART) as chart:
+        return chart.render(values, name="fleet", namespace="prod")["podwright/templates/NOTES.txt"]
+
+
+def test_the_notes_say_how_to_try_it() -> None:
+    """After an install one is told the addresses, the way to a key, and what the network policies keep out."""
+    text = notes(values("newsroom"))
+    for words in (
+        "5 components", "writer: http://fleet-writer.prod:8000", "helm test fleet --namespace prod",
+        "get secret fleet-desk-keys", "{{.data.admin | base64decode}}", "port-forward service/fleet-desk 8000:8000",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "Caution" not in text
+    monitored = notes({"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}})
+    assert "Caution: x is to be reached by" in monitored
+    assert "whoever reaches one may run it" in monitored
+    assert "get secret" not in monitored
+    assert "has no component yet" in notes({})
