@@ -80,14 +80,14 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $agents }}
 {{- end }}
 
-{{/* Texts that keys are made from, as a JSON list. One made here is kept, for all templates of a rendering must agree. */}}
+{{/* Texts that keys are made from, as a JSON list. One made here is kept beside the values, for all templates of a
+     rendering must agree; among the values it could get into the release, and from there into the next one's values. */}}
 {{- define "podwright.seeds" -}}
-{{- if and (not .Values.apiKeys.seeds) (not (hasKey .Values.apiKeys "made")) }}
-{{- $kept := lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}
-{{- $_ := set .Values.apiKeys "made" (randAlphaNum 48) }}
-{{- with $kept }}{{ $_ := set $.Values.apiKeys "made" (b64dec .data.seed) }}{{ end }}
+{{- if and (not .Values.apiKeys.seeds) (not (hasKey . "madeSeed")) }}
+{{- $_ := set . "madeSeed" (randAlphaNum 48) }}
+{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}{{ $_ := set $ "madeSeed" (b64dec .data.seed) }}{{ end }}
 {{- end }}
-{{- .Values.apiKeys.seeds | default (list .Values.apiKeys.made) | toJson }}
+{{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .madeSeed | toJson }}{{ end }}
 {{- end }}
 
 {{/* A component's key for one purpose (admin, run, read). From one key, neither the seed nor another key can be told. */}}
