@@ -128,7 +128,7 @@ def edges(values: Manifest) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["minimal", "newsroom", "production", "hundred"])
 def test_exactly_the_edges_of_the_graph(name: str) -> None:
-    """Of all pairs of components, one may call the other if it names it as its agent, by the policies of either side."""
+    """One component may call another if it names it as its agent, and not otherwise, by the policies of either side."""
     values = example(name)
     manifests = helm4(values)
     components, _ = pods_of(manifests)
