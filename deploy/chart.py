@@ -48,26 +48,11 @@ def golden(example: str) -> str:
     return "".join(texts)
 
 
-class Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-Dumper.add_representer(str, _text)
-
-
-def dump(data: Any) -> str:
-    return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
-
-
 def newsroom() -> str:
     folders = [ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM]
     return (
         "# The newsroom, from its folders. Its agents name a vendor's model; here the echo model answers for all.\n"
-        + dump({"defaults": {"model": "offline/echo"}, **deploy.render(folders)})
+        + deploy.write_values({"defaults": {"model": "offline/echo"}, **deploy.render(folders)})
     )
 
 
@@ -88,7 +73,7 @@ def hundred() -> str:
         components |= {name: {"blueprint": {"inline": agent(name)}} for name in members}
         components[f"team-{team}"] = workflow(f"team-{team}", members)
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
-    return "# A hundred components, made by deploy/chart.py.\n" + dump({"components": components})
+    return "# A hundred components, made by deploy/chart.py.\n" + deploy.write_values({"components": components})
 
 
 def described(lines: list[str]) -> list[tuple[str, str, str]]:

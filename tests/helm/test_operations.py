@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,27 @@ def test_there_are_commands() -> None:
     """Every command of the page is one that a test below looks at."""
     assert len(UPGRADES) >= 9
     for line in COMMANDS:
-        assert re.match(r"(helm (upgrade|test|history|rollback)|kubectl|OLD=\$\(kubectl|NEW=\$\(openssl)", line), line
+        known = r"helm (upgrade|test|history|rollback|get)|podwright deploy|kubectl|OLD=\$\(kubectl|NEW=\$\(openssl"
+        assert re.match(known, line), line
+
+
+def test_values_files_are_made(tmp_path: Path) -> None:
+    """The commands that make and compare values files work, one after the other; the chart takes what they make."""
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PODWRIGHT_")}
+    given = {**kept, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    made = [line for line in COMMANDS if line.startswith("podwright deploy")]
+    assert len(made) == 3
+    for line in made:
+        (tmp_path / "running.yaml").write_text(NEWSROOM.read_text())
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=given, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        if " diff " in line:
+            assert done.stdout == ""  # the example is that very folder
+        else:
+            values = yaml.safe_load((tmp_path / "fleet.yaml").read_text())
+            assert set(values["components"]) == {"desk", "newsroom", "researcher", "reviewer", "writer"}
+            assert helm4(values)
 
 
 @pytest.mark.parametrize("command", UPGRADES)

@@ -6,17 +6,19 @@ Data in, data out: files are only read, and nothing is asked of a cluster.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.components.folder import Folder
-from podwright.errors import ConfigurationError
+from podwright.errors import BlueprintValidationError, ConfigurationError
 
 _CONFIG_MAP_BYTES = 900_000
 """Kubernetes takes 1 MiB, names and the blueprint included."""
+_HEADING = re.compile(r"\A(USER-SUPPLIED|COMPUTED) VALUES:\n")
+"""Helm's, over values for people."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -28,15 +30,43 @@ def render(folders: Iterable[str | Path]) -> dict[str, Any]:
     Raises:
         ConfigurationError: A folder cannot be a component of a fleet as it is; the message says why.
     """
-    found = {path.name: Folder(path) for path in (Path(one).resolve() for one in folders)}
-    names = {folder: _component_name(folder) for folder in found}
-    if len(set(names.values())) < len(names):
+    return renew({}, folders)
+
+
+def renew(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[str, Any]:
+    """The values of a release, with what component folders say put in place of what it had.
+
+    What a folder does not say, such as replicas, stays. Its agents may also be components of the release, or elsewhere
+    as the release has them.
+
+    Args:
+        running: The release's values.
+        folders: The new or changed components.
+
+    Raises:
+        ConfigurationError: A folder cannot be a component of a fleet as it is; the message says why.
+    """
+    paths = [Path(one).resolve() for one in folders]
+    names = {path.name: _component_name(path.name) for path in paths}
+    if len(set(names.values())) < len(paths):
         raise ConfigurationError(
-            f"Of the folders {', '.join(sorted(found))}, two would be one component.",
+            f"Of the folders {', '.join(sorted(path.name for path in paths))}, two would be one component.",
             suggestion="Give them names that differ in more than case and underscores.",
         )
-    components = {names[folder]: _component(folder, found[folder], names) for folder in found}
-    return {"components": dict(sorted(components.items()))}
+    before = blueprints.as_object(running.get("components"))
+    fleet = {**{name: name for name in before}, **names}
+    components = dict(before)
+    for path in paths:
+        was = blueprints.as_object(before.get(names[path.name]))
+        kept = {key: value for key, value in was.items() if key not in ("blueprint", "files", "agents")}
+        components[names[path.name]] = {**kept, **_component(path.name, Folder(path), fleet, _agents(was))}
+    return {**running, "components": dict(sorted(components.items()))}
+
+
+def _agents(component: Mapping[str, Any]) -> dict[str, Any]:
+    """A component's agents by the names that its blueprint has for them."""
+    given = blueprints.as_array(component.get("agents"))
+    return {one if isinstance(one, str) else str(blueprints.as_object(one).get("name")): one for one in given}
 
 
 def _component_name(folder: str) -> str:
@@ -49,16 +79,19 @@ def _component_name(folder: str) -> str:
     return name
 
 
-def _component(name: str, folder: Folder, names: Mapping[str, str]) -> dict[str, Any]:
+def _component(name: str, folder: Folder, names: Mapping[str, str], known: Mapping[str, Any]) -> dict[str, Any]:
     blueprint = folder.blueprint()
     blueprints.check(blueprint)
     component: dict[str, Any] = {"blueprint": {"inline": blueprint}}
     if files := _files(folder.path):
         component["files"] = files
-    agents: list[str | dict[str, str]] = []
+    agents: list[Any] = []
     for agent in folder.agent_names(blueprint):
         if any(path.startswith((f"agents/{agent}/", f"agents/{agent}.")) for path in files):
             continue  # it comes along
+        if agent in known:
+            agents.append(known[agent])
+            continue
         if agent not in names:
             raise ConfigurationError(
                 f"The component '{name}' works with '{agent}', which is not among the folders.",
@@ -104,46 +137,77 @@ class ComponentChange:
     """What new values change in one component of a fleet."""
 
     component: str
-    """Its name."""
-    what: str
-    """`added`, `removed` or `changed`."""
+    """Its name; empty for what holds for the whole fleet."""
+    what: Literal["added", "removed", "changed"]
+    """What becomes of it."""
     blueprint: list[blueprints.Change] = field(default_factory=list[blueprints.Change])
     """The changes of its blueprint."""
     values: list[str] = field(default_factory=list[str])
-    """Its other values that change, sorted."""
+    """Its other values that change, such as `resources.limits.cpu`, sorted."""
 
     @property
     def breaking(self) -> bool:
         """Whether callers may be let down: the component goes, or its blueprint changes in a way that breaks."""
         return self.what == "removed" or any(change.breaking for change in self.blueprint)
 
+    def __str__(self) -> str:
+        name = self.component or "the fleet"
+        if self.what != "changed":
+            return f"{'breaking' if self.breaking else 'compatible'}: {name} {self.what}"
+        lines = [f"{change}{_told(change)}" for change in self.blueprint]
+        lines += [f"value: {place} changed" for place in self.values]
+        return "\n".join(f"{name}: {line}" for line in lines)
+
+
+def _told(change: blueprints.Change) -> str:
+    was, now = blueprints.brief(change.old), blueprints.brief(change.new)
+    return {"added": f": {now}", "removed": f": {was}", "changed": f": {was} -> {now}"}[change.op]
+
 
 def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentChange]:
-    """What new values change in a running release, component by component.
+    """What new values change in a running release: for the whole fleet, then component by component.
 
     Args:
         running: The release's values, as `helm get values RELEASE --output json` tells them.
         new: The values to come.
+
+    Raises:
+        ConfigurationError: A blueprint in the values is none.
     """
-    before, after = (dict(values.get("components") or {}) for values in (running, new))
-    return [
-        change
-        for name in sorted({*before, *after})
-        if (change := _component_change(name, before.get(name), after.get(name))) is not None
-    ]
+    before, after = (blueprints.as_object(values.get("components")) for values in (running, new))
+    was, now = ({key: value for key, value in values.items() if key != "components"} for values in (running, new))
+    places = sorted(_changed(was, now))
+    changes = [_component_change(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
+    whole = [ComponentChange("", "changed", values=places)] if places else []
+    return whole + [change for change in changes if change is not None]
 
 
 def _component_change(name: str, old: Any, new: Any) -> ComponentChange | None:
     if old is None or new is None:
         return ComponentChange(name, "added" if old is None else "removed")
-    was, now = _blueprint(name, old), _blueprint(name, new)
-    values = {key for key in {*old, *new} - {"blueprint"} if old.get(key) != new.get(key)}
-    if was is None or now is None:
-        changes: list[blueprints.Change] = []
-        values |= {"blueprint"} if old.get("blueprint") != new.get("blueprint") else set()
-    else:
-        changes = blueprints.diff(was, now)
-    return ComponentChange(name, "changed", changes, sorted(values)) if changes or values else None
+    before, after = blueprints.as_object(old), blueprints.as_object(new)
+    was, now = _blueprint(name, before), _blueprint(name, after)
+    changes = blueprints.diff(was, now) if was and now else []
+    told = ("inline", "file") if was and now else ()  # by the changes, whether it stands there as data or as text
+    sources = [
+        {key: value for key, value in blueprints.as_object(side.get("blueprint")).items() if key not in told}
+        for side in (before, after)
+    ]
+    places = [place for place in _changed(before, after) if not place.startswith("blueprint.")]
+    places += ["blueprint"] if sources[0] != sources[1] else []
+    return ComponentChange(name, "changed", changes, sorted(places)) if changes or places else None
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    """The paths of values that differ; a map is as good as an empty one where there is none."""
+    for key in {*old, *new}:
+        was, now = old.get(key), new.get(key)
+        if was == now:
+            continue
+        if all(side is None or isinstance(side, dict) for side in (was, now)):
+            yield from _changed(blueprints.as_object(was), blueprints.as_object(now), f"{at}{key}.")
+        else:
+            yield f"{at}{key}"
 
 
 def _blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -157,3 +221,43 @@ def _blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None
             suggestion=f"Correct components.{name}.blueprint.inline.",
         )
     return blueprint
+
+
+def read_values(text: str) -> dict[str, Any]:
+    """The values in a text, YAML or JSON, such as `helm get values` prints them.
+
+    Raises:
+        ConfigurationError: The text is no values.
+    """
+    try:
+        data = blueprints.from_yaml(_HEADING.sub("", text))
+    except BlueprintValidationError as error:
+        raise _no_values(error.problems[0].detail) from error
+    values = blueprints.as_object(data)
+    if data is not None and not isinstance(data, dict):  # none is what Helm prints of a release without values
+        raise _no_values("no map")
+    if "type" in values or not isinstance(values.get("components", {}), dict):
+        raise _no_values("no map with `components`")
+    return values
+
+
+def _no_values(what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"These are no values of the chart: {what}.",
+        suggestion="Give what `helm get values RELEASE` prints, or a file for `helm upgrade --values`.",
+    )
+
+
+def write_values(values: Mapping[str, Any]) -> str:
+    """The values as YAML, texts of several lines as blocks."""
+    import yaml  # only this needs it
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, given: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in given else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", given, style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(dict(values), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -8,6 +8,7 @@ import typer
 
 from podwright import __version__
 from podwright.errors import PodwrightError
+from podwright_service.cli.deploying import deploying
 
 Served = Annotated[
     str | None,
@@ -28,6 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Blueprint = Annotated[str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.add_typer(deploying, name="deploy")
 
 
 @app.callback(invoke_without_command=True)
