@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import helm_python
 import pytest
@@ -47,11 +47,16 @@ def read(texts: Iterable[str]) -> list[Manifest]:
     return [manifest for text in texts for manifest in yaml.load_all(text, _Loader) if manifest]
 
 
+def missing(what: str) -> NoReturn:
+    """Skip a test for want of something; in CI it must be there."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"NOT TESTED with {what}")
+
+
 def tool(name: str) -> str:
-    """The path of a tool, which is brought where it is missing; in CI it must be there."""
+    """The path of a tool, which is brought where it is missing."""
     done = subprocess.run([ROOT / "deploy" / "tools.sh", name], capture_output=True, text=True)
     if done.returncode:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"NOT TESTED with {name}: {done.stderr.strip()}")
+        missing(f"{name}: {done.stderr.strip()}")
     return done.stdout.strip()
 
 

@@ -1,0 +1,216 @@
+"""Pods without a cluster: `podman kube play` runs what the chart renders, and this does what a cluster does around it.
+
+A kubelet asks the probes and ends pods, a Deployment replaces them one by one, and Services have names and lead to the
+pods that are ready. All that podman leaves out, and what has to be changed for it, is in `adapted`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import copy
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from .conftest import Manifest
+
+SCRIPTS = Path(__file__).parent / "pods"
+NEWS = 0.5
+"""Seconds until a Service has heard that a pod ends; in a cluster it is about one."""
+SETTINGS = """
+[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
+[network]
+network_backend = "netavark"
+"""
+
+
+def adapted(spec: Manifest, name: str, secrets: dict[str, Manifest]) -> tuple[Manifest, dict[str, Manifest]]:
+    """A pod's spec as podman 4.3 can run it, and what its store of secrets is to hold.
+
+    - It names volumes across pods, and would share `/tmp` among them: each gets the pod's name in front.
+    - It cannot read a Secret that it has played: where that is a volume it writes the entries undecoded and knows no
+      `items`, and for the environment it looks for JSON. So they go into its store in the form that each of the two
+      takes. It also falls over a volume that does not say whether its secret is `optional`.
+    - It publishes a container's ports on all of the machine's addresses: they are left out, for pods have addresses.
+    - It knows the liveness probe only, and asks it with `curl`, which the image does not have: `podwright check` asks.
+      The other two, and what comes before SIGTERM, are done here.
+    """
+    spec, store = copy.deepcopy(spec), dict[str, Manifest]()
+    for volume in spec.get("volumes", []):
+        volume["name"] = f"{name}-{volume['name']}"
+        if source := volume.get("secret"):
+            data = secrets[source["secretName"]]["data"]
+            files = {each["path"]: base64.b64decode(data[each["key"]]).decode() for each in source.pop("items")}
+            source |= {"secretName": f"{name}-{source['secretName']}", "optional": False}
+            store[source["secretName"]] = {"kind": "Secret", "data": files}
+    for container in spec["containers"]:
+        for mount in container.get("volumeMounts", []):
+            mount["name"] = f"{name}-{mount['name']}"
+        for source in container.get("envFrom", []):
+            data = secrets[source["secretRef"]["name"]]["data"]
+            source["secretRef"] = {"name": f"{name}-{source['secretRef']['name']}-env"}
+            store[source["secretRef"]["name"]] = data
+        container.pop("ports", None)
+        if probe := container.get("livenessProbe"):
+            path = probe.pop("httpGet")["path"]
+            probe["exec"] = {"command": ["podwright", "check", f"http://127.0.0.1:8000{path}"]}
+    return spec, store
+
+
+@dataclass
+class Pod:
+    """A pod that runs, or has run."""
+
+    name: str
+    container: str
+    address: str
+    spec: Manifest
+    """As the chart renders it."""
+
+    def asked(self, probe: str) -> bool:
+        """What one of the container's probes says, asked as a kubelet asks it."""
+        given = self.spec["containers"][0][f"{probe}Probe"]
+        with contextlib.suppress(httpx.TransportError):
+            url = f"http://{self.address}:8000{given['httpGet']['path']}"
+            return httpx.get(url, timeout=given["timeoutSeconds"]).is_success
+        return False
+
+
+class Podman:
+    """A store of its own for images and containers, a network with names, and one namespace on it."""
+
+    def __init__(self, program: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="pods-"))  # short: sockets lie in it
+        self.network = f"pods-{uuid.uuid4().hex[:8]}"
+        (self.folder / "containers.conf").write_text(SETTINGS)
+        (self.folder / "endpoints").mkdir()
+        self._command = [
+            program, "--root", f"{self.folder}/root", "--runroot", f"{self.folder}/run", "--cgroup-manager=cgroupfs",
+            "--runtime", shutil.which("runc") or "crun", "--network-config-dir", f"{self.folder}/networks",
+        ]  # fmt: skip
+        self._numbers = itertools.count(1)
+        self._configs: dict[str, Manifest] = {}
+        self._secrets: dict[str, Manifest] = {}
+        self.pods: dict[str, list[Pod]] = {}
+        """The pods of each Deployment that requests are sent to."""
+        self("network", "create", self.network)
+
+    def __call__(self, *words: str | Path, given: str = "", check: bool = True) -> str:
+        variables = {**os.environ, "CONTAINERS_CONF": f"{self.folder}/containers.conf"}
+        done = subprocess.run([*self._command, *words], input=given, capture_output=True, text=True, env=variables)
+        assert not check or done.returncode == 0, f"podman {' '.join(map(str, words))}\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def load(self, docker: str, image: str) -> str:
+        """Bring an image from Docker, and give its name here."""
+        with subprocess.Popen([docker, "save", image], stdout=subprocess.PIPE) as saved:
+            subprocess.run([*self._command, "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
+        assert saved.returncode == 0
+        self("tag", image, "localhost/component:tested")
+        return "localhost/component"
+
+    def run(self, name: str, script: str, *arguments: str, options: tuple[str, ...] = ()) -> None:
+        """Run one of the scripts beside this file, under a name that pods know."""
+        mounts = ["--volume", f"{SCRIPTS}:/scripts:ro", "--volume", f"{self.folder}/endpoints:/endpoints:ro"]
+        self(
+            "run", "--detach", "--name", name, "--network", f"{self.network}:alias={name}", *mounts, *options,
+            "--entrypoint", "python", "localhost/component:tested", f"/scripts/{script}.py", *arguments,
+        )  # fmt: skip
+
+    def keep(self, manifests: list[Manifest]) -> None:
+        """Take the ConfigMaps and Secrets, which pods that start from now on have."""
+        for kind, kept in (("ConfigMap", self._configs), ("Secret", self._secrets)):
+            kept |= {each["metadata"]["name"]: each for each in manifests if each["kind"] == kind}
+
+    def serve(self, service: Manifest, *options: str) -> None:
+        """Give a Service its name; it leads to the pods in `pods`."""
+        name = service["metadata"]["name"]
+        self.pods.setdefault(name, [])
+        self._tell(name)
+        self.run(name, "service", name, options=options)
+
+    def play(self, manifest: Manifest) -> Pod:
+        """Start a Deployment's pod, or a Pod."""
+        name = f"{manifest['metadata']['name']}-{next(self._numbers)}"
+        deployment = manifest["kind"] == "Deployment"
+        rendered = manifest["spec"]["template"]["spec"] if deployment else manifest["spec"]
+        spec, store = adapted(rendered, name, self._secrets)
+        for secret, content in store.items():
+            self("secret", "create", secret, "-", given=json.dumps(content))
+        named = copy.deepcopy(manifest)
+        named["metadata"]["name"] = name
+        if deployment:
+            named["spec"] |= {"replicas": 1, "template": {**named["spec"]["template"], "spec": spec}}
+        else:
+            named["spec"] = spec
+        used = [self._configs[each["configMap"]["name"]] for each in spec.get("volumes", []) if "configMap" in each]
+        self("kube", "play", "--network", self.network, "-", given=yaml.safe_dump_all([*used, named]))
+        pod = f"{name}-pod-0" if deployment else name
+        infra = json.loads(self("pod", "inspect", pod))["InfraContainerID"]
+        address = json.loads(self("inspect", infra))[0]["NetworkSettings"]["Networks"][self.network]["IPAddress"]
+        return Pod(pod, f"{pod}-{spec['containers'][0]['name']}", address, rendered)
+
+    def start(self, deployment: Manifest) -> Pod:
+        """Start a pod of a Deployment, wait for its probes, and have its Service know it."""
+        pod = self.play(deployment)
+        given = pod.spec["containers"][0]["startupProbe"]
+        for _ in range(given["failureThreshold"]):
+            if pod.asked("startup") and pod.asked("readiness"):
+                break
+            time.sleep(given["periodSeconds"] / 4)  # the cluster here has no time
+        else:
+            raise AssertionError(f"{pod.name} does not become ready:\n{self('logs', pod.container)}")
+        name = deployment["metadata"]["name"]
+        self.pods.setdefault(name, []).append(pod)
+        self._tell(name)
+        return pod
+
+    def end(self, deployment: str, pod: Pod) -> int:
+        """End a pod as a kubelet does, with a Service that hears of it a little later; gives the exit code."""
+        lifecycle = pod.spec["containers"][0].get("lifecycle", {})
+        before = lifecycle.get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        time.sleep(min(NEWS, before))
+        self.pods[deployment].remove(pod)
+        self._tell(deployment)
+        time.sleep(max(0.0, before - NEWS))
+        self("pod", "stop", "--time", str(pod.spec["terminationGracePeriodSeconds"] - before), pod.name)
+        return self.state(pod)["ExitCode"]
+
+    def roll(self, deployment: Manifest) -> list[int]:
+        """Replace a Deployment's pods one by one, a new one first; gives the exit codes of the old ones."""
+        name = deployment["metadata"]["name"]
+        codes = []
+        for old in list(self.pods[name]):
+            self.start(deployment)
+            codes.append(self.end(name, old))
+        return codes
+
+    def state(self, pod: Pod) -> dict[str, Any]:
+        return json.loads(self("inspect", pod.container))[0]["State"]
+
+    def _tell(self, deployment: str) -> None:
+        file = self.folder / "endpoints" / deployment
+        file.with_suffix(".new").write_text("\n".join(pod.address for pod in self.pods[deployment]))
+        file.with_suffix(".new").replace(file)
+
+    def close(self) -> None:
+        """Take all away."""
+        self("pod", "rm", "--all", "--force", "--time", "0", check=False)
+        self("rm", "--all", "--force", "--time", "0", check=False)
+        self("network", "rm", "--force", self.network, check=False)
+        self("rmi", "--all", "--force", check=False)
+        subprocess.run(["umount", "--recursive", self.folder / "root" / "overlay"], capture_output=True)
+        shutil.rmtree(self.folder)
