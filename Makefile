@@ -31,8 +31,8 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-# Podman runs pods without a cluster: what starts, watches, connects and names their containers is not part of it.
-PODMAN := podman runc catatonit netavark aardvark-dns
+# Podman runs pods without a cluster: what starts, watches and connects their containers is not part of it.
+PODMAN := podman runc catatonit netavark
 
 tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
 	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }

@@ -37,9 +37,12 @@ network_backend = "netavark"
 """
 
 
-def adapted(spec: Manifest, name: str, secrets: dict[str, Manifest]) -> tuple[Manifest, dict[str, Manifest]]:
+def adapted(
+    spec: Manifest, name: str, secrets: dict[str, Manifest], services: dict[str, str]
+) -> tuple[Manifest, dict[str, Manifest]]:
     """A pod's spec as podman 4.3 can run it, and what its store of secrets is to hold.
 
+    - Its DNS forgets what it was asked while containers come and go: Services are known to a pod by `hostAliases`.
     - It names volumes across pods, and would share `/tmp` among them: each gets the pod's name in front.
     - It cannot read a Secret that it has played: where that is a volume it writes the entries undecoded and knows no
       `items`, and for the environment it looks for JSON. So they go into its store in the form that each of the two
@@ -67,6 +70,7 @@ def adapted(spec: Manifest, name: str, secrets: dict[str, Manifest]) -> tuple[Ma
         if probe := container.get("livenessProbe"):
             path = probe.pop("httpGet")["path"]
             probe["exec"] = {"command": ["podwright", "check", f"http://127.0.0.1:8000{path}"]}
+    spec["hostAliases"] = [{"ip": address, "hostnames": [service]} for service, address in services.items()]
     return spec, store
 
 
@@ -90,7 +94,7 @@ class Pod:
 
 
 class Podman:
-    """A store of its own for images and containers, a network with names, and one namespace on it."""
+    """A store of its own for images and containers, a network, and one namespace on it."""
 
     def __init__(self, program: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="pods-"))  # short: sockets lie in it
@@ -104,13 +108,16 @@ class Podman:
         self._numbers = itertools.count(1)
         self._configs: dict[str, Manifest] = {}
         self._secrets: dict[str, Manifest] = {}
+        self._services: dict[str, str] = {}
         self.pods: dict[str, list[Pod]] = {}
         """The pods of each Deployment that requests are sent to."""
-        self("network", "create", self.network)
+        self("network", "create", "--disable-dns", self.network)
 
-    def __call__(self, *words: str | Path, given: str = "", check: bool = True) -> str:
+    def __call__(self, *words: str | Path, given: str = "", check: bool = True, errors: int = subprocess.PIPE) -> str:
         variables = {**os.environ, "CONTAINERS_CONF": f"{self.folder}/containers.conf"}
-        done = subprocess.run([*self._command, *words], input=given, capture_output=True, text=True, env=variables)
+        done = subprocess.run(
+            [*self._command, *words], input=given, stdout=subprocess.PIPE, stderr=errors, text=True, env=variables
+        )
         assert not check or done.returncode == 0, f"podman {' '.join(map(str, words))}\n{done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -123,12 +130,13 @@ class Podman:
         return "localhost/component"
 
     def run(self, name: str, script: str, *arguments: str, options: tuple[str, ...] = ()) -> None:
-        """Run one of the scripts beside this file, under a name that pods know."""
+        """Run one of the scripts beside this file, under a name that the pods to come know."""
         mounts = ["--volume", f"{SCRIPTS}:/scripts:ro", "--volume", f"{self.folder}/endpoints:/endpoints:ro"]
         self(
-            "run", "--detach", "--name", name, "--network", f"{self.network}:alias={name}", *mounts, *options,
+            "run", "--detach", "--name", name, "--network", self.network, *mounts, *options,
             "--entrypoint", "python", "localhost/component:tested", f"/scripts/{script}.py", *arguments,
         )  # fmt: skip
+        self._services[name] = self._address(name)
 
     def keep(self, manifests: list[Manifest]) -> None:
         """Take the ConfigMaps and Secrets, which pods that start from now on have."""
@@ -147,7 +155,7 @@ class Podman:
         name = f"{manifest['metadata']['name']}-{next(self._numbers)}"
         deployment = manifest["kind"] == "Deployment"
         rendered = manifest["spec"]["template"]["spec"] if deployment else manifest["spec"]
-        spec, store = adapted(rendered, name, self._secrets)
+        spec, store = adapted(rendered, name, self._secrets, self._services)
         for secret, content in store.items():
             self("secret", "create", secret, "-", given=json.dumps(content))
         named = copy.deepcopy(manifest)
@@ -160,8 +168,7 @@ class Podman:
         self("kube", "play", "--network", self.network, "-", given=yaml.safe_dump_all([*used, named]))
         pod = f"{name}-pod-0" if deployment else name
         infra = json.loads(self("pod", "inspect", pod))["InfraContainerID"]
-        address = json.loads(self("inspect", infra))[0]["NetworkSettings"]["Networks"][self.network]["IPAddress"]
-        return Pod(pod, f"{pod}-{spec['containers'][0]['name']}", address, rendered)
+        return Pod(pod, f"{pod}-{spec['containers'][0]['name']}", self._address(infra), rendered)
 
     def start(self, deployment: Manifest) -> Pod:
         """Start a pod of a Deployment, wait for its probes, and have its Service know it."""
@@ -172,7 +179,7 @@ class Podman:
                 break
             time.sleep(given["periodSeconds"] / 4)  # the cluster here has no time
         else:
-            raise AssertionError(f"{pod.name} does not become ready:\n{self('logs', pod.container)}")
+            raise AssertionError(f"{pod.name} does not become ready:\n{self.logs(pod)}")
         name = deployment["metadata"]["name"]
         self.pods.setdefault(name, []).append(pod)
         self._tell(name)
@@ -198,6 +205,13 @@ class Podman:
             codes.append(self.end(name, old))
         return codes
 
+    def logs(self, pod: Pod) -> str:
+        """What a pod's container has said, on both its outputs."""
+        return self("logs", pod.container, errors=subprocess.STDOUT)
+
+    def _address(self, container: str) -> str:
+        return json.loads(self("inspect", container))[0]["NetworkSettings"]["Networks"][self.network]["IPAddress"]
+
     def state(self, pod: Pod) -> dict[str, Any]:
         return json.loads(self("inspect", pod.container))[0]["State"]
 
@@ -208,6 +222,7 @@ class Podman:
 
     def close(self) -> None:
         """Take all away."""
+        self("kill", "--all", check=False)  # a pod that is removed is given its time first
         self("pod", "rm", "--all", "--force", "--time", "0", check=False)
         self("rm", "--all", "--force", "--time", "0", check=False)
         self("network", "rm", "--force", self.network, check=False)

@@ -32,7 +32,7 @@ VALUES: Manifest = {
     **yaml.safe_load((CHART / "examples" / "newsroom" / "values.yaml").read_text()),
     "defaults": {
         "image": {"repository": "localhost/component", "tag": "tested"},
-        "settings": {"model_base_url": "http://vendor:8000/v1"},
+        "env": {"OPENAI_BASE_URL": "http://vendor:8000/v1"},
         "secrets": {"existing": ["vendor"]},
         "drain": {"preStop": 1, "delay": 2, "timeout": 20, "margin": 5},
     },
@@ -160,8 +160,8 @@ class Load:
             while not self._over.is_set():
                 try:
                     async with session.post(f"{self._fleet.url}/run", json={"input": "the moon"}) as answer:
-                        text = await answer.text()
-                        self.answers["ok" if answer.status == 200 else f"{answer.status}: {text[:300]}"] += 1
+                        told = await answer.json()
+                        self.answers["ok" if answer.status == 200 else f"{answer.status}: {told['detail']}"] += 1
                 except aiohttp.ClientError as error:
                     self.answers[repr(error)] += 1
 
@@ -221,7 +221,7 @@ def test_the_workflow_answers_across_pods(fleet: Fleet) -> None:
     (test,) = [each for each in fleet.of("Pod") if each["metadata"]["name"] == "fleet-newsroom-test"]
     pod = fleet.podman.play(test)
     code = fleet.podman("wait", pod.container)
-    said = fleet.podman("logs", pod.container)
+    said = fleet.podman.logs(pod)
     assert code == "0", said
     assert said.startswith("http://fleet-newsroom:8000/run answered run ")
     answer = json.loads(said.partition(":\n")[2])
