@@ -193,8 +193,11 @@ class Podman:
         self.pods[deployment].remove(pod)
         self._tell(deployment)
         time.sleep(max(0.0, before - NEWS))
-        self("pod", "stop", "--time", str(pod.spec["terminationGracePeriodSeconds"] - before), pod.name)
-        return self.state(pod)["ExitCode"]
+        # not the pod: that would take the network away at the same moment
+        self("stop", "--time", str(pod.spec["terminationGracePeriodSeconds"] - before), pod.container)
+        code = self.state(pod)["ExitCode"]
+        self("pod", "stop", pod.name)
+        return code
 
     def roll(self, deployment: Manifest) -> list[int]:
         """Replace a Deployment's pods one by one, a new one first; gives the exit codes of the old ones."""
