@@ -30,9 +30,16 @@ from .test_custom_resources import KINDS as CUSTOM
 
 EXAMPLES = sorted(path.parent.name for path in CHART.glob("examples/*/values.yaml"))
 OLDEST = (yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"]).removeprefix(">=").removesuffix(".0-0")
+NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 SEEDS = {"seeds": ["a seed for tests, of 32 characters or more"]}
 
 each_example = pytest.mark.parametrize("example", EXAMPLES)
+
+
+@functools.cache
+def rendered(example: str) -> list[Manifest]:
+    """What an example renders to, which takes seconds for the largest; for tests that only look."""
+    return helm4(values(example))
 
 
 def values(example: str) -> Manifest:
@@ -121,12 +128,12 @@ def validate(manifest: Manifest, version: str) -> None:
     _validator(name, manifest["apiVersion"], manifest["kind"]).validate(manifest)
 
 
-@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version().rpartition(".")[0]])
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
 @each_example
 def test_kubernetes_takes_it(example: str, version: str) -> None:
     """Every object of every example is valid for the oldest and the newest Kubernetes, unknown fields refused."""
     assert Version(version) >= Version("1.30")
-    manifests = helm4(values(example))
+    manifests = rendered(example)
     assert manifests
     for manifest in manifests:
         if manifest["apiVersion"] not in CUSTOM:
@@ -145,7 +152,7 @@ def test_the_validation_sees_faults() -> None:
 
 def test_custom_resources_are_all_shown() -> None:
     """The production example has an object of every kind that the chart can render."""
-    shown = {each["kind"] for each in helm4(values("production"))}
+    shown = {each["kind"] for each in rendered("production")}
     able = {
         line.split()[1]
         for file in CHART.glob("templates/**/*.yaml")
@@ -212,6 +219,7 @@ BAD = {
         {"components": {"x": {"blueprint": {"configMap": "c"}, "files": {"tools.py": ""}}}},
         ["components.x.blueprint.configMap"],
     ),
+    "files beside an image's": ({"components": {"x": {"filesFrom": ["tools"]}}}, ["components.x.filesFrom"]),
     "path outside": ({"components": {"x": {"files": {"../etc/passwd": ""}}}}, ["files", "../etc/passwd"]),
     "short seed": ({"apiKeys": {"seeds": ["short"]}}, ["seeds", "0"]),
     "short key": ({"components": {"x": {"apiKeys": {"accept": ["run:short"]}}}}, ["accept", "0"]),
@@ -430,6 +438,18 @@ def test_the_files_arrive(helm: Helm) -> None:
     assert environment(found["Deployment", "fleet-x"])["PODWRIGHT_COMPONENT"] == "/component"
 
 
+def test_files_from_elsewhere_lie_beside(helm: Helm) -> None:
+    """The entries of other ConfigMaps are in the folder too, beside a blueprint in the values or in a ConfigMap."""
+    for component, first in ((agent(), "fleet-x-files"), ({"blueprint": {"configMap": "mine"}}, "mine")):
+        deployment = one(helm, "Deployment", **component, filesFrom=["tools", "1e3"])
+        validate(deployment, OLDEST)
+        (volume,) = [each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "component"]
+        names = [source["configMap"]["name"] for source in volume["projected"]["sources"]]
+        assert names == [first, "tools", "1e3"]
+        items = [item["path"] for item in volume["projected"]["sources"][0]["configMap"].get("items", [])]
+        assert items == (["blueprint.json"] if first == "fleet-x-files" else [])
+
+
 def test_an_overlay_leaves_the_image_s_files(helm: Helm) -> None:
     """With an overlay each file is mounted on its own, so that the tools in the image stay."""
     deployment = one(helm, "Deployment", **agent(files={"a.txt": "a"}) | {"blueprint": {"inline": {}, "overlay": True}})
@@ -577,9 +597,10 @@ def test_names_that_yaml_takes_for_something_else(helm: Helm) -> None:
 
 
 def test_the_readme_s_fleet_renders(helm: Helm) -> None:
-    """The values that the chart's README shows are values that it takes."""
+    """The values that the README shows are values that the chart takes, and the versions are those of the tests."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", (CHART / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
+    assert f"for Kubernetes {OLDEST} to {NEWEST}" in (CHART / "README.md").read_text()
     for block in blocks:
         assert {each["kind"] for each in helm(yaml.safe_load(block))} >= {"Deployment", "ConfigMap", "NetworkPolicy"}
 

@@ -127,6 +127,18 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $files }}
 {{- end }}
 
+{{/* The ConfigMap with a component's folder, as a volume's source. */}}
+{{- define "podwright.folder" -}}
+name: {{ index . 0 | quote }}
+{{- with index . 1 }}
+items:
+  {{- range $path := keys . | sortAlpha }}
+  - key: {{ include "podwright.fileKey" $path | quote }}
+    path: {{ quote $path }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The digest of the blueprint in the values, as `podwright.blueprints.digest` has it: sha256 over canonical JSON. Go
      writes two line breaks as escapes, which Python does not; an escaped backslash before them must not be taken for one. */}}
 {{- define "podwright.digest" -}}
