@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 from dataclasses import dataclass
@@ -189,13 +190,13 @@ class Podman:
         """End a pod as a kubelet does, with a Service that hears of it a little later; gives the exit code."""
         lifecycle = pod.spec["containers"][0].get("lifecycle", {})
         before = lifecycle.get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        time.sleep(min(NEWS, before))
-        self.pods[deployment].remove(pod)
-        self._tell(deployment)
-        time.sleep(max(0.0, before - NEWS))
+        news = threading.Timer(NEWS, self._forget, (deployment, pod))
+        news.start()
+        time.sleep(before)
         # not the pod: that would take the network away at the same moment
         self("stop", "--time", str(pod.spec["terminationGracePeriodSeconds"] - before), pod.container)
         code = self.state(pod)["ExitCode"]
+        news.join()
         self("pod", "stop", pod.name)
         return code
 
@@ -217,6 +218,10 @@ class Podman:
 
     def state(self, pod: Pod) -> dict[str, Any]:
         return json.loads(self("inspect", pod.container))[0]["State"]
+
+    def _forget(self, deployment: str, pod: Pod) -> None:
+        self.pods[deployment].remove(pod)
+        self._tell(deployment)
 
     def _tell(self, deployment: str) -> None:
         file = self.folder / "endpoints" / deployment

@@ -8,6 +8,7 @@ import copy
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ from podwright import blueprints
 from .conftest import CHART, ROOT, Manifest, helm4, missing, tool
 from .podman import Pod, Podman
 
+BASE = "python:3.13-slim-trixie"
 KEY = "a-vendor-s-key"
 CLIENTS = 12
 VALUES: Manifest = {
@@ -50,14 +52,14 @@ VALUES: Manifest = {
 def image() -> Iterator[tuple[str, str]]:
     """Docker's client, and the image of components, built by it."""
     found = subprocess.run(["bash", ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
-    docker = found.stdout.strip() or "docker"
-    if given := os.environ.get("PODWRIGHT_IMAGE"):
+    docker, given = found.stdout.strip() or "docker", os.environ.get("PODWRIGHT_IMAGE")
+    if not shutil.which(docker) or subprocess.run([docker, "inspect", given or BASE], capture_output=True).returncode:
+        missing(f"a Docker engine that has {given or BASE}; `make engine` brings both")
+    if given:
         yield docker, given
         return
     name = f"podwright-pods:{uuid.uuid4().hex[:8]}"
     command = [docker, "build", "--quiet", "--tag", name, "--build-arg", "FLAVOUR=direct", ROOT]
-    if found.returncode or subprocess.run([docker, "info"], capture_output=True).returncode:
-        missing(f"a Docker engine: {found.stderr.strip()}")
     subprocess.run(command, check=True, capture_output=True)
     yield docker, name
     subprocess.run([docker, "rmi", name], check=True, capture_output=True)
