@@ -125,8 +125,10 @@ class Podman:
     def load(self, docker: str, image: str) -> str:
         """Bring an image from Docker, and give its name here."""
         with subprocess.Popen([docker, "save", image], stdout=subprocess.PIPE) as saved:
-            subprocess.run([*self._command, "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
-        assert saved.returncode == 0
+            loaded = subprocess.run(
+                [*self._command, "load", "--quiet"], stdin=saved.stdout, capture_output=True, text=True
+            )
+        assert (saved.returncode, loaded.returncode) == (0, 0), loaded.stderr
         self("tag", image, "localhost/component:tested")
         return "localhost/component"
 

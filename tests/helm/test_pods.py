@@ -52,7 +52,7 @@ VALUES: Manifest = {
 def image() -> Iterator[tuple[str, str]]:
     """Docker's client, and the image of components, built by it."""
     found = subprocess.run(["bash", ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
-    docker, given = found.stdout.strip() or "docker", os.environ.get("PODWRIGHT_IMAGE")
+    docker, given = found.stdout.strip() or "docker", os.environ.get("COMPONENT_IMAGE")
     if not shutil.which(docker) or subprocess.run([docker, "inspect", given or BASE], capture_output=True).returncode:
         missing(f"a Docker engine that has {given or BASE}; `make engine` brings both")
     if given:
