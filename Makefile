@@ -32,7 +32,7 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	@touch $@
 
 # Podman runs pods without a cluster: what starts, watches and connects their containers is not part of it.
-PODMAN := podman runc catatonit netavark
+PODMAN := podman runc catatonit netavark iptables
 
 tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
 	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }

@@ -207,14 +207,14 @@ def test_probes(fleet: Fleet) -> None:
     """The three probes pass on a pod that serves; of one that hangs, the liveness probe fails."""
     for pods in fleet.podman.pods.values():
         for pod in pods:
-            assert [probe for probe in ("startup", "liveness", "readiness") if not pod.asked(probe)] == []
+            assert [probe for probe in ("startup", "liveness", "readiness") if not pod.passes(probe)] == []
     (pod,) = fleet.pods("desk")
-    fleet.podman("healthcheck", "run", pod.container)
+    fleet.podman("healthcheck", "run", pod.container)  # the liveness probe, from within
     signal = "import os; [os.kill(int(one), {}) for one in open('/proc/1/task/1/children').read().split()]"
     fleet.podman("exec", pod.container, "python", "-c", signal.format("19"))
-    assert not pod.asked("liveness")
+    assert not pod.passes("liveness")
     fleet.podman("exec", pod.container, "python", "-c", signal.format("18"))
-    assert pod.asked("liveness")
+    assert pod.passes("liveness")
 
 
 def test_the_workflow_answers_across_pods(fleet: Fleet) -> None:
@@ -243,7 +243,7 @@ def runs(fleet: Fleet, component: str) -> int:
     return total
 
 
-def test_a_changed_blueprint_rolls_out(fleet: Fleet, record_property: Any) -> None:
+def test_a_changed_blueprint_rolls_out(fleet: Fleet) -> None:
     """A changed blueprint replaces the pods of its component and of no other; of a constant load no run is lost."""
     blueprint = copy.deepcopy(VALUES["components"]["writer"]["blueprint"]["inline"])
     blueprint["instructions"] = "You write for a local newspaper."
@@ -251,7 +251,7 @@ def test_a_changed_blueprint_rolls_out(fleet: Fleet, record_property: Any) -> No
     with Load(fleet) as load:
         assert fleet.upgrade({"writer": {"blueprint": {"inline": blueprint}}}) == ["fleet-writer"]
         load.until(2 * CLIENTS)
-    record_property("answers", load.answers.total())
+    print(f"{load.answers.total()} runs while a blueprint was rolled out")
     assert set(load.answers) == {"ok"}, load.answers
     assert fleet.podman.state(old)["Running"] is False
     (new,) = fleet.pods("writer")
@@ -262,13 +262,12 @@ def test_a_changed_blueprint_rolls_out(fleet: Fleet, record_property: Any) -> No
     assert fleet.run()["writer_output"] == "APPROVED: You write for a local newspaper."
 
 
-def test_a_drain_loses_nothing(fleet: Fleet, record_property: Any) -> None:
+def test_a_drain_loses_nothing(fleet: Fleet) -> None:
     """While both pods of the workflow are replaced, with runs under way in each, every request is answered."""
     before = [pod.name for pod in fleet.pods("newsroom")]
     with Load(fleet) as load:
         codes = fleet.podman.roll(fleet.deployment("newsroom"))
         load.until(2 * CLIENTS)
-    record_property("answers", load.answers.total())
     print(f"{load.answers.total()} runs while 2 pods were replaced")
     assert codes == [0, 0]
     assert set(load.answers) == {"ok"}, load.answers
