@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -114,6 +115,7 @@ class Podman:
         self._configs: dict[str, Manifest] = {}
         self._secrets: dict[str, Manifest] = {}
         self._services: dict[str, str] = {}
+        self._ingress: subprocess.Popen[str] | None = None
         self.pods: dict[str, list[Pod]] = {}
         """The pods of each Deployment that requests are sent to."""
         self("network", "create", "--disable-dns", self.network)
@@ -150,12 +152,19 @@ class Podman:
         for kind, kept in (("ConfigMap", self._configs), ("Secret", self._secrets)):
             kept |= {each["metadata"]["name"]: each for each in manifests if each["kind"] == kind}
 
-    def serve(self, service: Manifest, *options: str) -> None:
+    def serve(self, service: Manifest) -> None:
         """Give a Service its name; it leads to the pods in `pods`."""
         name = service["metadata"]["name"]
         self.pods.setdefault(name, [])
         self._tell(name)
-        self.run(name, "service", name, options=options)
+        self.run(name, "service", f"/endpoints/{name}", "0.0.0.0", "8000")  # noqa: S104 - in a container
+
+    def expose(self, name: str) -> str:
+        """Have a Service answer on this machine too, as an ingress does; gives its URL."""
+        command = [sys.executable, SCRIPTS / "service.py", self.folder / "endpoints" / name, "127.0.0.1", "0"]
+        self._ingress = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._ingress.stdout is not None
+        return f"http://127.0.0.1:{self._ingress.stdout.readline().strip()}"
 
     def play(self, manifest: Manifest) -> Pod:
         """Start a Deployment's pod, or a Pod."""
@@ -234,6 +243,9 @@ class Podman:
 
     def close(self) -> None:
         """Take all away."""
+        if self._ingress is not None:
+            with self._ingress:
+                self._ingress.terminate()
         self("kill", "--all", check=False)  # a pod that is removed is given its time first
         self("pod", "rm", "--all", "--force", "--time", "0", check=False)
         self("rm", "--all", "--force", "--time", "0", check=False)

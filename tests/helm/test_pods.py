@@ -74,12 +74,11 @@ class Fleet:
         podman.keep(self.manifests)
         podman.run("vendor", "vendor", options=("--env", f"KEY={KEY}", "--env", "DELAY=0.3"))
         for service in self.of("Service"):
-            published = service["metadata"]["name"] == "fleet-newsroom"
-            podman.serve(service, *(["--publish", "127.0.0.1::8000"] if published else []))
+            podman.serve(service)
         for deployment in self.of("Deployment"):
             podman.start(deployment)
         podman.start(self.deployment("newsroom"))
-        self.url = "http://" + podman("port", "fleet-newsroom", "8000/tcp")
+        self.url = podman.expose("fleet-newsroom")
 
     def of(self, kind: str) -> list[Manifest]:
         return [each for each in self.manifests if each["kind"] == kind]

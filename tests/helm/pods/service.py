@@ -1,11 +1,14 @@
-"""A Service, as kube-proxy makes one: each connection goes to one of the pods that are in the list at that moment."""
+"""A Service, as kube-proxy makes one: each connection goes to one of the pods that are in the list at that moment.
+
+Usage: service.py FILE ADDRESS PORT; the file is the list, a port of 0 takes a free one, and the one taken is printed.
+"""
 
 import asyncio
 import itertools
 import pathlib
 import sys
 
-PODS = pathlib.Path("/endpoints", sys.argv[1])
+PODS = pathlib.Path(sys.argv[1])
 turns = itertools.count()
 
 
@@ -32,7 +35,8 @@ async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def main() -> None:
-    async with await asyncio.start_server(connect, "0.0.0.0", 8000, backlog=1024) as server:  # noqa: S104 - in a container
+    async with await asyncio.start_server(connect, sys.argv[2], int(sys.argv[3]), backlog=1024) as server:
+        print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
 
 
