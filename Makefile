@@ -77,7 +77,11 @@ fmt: install  ## format, and fix what can be fixed
 lock:  ## renew both locks: newest releases that are old enough
 	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
-	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
+	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
+	$(COMPILE) -c requirements.lock --no-emit-package podwright \
+		-o deploy/image/requirements-direct.lock library/pyproject.toml service/pyproject.toml
+	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm \
+		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove all that was made here
 	rm -rf .venv .uv dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
