@@ -42,7 +42,7 @@ ENV PATH=/opt/podwright/bin:$PATH \
 USER 65532:65532
 WORKDIR /component
 EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["podwright", "check"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --start-interval=1s CMD ["podwright", "check"]
 ENTRYPOINT ["podwright"]
 CMD ["serve"]
 ARG VERSION
