@@ -14,6 +14,11 @@ LOG=/var/log/podwright-dockerd.log
 say() { echo "engine: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
+# A mirror that hiccups and a package manager that is busy are waited for.
+apt() {
+    DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$@" >&2
+}
+
 # Another client may come first on the PATH and know neither compose nor buildx.
 client() {
     for one in docker /usr/bin/docker; do
@@ -38,18 +43,34 @@ install_engine() {
         from=(-t "$SUITE")
     fi
     # libraries keep to the machine's own release: only what is named comes from the other one
-    apt-get update -q >&2
+    apt update
     packages=(docker.io docker-cli docker-compose docker-buildx containerd)
     [ ${#from[@]} -eq 0 ] || packages=("${packages[@]/%//$SUITE}")
-    DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-        "${packages[@]}" iptables mmdebstrap >&2
+    apt install --no-install-recommends "${packages[@]}" iptables mmdebstrap
+}
+
+# Where this machine's own packages come from; of both forms that apt's sources are written in.
+mirror_of() {
+    cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk -v suite="$1" '
+        BEGIN { RS = ""; FS = "\n" }
+        {
+            uri = ""; fits = 0
+            for (i = 1; i <= NF; i++) {
+                n = split($i, words, " ")
+                if (words[1] == "URIs:") uri = words[2]
+                if (words[1] == "Suites:") for (j = 2; j <= n; j++) if (words[j] == suite) fits = 1
+            }
+            if (fits && uri != "") { print uri; exit }
+        }'
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null \
+        | sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +'"$1"' .*/\2/p'
 }
 
 add_suite() {
-    mirror=$(sed -nE 's/^URIs: *([^ ]+).*/\1/p; s/^deb +(\[[^]]*\] +)?([^ ]+) +'"$1"' .*/\2/p' \
-        /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources 2>/dev/null | head -1 || true)
+    mirror=$(mirror_of "$1" | head -1)
+    [ -n "$mirror" ] || fail "no source of $1 in /etc/apt to take $SUITE from as well; add one of $SUITE, or install Docker"
     printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
-        "${mirror:-http://deb.debian.org/debian}" "$SUITE" /usr/share/keyrings/debian-archive-keyring.gpg \
+        "$mirror" "$SUITE" /usr/share/keyrings/debian-archive-keyring.gpg \
         >/etc/apt/sources.list.d/podwright-$SUITE.sources
     printf 'Package: *\nPin: release n=%s\nPin-Priority: 100\n' "$SUITE" >/etc/apt/preferences.d/podwright-$SUITE
 }
@@ -77,7 +98,7 @@ bring_base_image() {
     if "$docker" image inspect "$BASE_IMAGE" >/dev/null 2>&1; then return; fi
     if timeout 60 "$docker" pull -q "$BASE_IMAGE" >/dev/null 2>&1; then return; fi
     case $BASE_IMAGE in python:3.13-slim-trixie) ;; *) fail "$BASE_IMAGE cannot be pulled, nor made here" ;; esac
-    command -v mmdebstrap >/dev/null || apt-get install -q -y --no-install-recommends mmdebstrap >&2
+    command -v mmdebstrap >/dev/null || apt install --no-install-recommends mmdebstrap
     say "no registry answers: making $BASE_IMAGE from Debian's packages"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
