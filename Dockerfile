@@ -22,12 +22,13 @@ RUN --mount=type=cache,target=/root/.cache \
 COPY LICENSE pyproject.toml ./
 COPY library library
 COPY service service
-# Of two builds of the same source every file is the same: what says when it was made would differ.
+# Of two builds of the same source every file is the same: what says when it was made would differ. So it is pip that
+# installs the wheels, for uv writes down when they were made.
 ARG SOURCE_DATE_EPOCH=0
 RUN --mount=type=cache,target=/root/.cache \
     for one in library service; do (cd $one && /tools/bin/python -m hatchling build -t wheel -d /wheels >/dev/null); done \
-    && /tools/bin/uv pip install --quiet --python /opt/podwright --no-deps --no-index --find-links /wheels \
-        podwright podwright-service \
+    && /tools/bin/python -m pip --python /opt/podwright install --quiet --no-deps --no-index --no-compile \
+        --find-links /wheels podwright podwright-service \
     && cd /opt/podwright \
     && find bin -mindepth 1 ! -name 'python*' ! -name podwright -delete \
     && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG \

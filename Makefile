@@ -88,6 +88,7 @@ lock:  ## renew both locks: newest releases that are old enough
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
+	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
 		-o deploy/image/requirements-direct.lock library/pyproject.toml service/pyproject.toml
 	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm \
