@@ -31,7 +31,7 @@ RUN --mount=type=cache,target=/root/.cache \
         --find-links /wheels podwright podwright-service \
     && cd /opt/podwright \
     && find bin -mindepth 1 ! -name 'python*' ! -name podwright -delete \
-    && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG \
+    && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG .gitignore .lock \
     && find . -name '*.pyc' -delete \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash lib \
     && find /opt -exec touch -hd "@${SOURCE_DATE_EPOCH}" {} +
