@@ -15,26 +15,28 @@ COPY requirements-uv.lock ./
 RUN --mount=type=cache,target=/root/.cache \
     python3 -m venv /tools && /tools/bin/python -m pip install --quiet --require-hashes -r requirements-uv.lock
 ARG FLAVOUR=full
+# Of two builds of the same source every file is the same: what says when it was made would differ.
+ARG SOURCE_DATE_EPOCH=0
 COPY deploy/image/requirements-${FLAVOUR}.lock requirements.lock
 RUN --mount=type=cache,target=/root/.cache \
     /tools/bin/uv venv --quiet --python python3 /opt/podwright \
-    && /tools/bin/uv pip sync --quiet --python /opt/podwright --require-hashes requirements.lock
-COPY LICENSE pyproject.toml ./
-COPY library library
-COPY service service
-# Of two builds of the same source every file is the same: what says when it was made would differ. So it is pip that
-# installs the wheels, for uv writes down when they were made.
-ARG SOURCE_DATE_EPOCH=0
-RUN --mount=type=cache,target=/root/.cache \
-    for one in library service; do (cd $one && /tools/bin/python -m hatchling build -t wheel -d /wheels >/dev/null); done \
-    && /tools/bin/python -m pip --python /opt/podwright install --quiet --no-deps --no-index --no-compile \
-        --find-links /wheels podwright podwright-service \
+    && /tools/bin/uv pip sync --quiet --python /opt/podwright --require-hashes requirements.lock \
     && cd /opt/podwright \
-    && find bin -mindepth 1 ! -name 'python*' ! -name podwright -delete \
+    && find bin -mindepth 1 ! -name 'python*' -delete \
     && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG .gitignore .lock \
     && find . -name '*.pyc' -delete \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash lib \
     && find /opt -exec touch -hd "@${SOURCE_DATE_EPOCH}" {} +
+COPY LICENSE pyproject.toml ./
+COPY library library
+COPY service service
+# Not by uv, which writes down when a wheel was made.
+RUN --mount=type=cache,target=/root/.cache touch /begun \
+    && for one in library service; do (cd $one && /tools/bin/python -m hatchling build -t wheel -d /wheels >/dev/null); done \
+    && /tools/bin/python -m pip --python /opt/podwright install --quiet --no-deps --no-index --no-compile \
+        --find-links /wheels podwright podwright-service \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/podwright/lib/python3*/site-packages/podwright* \
+    && find /opt -cnewer /begun -exec touch -hd "@${SOURCE_DATE_EPOCH}" {} +
 
 FROM ${BASE_IMAGE}
 ARG SOURCE_DATE_EPOCH=0

@@ -83,7 +83,7 @@ fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock:  ## renew both locks: newest releases that are old enough
+lock:  ## renew all locks: newest releases that are old enough
 	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -

@@ -17,6 +17,13 @@ PATIENCE = 120
 """Seconds that a loaded machine may need for what takes two."""
 
 
+def tool(name: str) -> dict[str, Any]:
+    """A blueprint's entry for a tool without arguments."""
+    parameters = {"type": "object", "properties": {}, "additionalProperties": False}
+    function = {"name": name, "parameters": parameters, "description": f"{name.title()}."}
+    return {"name": name, "schema": {"type": "function", "function": function}}
+
+
 class Engine:
     """Calls the Docker client with arguments."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.image.conftest import COMMAND, ROOT
-from tests.image.containers import Container, Engine
+from tests.image.containers import Container, Engine, tool
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Container]
@@ -133,8 +133,7 @@ def test_a_requirement_that_is_nowhere(build: Callable[..., Any], tmp_path: Path
 
 def test_a_tool_that_is_missing(build: Callable[..., Any], tmp_path: Path) -> None:
     """A tool that tools.py lacks fails the build, with its place in the blueprint and what to do."""
-    tool = {"name": "fly", "description": "Fly.", "parameters": {"type": "object", "properties": {}}}
-    folder = agent(tmp_path / "bird", tools=[tool])
+    folder = agent(tmp_path / "bird", tools=[tool("fly")])
     (folder / "tools.py").write_text("def walk() -> str:\n    '''Walk.'''\n    return 'walked'\n")
     said = unfolded(build(folder))
     assert "blueprint_invalid" in said
@@ -144,8 +143,7 @@ def test_a_tool_that_is_missing(build: Callable[..., Any], tmp_path: Path) -> No
 
 def test_code_that_fails(build: Callable[..., Any], tmp_path: Path) -> None:
     """A tools.py that cannot be imported fails the build with its error; there is no network for it to call."""
-    tool = {"name": "call", "description": "Call.", "parameters": {"type": "object", "properties": {}}}
-    folder = agent(tmp_path / "caller", tools=[tool])
+    folder = agent(tmp_path / "caller", tools=[tool("call")])
     (folder / "tools.py").write_text(
         "import os, socket\n"
         "assert os.getuid() == 65532\n"
@@ -180,7 +178,7 @@ def test_words_are_only_words(
     assert labels["org.opencontainers.image.description"] == HOSTILE
     assert "a" not in labels
     assert json.loads(shell("inspect", tag, "--json", "--docker", engine.client).stdout)["description"] == HOSTILE
-    find = engine("run", "--rm", "--entrypoint=find", tag, "/", "-xdev", "-name", "*pwned*")
+    find = engine("run", "--rm", "--user=0", "--entrypoint=find", tag, "/", "-xdev", "-name", "*pwned*")
     assert find.splitlines() == ["/component/--help $(touch pwned); RUN x"]
 
 
@@ -241,7 +239,7 @@ def test_agents_elsewhere(build: Callable[..., Any], shell: Shell, engine: Engin
     """Agents that run in other containers are declared as they are in service; no address is in the image."""
     folder = tmp_path / "line"
     folder.mkdir()
-    steps = [{"type": "AgentStep", "name": "write", "agent": "writer"}]
+    steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
     (folder / "blueprint.json").write_text(json.dumps({"name": "line", "steps": steps}))
     assert "writer" in unfolded(build(folder))
     done = build(folder, PODWRIGHT_AGENTS='{"writer": "http://writer.internal:8000"}')

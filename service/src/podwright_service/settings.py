@@ -210,10 +210,6 @@ class Settings(BaseSettings):
         return (init_settings, env_settings, *files)
 
 
-LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
-"""Names of the settings that bound a run, or what is sent."""
-
-
 def _secrets() -> Path:
     return Path(os.environ.get("PODWRIGHT_SECRETS_DIR") or SECRETS)
 

@@ -17,8 +17,10 @@ from podwright.components.base import Modelled
 from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
 from podwright_service.posted import tools_of
 from podwright_service.remotes import everything_in, remotes_in, remotes_of
-from podwright_service.settings import LIMITS, read_settings
+from podwright_service.settings import Settings, read_settings
 from podwright_service.source import load_component
+
+_LIMITS = {name for name in Settings.model_fields if name.startswith("run_")}
 
 MARK = "podwright-error "
 """What a line of the build begins with that holds an error, as JSON."""
@@ -70,7 +72,7 @@ def main(folder: str, to: str) -> int:
     try:
         settings = read_settings()
         component = load_component(folder, remotes_of(settings))
-        facts = facts_of(component, settings.model_dump(include=LIMITS, exclude_none=True))
+        facts = facts_of(component, settings.model_dump(include=_LIMITS, exclude_none=True))
     except PodwrightError as error:
         problems = error.problems if isinstance(error, BlueprintValidationError) else ()
         told = {
