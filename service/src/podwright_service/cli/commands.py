@@ -43,9 +43,6 @@ def podwright(
 @app.command()
 def serve(path: Served = None, host: Host = None, port: Port = None, title: Title = None, model: Model = None) -> None:
     """Serve a component over HTTP. Whatever is not given here comes from the PODWRIGHT_ variables."""
-    from podwright_service.init import become_init
-
-    become_init()  # before anything that it would share with its child is imported
     from podwright_service.cli.running import serve_component
 
     serve_component(component=path, host=host, port=port, title=title, model=model)
