@@ -29,6 +29,10 @@ def main() -> None:
             from podwright_service.cli.probe import check
 
             code = check(arguments[1] if len(arguments) > 1 else None)
+        elif arguments == ["serve"]:  # as containers start; the parser of options would be a tenth of it
+            from podwright_service.cli.running import serve_as_set
+
+            code = serve_as_set()
         else:
             from podwright_service.cli.commands import call
 
