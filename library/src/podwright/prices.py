@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -218,7 +217,6 @@ def _overrides(path: str, text: bytes) -> Mapping[str, _Tiers]:
 
 def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None:
     # a third of this library's import time, and models without a price do without it
-    _on_first_use("httpx2")  # nobody asks it to fetch newer prices, and its client takes as long again
     import genai_prices
     from genai_prices.types import TieredPrices
 
@@ -239,16 +237,6 @@ def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None
         return next((tier.price for tier in reversed(value.tiers) if tier.start <= start), value.base)
 
     return _tiers((start, _Rates(*(at(value, start) for value in values))) for start in (-1, *starts))
-
-
-def _on_first_use(name: str) -> None:
-    """Have a module imported when something in it is asked for, and not before."""
-    spec = importlib.util.find_spec(name) if name not in sys.modules else None
-    if spec is None or spec.loader is None:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
 
 
 def _tiers(tiers: Iterable[tuple[int, _Rates]]) -> _Tiers:
