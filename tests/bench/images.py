@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -18,7 +20,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import serving
-from figures import Figure, free_port
+from figures import Figure
 
 ROOT = Path(__file__).parents[2]
 BASE = "python:3.13-slim-trixie"
@@ -66,6 +68,15 @@ def sizes(names: dict[str, str]) -> list[Figure]:
     ]
 
 
+def open_port() -> int:
+    """A free port that no connection takes before the container does: those have the ports above."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
 async def measured(*arguments: str, port: int) -> tuple[float, float]:
     """Seconds from `docker run` to its first answer, and MiB that it holds then, at rest."""
     name = f"podwright-bench-{uuid.uuid4().hex[:8]}"
@@ -104,7 +115,7 @@ async def containers(names: dict[str, str]) -> list[Figure]:
         columns: dict[str, list[tuple[float, float]]] = {"plain": [], **{flavour: [] for flavour in names}}
         for number in range(ROUNDS + 1):
             for one, column in columns.items():
-                port = free_port()
+                port = open_port()
                 plain = [names["direct"], str(serving.HERE / "apps.py"), "plain", str(port), str(upstream)]
                 plain = ["--entrypoint=python", f"--volume={serving.HERE}:{serving.HERE}:ro", *plain]
                 ours = [f"--env=PODWRIGHT_PORT={port}", "--env=PODWRIGHT_HOST=127.0.0.1", "--env=OPENAI_API_KEY=x"]
