@@ -84,7 +84,7 @@ fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff format
 
 lock:  ## renew all locks: newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
