@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.image_support import built_image
 
 os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # its image cannot be built here

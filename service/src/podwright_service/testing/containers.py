@@ -48,6 +48,8 @@ class _Ready(WaitStrategy):
 
     def wait_until_ready(self, container: WaitStrategyTarget) -> None:
         """Wait."""
+        if not isinstance(container, _Container):
+            raise TypeError(container)
         wrapped, deadline = container.get_wrapped_container(), time.monotonic() + self._seconds
         with httpx.Client(timeout=2, trust_env=False) as client:
             while True:
@@ -81,15 +83,23 @@ class _Container(DockerContainer):
         Raises:
             ConnectionError: The engine has not published its port yet.
         """
-        if self._local:
-            self.url = f"http://127.0.0.1:{self.get_docker_client().port(self.get_container_id(), self._port)}"
-        else:
+        client, name = self.get_docker_client(), self.get_container_id()
+        if not self._local:
             self.url = f"http://{self.get_container_host_ip()}:{self._get_exposed_port(self._port)}"
+        elif client.client.api.port(name, self._port):
+            self.url = f"http://127.0.0.1:{client.port(name, self._port)}"
+        else:  # in a network that is cut off, nothing is published
+            self.url = f"http://{client.bridge_ip(name)}:{self._port}"
         return self.url
 
     def logs(self) -> str:
         """What it has printed."""
         return self.get_wrapped_container().logs().decode(errors="replace")
+
+    def stop(self, force: bool = True, delete_volume: bool = True) -> None:
+        """Remove it."""
+        super().stop(force, delete_volume)
+        self._container = None
 
     def failed(self, what: str) -> StartError:
         """The error that says so, with the end of its log."""
@@ -164,7 +174,6 @@ class ComponentContainer(_Container, Served):
         """Remove it."""
         self._disconnect()
         super().stop(force, delete_volume)
-        self._container = None
 
     def drain(self, seconds: int = 45) -> int:
         """Tell it to stop, as an orchestrator does, and give its exit code; `logs` still has its last words."""
