@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from tests.image_support import built_image
 
-os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")  # its image cannot be built here
-
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ from podwright.usage import RunLimits, Usage
 if TYPE_CHECKING:
     from podwright_service.testing.answers import Answer, Fault
     from podwright_service.testing.asserts import assert_counted, assert_spans, assert_usage, assert_within
-    from podwright_service.testing.containers import ComponentContainer, ModelStubContainer
+    from podwright_service.testing.containers import ComponentContainer, ModelStubContainer, component_image
     from podwright_service.testing.metrics import Metrics
     from podwright_service.testing.model_stub import Asked, ModelStub
     from podwright_service.testing.process import ComponentProcess
@@ -51,18 +51,28 @@ __all__ = [
     "assert_spans",
     "assert_usage",
     "assert_within",
+    "component_image",
 ]
 
-_HOME = {
-    "Answer": "answers", "Fault": "answers", "Asked": "model_stub", "ModelStub": "model_stub", "Metrics": "metrics",
-    "ComponentContainer": "containers", "ModelStubContainer": "containers", "ComponentProcess": "process",
-    "ProblemError": "served", "Served": "served", "StartError": "served", "Span": "spans", "SpanCollector": "spans",
-    "assert_counted": "asserts", "assert_spans": "asserts", "assert_usage": "asserts", "assert_within": "asserts",
-}  # fmt: skip
+_HOMES = {
+    "answers": ("Answer", "Fault"),
+    "asserts": ("assert_counted", "assert_spans", "assert_usage", "assert_within"),
+    "containers": ("ComponentContainer", "ModelStubContainer", "component_image"),
+    "metrics": ("Metrics",),
+    "model_stub": ("Asked", "ModelStub"),
+    "process": ("ComponentProcess",),
+    "served": ("ProblemError", "Served", "StartError"),
+    "spans": ("Span", "SpanCollector"),
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: a stub in an image of ours has no testcontainers, nor pytest."""
-    if name not in _HOME:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        error.add_note("It comes with podwright-service[testing].")
+        raise

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+import uuid
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import docker
 import httpx
-from testcontainers.core.config import ConnectionMode
+from docker.errors import ImageNotFound
+from testcontainers.core.config import ConnectionMode, testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 from testcontainers.core.waiting_utils import WaitStrategy, WaitStrategyTarget
 
 from podwright.errors import ConfigurationError
+from podwright_service.images.building import build
+from podwright_service.images.context import requirements
 from podwright_service.testing.model_stub import CONTROL, PORT, SCRIPT, Asked, ModelStub
 from podwright_service.testing.served import ModelSource, Served, StartError, environment
 from podwright_service.testing.serving import shares_network
@@ -37,6 +42,27 @@ HARDENED: Mapping[str, Any] = {
 """How containers run; what one is given by name wins."""
 
 _LONGEST_LOG = 4000
+
+
+@contextlib.contextmanager
+def component_image(folder: str | os.PathLike[str], image: str = IMAGE) -> Generator[str]:
+    """The tag of an image of a component folder, as `podwright build` makes it; it is removed at the end.
+
+    Args:
+        folder: The component folder.
+        image: The image that it is made from.
+
+    Raises:
+        PodwrightError: It cannot be built: a blueprint, a tool or a dependency is wrong, or there is no engine.
+    """
+    tag = f"podwright-test-{uuid.uuid4().hex[:12]}"
+    build(Path(folder), tag, base=image)
+    try:
+        yield tag
+    finally:
+        client: Any = docker.from_env()
+        client.images.remove(tag, force=True)
+        client.close()
 
 
 class _Ready(WaitStrategy):
@@ -84,10 +110,11 @@ class _Container(DockerContainer):
             ConnectionError: The engine has not published its port yet.
         """
         client, name = self.get_docker_client(), self.get_container_id()
+        published: Any = client.get_container(name)["Ports"]
         if not self._local:
             self.url = f"http://{self.get_container_host_ip()}:{self._get_exposed_port(self._port)}"
-        elif client.client.api.port(name, self._port):
-            self.url = f"http://127.0.0.1:{client.port(name, self._port)}"
+        elif published and "PublicPort" in published[0]:
+            self.url = f"http://127.0.0.1:{published[0]['PublicPort']}"
         else:  # in a network that is cut off, nothing is published
             self.url = f"http://{client.bridge_ip(name)}:{self._port}"
         return self.url
@@ -95,6 +122,18 @@ class _Container(DockerContainer):
     def logs(self) -> str:
         """What it has printed."""
         return self.get_wrapped_container().logs().decode(errors="replace")
+
+    def start(self) -> Self:
+        """Start it; what clears up after a test that is killed comes along where its image is here already."""
+        before = testcontainers_config.ryuk_disabled
+        try:
+            self.get_docker_client().client.images.get(testcontainers_config.ryuk_image)
+        except ImageNotFound:
+            testcontainers_config.ryuk_disabled = True
+        try:
+            return super().start()
+        finally:
+            testcontainers_config.ryuk_disabled = before
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
         """Remove it."""
@@ -113,9 +152,8 @@ class ComponentContainer(_Container, Served):
     published to this machine only.
 
     Args:
-        component: The tag of an image; or a component folder, which is mounted into `image`, read-only. A text that
-            names an existing folder is one.
-        image: The image for a folder.
+        component: The tag of an image; or a component folder. A text that names an existing folder is one.
+        image: The image that a folder is mounted into, read-only; or, with dependencies, that its own is made from.
         model: A model's name, a `ModelStub` or a `ModelStubContainer`, that answers every model call.
         spans: Where its spans go; nowhere by default.
         api_key: A key that it wants, and is sent.
@@ -150,7 +188,8 @@ class ComponentContainer(_Container, Served):
         _Container.__init__(
             self, image if mounted else str(component), 8000, "/ready", startup, network=network, **options
         )
-        if mounted:
+        self._made, self._folder = contextlib.ExitStack(), folder if mounted and requirements(folder) else None
+        if mounted and self._folder is None:
             self.with_volume_mapping(folder.resolve(), "/component", "ro")
 
     def start(self) -> Self:
@@ -159,8 +198,11 @@ class ComponentContainer(_Container, Served):
         Raises:
             StartError: It is not, or ends before.
             ConfigurationError: The model stub would not be asked.
+            PodwrightError: Its image cannot be built.
         """
         try:
+            if self._folder is not None:
+                self.image = self._made.enter_context(component_image(self._folder, self.image))
             found = environment("url_for_containers", self._model, self._spans, self.api_key)
             self.with_envs(**{"OTEL_TRACES_EXPORTER": "none"} | found | self._given)
             super().start()
@@ -174,6 +216,7 @@ class ComponentContainer(_Container, Served):
         """Remove it."""
         self._disconnect()
         super().stop(force, delete_volume)
+        self._made.close()
 
     def drain(self, seconds: int = 45) -> int:
         """Tell it to stop, as an orchestrator does, and give its exit code; `logs` still has its last words."""

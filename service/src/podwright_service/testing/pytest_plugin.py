@@ -53,46 +53,75 @@ def span_collector() -> Iterator[SpanCollector]:
         yield collector
 
 
+@pytest.fixture(scope="session")
+def component_images(request: pytest.FixtureRequest) -> Iterator[Callable[[str | os.PathLike[str]], str]]:
+    """The tags of images of component folders, each built once: `component_images(folder)`."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def built(folder: str | os.PathLike[str]) -> str:
+            base = _base(request.config)
+            from podwright_service.testing import component_image
+
+            return stack.enter_context(component_image(folder, base))
+
+        yield built
+
+
 @pytest.fixture
 def component_container(request: pytest.FixtureRequest) -> Iterator[Callable[..., ComponentContainer]]:
     """Starts a `ComponentContainer` for one test: `component_container(image_or_folder, model=model_stub)`."""
     with contextlib.ExitStack() as stack:
 
-        def start(component: Any, **options: Any) -> ComponentContainer:
-            return stack.enter_context(_container(request.config, component, options))
+        def start(component: str | os.PathLike[str], **options: Any) -> ComponentContainer:
+            base = _base(request.config, needed=os.path.isdir(component))  # noqa: PTH112 - it may be a tag
+            from podwright_service.testing import ComponentContainer
+
+            options.setdefault("image", base)
+            return stack.enter_context(ComponentContainer(component, **options))
 
         yield start
 
 
 @pytest.fixture(params=["process", "container"])
-def serve_component(request: pytest.FixtureRequest) -> Iterator[Callable[..., Served]]:
-    """Serves a component folder for one test, which so runs twice: in a process, and in a container."""
-    from podwright_service.testing import ComponentProcess
-
+def serve_component(
+    request: pytest.FixtureRequest,
+    component_images: Callable[[str | os.PathLike[str]], str],
+    component_container: Callable[..., ComponentContainer],
+) -> Iterator[Callable[..., Served]]:
+    """Serves a component folder for a test, which so runs twice: in a process, and in a container of its own image."""
     with contextlib.ExitStack() as stack:
 
-        def serve(component: Any, **options: Any) -> Served:
-            if request.param == "process":
-                return stack.enter_context(ComponentProcess(component, **options))
-            return stack.enter_context(_container(request.config, component, options))
+        def serve(folder: str | os.PathLike[str], **options: Any) -> Served:
+            if request.param == "container":
+                return component_container(component_images(folder), **options)
+            _needs("httpx")
+            from podwright_service.testing import ComponentProcess
+
+            return stack.enter_context(ComponentProcess(folder, **options))
 
         yield serve
 
 
-def _container(config: pytest.Config, component: Any, options: dict[str, Any]) -> ComponentContainer:
-    if importlib.util.find_spec("testcontainers") is None:
-        _give_up("testcontainers is missing; install podwright-service[testing]")
-    from podwright_service.testing import ComponentContainer, containers
+def _needs(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        _give_up(f"{package} is missing; install podwright-service[testing]")
 
-    image = options.setdefault("image", config.getini("podwright_image") or containers.IMAGE)
-    if reason := _missing(image):
+
+def _base(config: pytest.Config, *, needed: bool = True) -> str:
+    """The image that folders are tested in, and made from."""
+    _needs("testcontainers")
+    from podwright_service.testing.containers import IMAGE
+
+    image = config.getini("podwright_image") or IMAGE
+    if reason := _missing(image if needed else ""):
         _give_up(reason)
-    return ComponentContainer(component, **options)
+    return image
 
 
 @functools.cache
 def _missing(image: str) -> str:
-    """Why there are no containers of this image; empty if there are."""
+    """Why there are no containers of this image, or of any; empty if there are."""
     import docker
     from docker.errors import DockerException, ImageNotFound
 
@@ -101,7 +130,8 @@ def _missing(image: str) -> str:
     except DockerException:
         return "no container engine answers"
     try:
-        client.images.get(image)
+        if image:
+            client.images.get(image)
     except ImageNotFound:
         return f"there is no image '{image}'; build it, or name another one with podwright_image"
     finally:
