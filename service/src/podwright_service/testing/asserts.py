@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from podwright.result import ExecutionResult
@@ -118,11 +117,6 @@ def assert_spans(collector: SpanCollector, *paths: str, within: float = 30, **at
         missing = next(path for path in paths if not found(path))
         raise AssertionError(f"There are no spans '{missing}' {wanted or ''}. {error}") from None
     return [span for path in paths if (span := found(path))]
-
-
-def total(results: Iterable[ExecutionResult]) -> Usage:
-    """What several runs used together."""
-    return sum((result.usage for result in results), Usage())
 
 
 def _usage(of: ExecutionResult | Usage) -> Usage:
