@@ -80,7 +80,7 @@ class LocalServer(ABC):
 
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
-    request_queue_size = 128
+    request_queue_size = 512
 
     def __init__(self, owner: LocalServer, address: str, port: int = 0) -> None:
         super().__init__((address, port), _Handler)
