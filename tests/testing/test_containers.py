@@ -114,7 +114,7 @@ def test_info_and_logs(served: Served) -> None:
     """It says what it is, and what it has printed."""
     assert served.info()["blueprint"]["name"] == "calculator"
     assert served.info()["models"]["effective"] == [MODEL]
-    assert "running on" in served.logs()  # pyright: ignore[reportAttributeAccessIssue] - both kinds have them
+    assert "running on" in served.logs()
 
 
 def test_it_is_hardened(container: ComponentContainer) -> None:

@@ -149,6 +149,10 @@ class Served:
         """
         return self._read(self.client.get("/info"))
 
+    def logs(self) -> str:
+        """What it has printed."""
+        raise NotImplementedError
+
     def _read(self, answer: httpx.Response) -> Any:
         if answer.status_code != 200:
             raise self._failed(answer)
