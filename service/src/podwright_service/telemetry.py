@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any
 
-import structlog
 from fastapi import FastAPI
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, get_current, set_value
@@ -27,6 +26,7 @@ from podwright.models import Model
 from podwright_service import logs, semconv
 from podwright_service.keys import PATHS
 from podwright_service.metrics import UNKNOWN, Metrics
+from podwright_service.plain_structlog import structlog
 from podwright_service.posted import Allowed
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
