@@ -47,8 +47,9 @@ def engine() -> Engine:
 @contextmanager
 def _built(engine: Engine, dockerfile: str | None, context: Path, *arguments: str) -> Iterator[str]:
     tag = f"podwright-test:{uuid.uuid4().hex[:12]}"
+    file = ["--file", "-"] if dockerfile else []
     given = subprocess.run(
-        [engine.client, "build", "--quiet", "--tag", tag, *arguments, *(["--file", "-"] if dockerfile else []), context],
+        [engine.client, "build", "--quiet", "--tag", tag, *arguments, *file, context],
         input=dockerfile, capture_output=True, text=True,
     )  # fmt: skip
     assert given.returncode == 0, given.stderr

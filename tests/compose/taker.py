@@ -1,7 +1,7 @@
 """Stands for the Collector or for Jaeger in a container: takes spans over OTLP/HTTP.
 
-The Collector does as its configuration says: it listens where its receiver should, and hands on what it got to where its
-exporter points. Jaeger keeps what it is sent, and gives it out again on the port of its page.
+The Collector does as its configuration says: it listens where its receiver should, and hands on to where its
+exporter points what it got. Jaeger keeps what it is sent, and gives it out again on the port of its page.
 """
 
 from __future__ import annotations
