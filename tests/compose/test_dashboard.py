@@ -18,6 +18,11 @@ from tests.compose.conftest import Fleet
 KEY = "0123456789abcdef-of-the-fleet"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 DASHBOARD = json.loads((ROOT / "deploy" / "observability" / "dashboard.json").read_text())
+TARGETS = {
+    f"{panel['id']}{target['refId']} {panel['title']}": target
+    for panel in DASHBOARD["panels"]
+    for target in panel.get("targets", [])
+}
 ALL = {"namespace": ".*", "job": ".*", "component": ".*"}
 """What Grafana puts for a variable of which all values are chosen."""
 VENDOR = "environment: {OPENAI_BASE_URL: 'http://vendor:8000/v1'}"
@@ -47,8 +52,8 @@ def newsroom(fleet: Fleet, observers: dict[str, str]) -> Composed:
     return made
 
 
-def ask(client: httpx.Client, text: str, path: str = "/run", timeout: float = 30, **headers: str) -> httpx.Response:
-    return client.post(path, json={"input": text}, headers=headers, timeout=timeout)
+def ask(client: httpx.Client, text: str, budget: str = "tokens=100000", path: str = "/run") -> httpx.Response:
+    return client.post(path, json={"input": text}, headers={"Podwright-Budget": budget})
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +67,17 @@ def answered(newsroom: Composed) -> Iterator[set[tuple[str, int]]]:
             while not done.wait(0.2):
                 answers.add(("run", ask(flow, "the moon").status_code))
                 answers.add(("refused", ask(flow, "a refused thing").status_code))
-                answers.add(("limited", ask(flow, "the moon", **{"Podwright-Budget": "tokens=60"}).status_code))
-                answers.add(("streamed", ask(desk, "the moon", "/run/stream").status_code))
+                answers.add(("limited", ask(flow, "the moon", "tokens=60").status_code))
+                answers.add(("streamed", ask(desk, "the moon", path="/run/stream").status_code))
                 answers.add(("unknown", flow.get("/nowhere").status_code))
                 answers.add(("keyless", httpx.get(f"{newsroom.url('desk', 8000)}/info").status_code))
                 with suppress(httpx.ReadTimeout):
-                    ask(desk, "a slow thing", timeout=0.5)
+                    desk.post("/run", json={"input": "a slow thing"}, timeout=0.5)
 
     def crowd() -> None:
         with newsroom.client("newsroom", headers=HEADERS) as flow:
             while not done.wait(0.5):
-                short = {"Podwright-Budget": "wall_time=0.8"}
-                answers.add(("crowd", ask(flow, "a slow thing", **short).status_code))
+                answers.add(("crowd", ask(flow, "a slow thing", "wall_time=0.8").status_code))
 
     callers = [threading.Thread(target=target) for target in (both, *[crowd] * 4)]
     for caller in callers:
@@ -100,15 +104,6 @@ def filled(expression: str, variables: dict[str, str]) -> str:
     return expression
 
 
-def targets() -> list[tuple[str, str, str]]:
-    """Title, expression and legend of all that the panels ask."""
-    return [
-        (panel["title"], target["expr"], target["legendFormat"])
-        for panel in DASHBOARD["panels"]
-        for target in panel.get("targets", [])
-    ]
-
-
 def test_the_load_is_mixed(answered: set[tuple[str, int]]) -> None:
     """Callers are answered, refused by the vendor, stopped by a limit, sent away, and not let in."""
     wanted = {
@@ -118,19 +113,18 @@ def test_the_load_is_mixed(answered: set[tuple[str, int]]) -> None:
     eventually(lambda: wanted <= answered, told=lambda: answered)
 
 
-@pytest.mark.parametrize(("title", "expression", "legend"), targets(), ids=lambda value: str(value)[:40])
-def test_each_query_has_data(
-    newsroom: Composed, answered: set[tuple[str, int]], title: str, expression: str, legend: str
-) -> None:
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_each_query_has_data(newsroom: Composed, answered: set[tuple[str, int]], target: dict[str, str]) -> None:
     """Each panel's query gives numbers, with the labels that its legend shows."""
+    query = filled(target["expr"], ALL)
 
     def numbers() -> list[dict[str, str]]:
-        told = get(newsroom, "query", query=filled(expression, ALL))["result"]
+        told = get(newsroom, "query", query=query)["result"]
         return [one["metric"] for one in told if math.isfinite(float(one["value"][1]))]
 
-    found = eventually(numbers, told=lambda: (title, answered, get(newsroom, "query", query=filled(expression, ALL))))
+    found = eventually(numbers, told=lambda: (query, answered, get(newsroom, "query", query=query)))
     for labels in found:
-        assert set(re.findall(r"\{\{(\w+)\}\}", legend)) <= set(labels), (title, labels)
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(labels), labels
 
 
 def test_the_variables_have_values(newsroom: Composed, answered: set[tuple[str, int]]) -> None:

@@ -17,7 +17,7 @@ FOLDER = ROOT / "deploy" / "observability"
 
 def services(engine: Engine, *arguments: str, **variables: str) -> dict[str, Any]:
     place = ("--file", str(ROOT / "compose.yaml"), *arguments)
-    return json.loads(engine("compose", *place, "config", "--format", "json", **variables))["services"]
+    return json.loads(engine("compose", *place, "config", "--format", "json", check=True, **variables))["services"]
 
 
 @pytest.fixture(scope="module")
