@@ -7,11 +7,11 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compose.composed import HERE, ROOT, Composed, Engine
+from tests import image_support
+from tests.compose.composed import HERE, Composed, Engine
 
 Fleet = Callable[..., Composed]
 
@@ -36,23 +36,15 @@ ENTRYPOINT ["/opt/podwright/bin/python", "/taker.py", "{role}"]
 @pytest.fixture(scope="session")
 def engine() -> Engine:
     """The engine; where there is none, its tests are skipped, and fail in CI."""
-    found = subprocess.run([ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
-    client = found.stdout.strip()
-    answers = found.returncode == 0 and subprocess.run([client, "info"], capture_output=True).returncode == 0
-    if not answers:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("NOT TESTED: no Docker engine; `make engine` brings one")
-    return Engine(client)
+    return Engine(image_support.engine())
 
 
 @contextmanager
-def _built(engine: Engine, dockerfile: str | None, context: Path, *arguments: str) -> Iterator[str]:
-    tag = f"podwright-test:{uuid.uuid4().hex[:12]}"
-    file = ["--file", "-"] if dockerfile else []
-    given = subprocess.run(
-        [engine.client, "build", "--quiet", "--tag", tag, *arguments, *file, context],
-        input=dockerfile, capture_output=True, text=True,
-    )  # fmt: skip
-    assert given.returncode == 0, given.stderr
+def _built(engine: Engine, dockerfile: str) -> Iterator[str]:
+    tag = f"podwright-test-observer:{uuid.uuid4().hex[:12]}"
+    command = [engine.client, "build", "--quiet", "--tag", tag, "--file", "-", HERE]
+    done = subprocess.run(command, input=dockerfile, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
     try:
         yield tag
     finally:
@@ -60,9 +52,11 @@ def _built(engine: Engine, dockerfile: str | None, context: Path, *arguments: st
 
 
 @pytest.fixture(scope="session")
-def image(engine: Engine) -> Iterator[str]:
+def image(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
     """The image that the Dockerfile makes, without LiteLLM."""
-    with _built(engine, None, ROOT, "--build-arg", "FLAVOUR=direct") as tag:
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    with image_support.built_image(testrun_uid[:12], shared) as tag:
         yield tag
 
 
@@ -72,7 +66,7 @@ def observers(engine: Engine, image: str) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
 
         def built(dockerfile: str) -> str:
-            return stack.enter_context(_built(engine, dockerfile, HERE))
+            return stack.enter_context(_built(engine, dockerfile))
 
         takers = {role: built(TAKER.format(image=image, role=role)) for role in ("collector", "jaeger")}
         yield {"prometheus": built(PROMETHEUS), **takers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.metrics import MetricWrapperBase
 
 from podwright_service.metrics import Metrics
@@ -129,6 +133,29 @@ def test_a_panel_asks_for_what_there_is(target: dict[str, Any]) -> None:
     query = Query(target["expr"], EXPORTED)
     assert query.labels is not None
     assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= query.labels
+
+
+def test_grafana_reads_all_of_it() -> None:
+    """Grafana's own types take the dashboard, and know every word of it."""
+    register_default_plugins()
+    known = json.loads(JSONEncoder().encode(Dashboard.from_json(copy.deepcopy(DASHBOARD))))
+    # what Grafana shows of a variable's query: its types leave that out
+    assert [one for one in unknown(DASHBOARD, known) if "/definition: " not in one] == []
+
+
+def unknown(written: Any, known: Any, place: str = "") -> list[str]:
+    """What is written and not known, by its place."""
+    match written, known:
+        case dict(), dict():
+            return [one for key in written for one in unknown(written[key], known.get(key), f"{place}/{key}")]
+        case list(), list() if len(written) == len(known):
+            return [
+                one
+                for number, pair in enumerate(zip(written, known, strict=True))
+                for one in unknown(*pair, f"{place}/{number}")
+            ]
+        case _:
+            return [] if written == known else [f"{place}: {written!r}"]
 
 
 def test_no_metric_is_left_out() -> None:
