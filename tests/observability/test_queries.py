@@ -15,6 +15,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from podwright_service.metrics import Metrics
 
@@ -205,3 +206,21 @@ def test_what_would_be_found(expression: str, fault: str) -> None:
     """A metric, a label, a group or a pair that there is not is told."""
     with pytest.raises(AssertionError, match=fault):
         Query(expression, EXPORTED)
+
+
+ASKED = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+"""What Prometheus 3 asks for; Prometheus 2 knows no escaping."""
+
+
+def test_prometheus_3_is_answered() -> None:
+    """The page that Prometheus 3 asks for is OpenMetrics, whole, and says so."""
+    metrics = Metrics("writer", "agent", ["writer"], [], [], ["/run"])
+    metrics.request("POST", "/run", 200, 0.1)
+    content, media_type = metrics.page(ASKED)
+    assert media_type.startswith("application/openmetrics-text; version=1.0.0")
+    families = {family.name: family for family in text_string_to_metric_families(content.decode())}
+    (sample,) = [one for one in families["podwright_http_requests"].samples if one.name.endswith("_total")]
+    assert (sample.labels["route"], sample.value) == ("/run", 1)
