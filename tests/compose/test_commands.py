@@ -28,7 +28,10 @@ def test_the_commands_work(engine: Engine, image: str, observers: dict[str, str]
         "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{images}",
     }  # fmt: skip
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    commands = [line for block in blocks for line in block.splitlines() if not line.startswith("curl")]
+    # requests are sent by the tests of all pages, and a fleet with a vendor's models is up for the dashboard's
+    elsewhere = ("curl", "OPENAI_API_KEY=")
+    commands = [line for block in blocks for line in block.splitlines() if not line.startswith(elsewhere)]
+    assert len(commands) >= 7
     last = ["docker compose ps --format '{{.Service}}'", "docker compose down --volumes"]
     script = "\n".join(["set -ex", *commands, *last])
     try:

@@ -194,3 +194,26 @@ def test_prometheus_runs_the_rules(newsroom: Composed) -> None:
         "PodwrightWaiting",
     }  # fmt: skip
     assert {rule["state"] for rule in rules if rule["type"] == "alerting"} == {"inactive"}
+
+
+def test_a_second_writer(newsroom: Composed) -> None:
+    """A service of two containers is scraped as two, with nothing changed in Prometheus' configuration."""
+    newsroom("up", "--detach", "--no-build", "--wait", "--scale", "writer=2", "writer")
+
+    def writers() -> set[str]:
+        targets = query(newsroom, "targets", state="active")["activeTargets"]
+        found = {one["labels"]["instance"] for one in targets if one["labels"]["job"] == "writer"}
+        return found if len(found) == 2 else set()
+
+    eventually(writers)
+
+
+def test_without_the_collector(newsroom: Composed) -> None:
+    """A run is answered although nobody takes its spans; when the Collector is back, spans arrive again."""
+    with newsroom.client("newsroom") as client:
+        newsroom("kill", "collector")
+        assert client.post("/run", json={"input": "the moon"}).status_code == 200
+        newsroom.up("collector")
+        after = client.post("/run", json={"input": "the moon"})
+    wanted = after.headers["traceresponse"].split("-")[1]
+    eventually(lambda: wanted in {span.trace for span in kept(newsroom)})
