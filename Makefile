@@ -17,7 +17,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools run test proof chart bench check $(STATIC) lock fmt clean
+.PHONY: help install tools engine image run test proof chart bench check $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -37,6 +37,15 @@ PODMAN := podman runc catatonit netavark iptables
 tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
 	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }
 	@command -v podman > /dev/null || { $(APT) update && $(APT) install --no-install-recommends $(PODMAN) > /dev/null; }
+
+engine:  ## bring up a Docker engine and the base image, as root on Debian, where they are missing
+	@deploy/engine.sh
+
+FLAVOUR ?= direct
+image:  ## build the image podwright:FLAVOUR, direct (default) or full
+	@docker=$$(deploy/engine.sh docker) && "$$docker" build --tag podwright:$(FLAVOUR) --build-arg FLAVOUR=$(FLAVOUR) \
+		--build-arg VERSION=$$(sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/_version.py) \
+		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || true) .
 
 run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
 	@printf '%s\n' 'Try, from another shell:' '' \
@@ -81,11 +90,16 @@ fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock:  ## renew the locks: newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm \
+lock:  ## renew all locks: newest releases that are old enough
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
-	echo uv | $(COMPILE) --upgrade -o requirements-uv.lock -
-	echo checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
+	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
+	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
+	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
+	$(COMPILE) -c requirements.lock --no-emit-package podwright \
+		-o deploy/image/requirements-direct.lock library/pyproject.toml service/pyproject.toml
+	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm \
+		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove all that was made here
 	rm -rf .venv .uv .tools dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

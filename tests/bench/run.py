@@ -16,6 +16,7 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import images
 import overload
 import serving
 from figures import Figure, environment, paired, table
@@ -160,6 +161,14 @@ The first three are the application alone. "Keys, limits, metrics and logs" is t
 defaults, and so are the memory of its streams and its start. The goodput is that of runs which are offered at a steady
 pace, whatever becomes of them; what cannot be served there costs a request's two system calls all the same.
 
+## The images
+
+A container of either flavour on the direct lane, against one of a plain FastAPI app that asks the same provider through
+aiohttp: the same base, Python and libraries, in turns. Memory is what the container's control group is charged with,
+without file cache.
+
+{imaged}
+
 Measured with {python} on two shared cores.
 """
 
@@ -179,10 +188,13 @@ def main() -> int:
     ]
     print(table(library), flush=True)
     served = [*asyncio.run(serving.measured()), *asyncio.run(overload.figures())]
-    print(table(served))
+    print(table(served), flush=True)
+    imaged = images.figures()
+    print(table(imaged))
     python = f"CPython {sys.version.split()[0]}"
-    PAGE.write_text(PAGE_TEXT.format(library=table(library), service=table(served), python=python))
-    short = [figure.title for figure in [*library, *served] if not figure.ok]
+    tables = {"library": table(library), "service": table(served), "imaged": table(imaged)}
+    PAGE.write_text(PAGE_TEXT.format(**tables, python=python))
+    short = [figure.title for figure in [*library, *served, *imaged] if not figure.ok]
     if short:
         print(f"over the limit: {', '.join(short)}", file=sys.stderr)
     return 1 if short else 0

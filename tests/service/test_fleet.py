@@ -6,22 +6,21 @@ import asyncio
 import json
 import re
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.library.upstream import call, delta, sse
 from tests.service.collector import Collector, Span, collector
 from tests.service.test_remotes import BLUEPRINTS
 
 import podwright
+from podwright.usage import Usage
+from podwright_service.testing import ModelRequest, ModelResponse, ModelStub, ToolCall
 
 Start = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -58,59 +57,18 @@ class Vendor:
         self.tokens, self.calls = Counter[str](), Counter[str]()
         self._lock = threading.Lock()
 
-    def answer(self, body: bytes) -> bytes:
+    def answer(self, request: ModelRequest) -> ModelResponse:
         """Have a conductor call both of its skills, and give anyone else as much text as is allowed."""
-        request = json.loads(body)
-        allowed = request.get("max_tokens", 60)
-        usage = {"prompt_tokens": 4, "completion_tokens": min(60, allowed), "total_tokens": 4 + min(60, allowed)}
-        run = re.findall(rb"run-(\w+)", body)[0].decode()
+        usage = Usage(4, min(60, request.settings.get("max_tokens", 60)))
+        run = re.findall(r"run-(\w+)", " ".join(message.content for message in request.messages))[0]
         with self._lock:
-            self.tokens[run] += usage["total_tokens"]
+            self.tokens[run] += usage.total_tokens
             self.calls[run] += 1
-        pieces: list[Any] = [delta(content=f"run-{run}")]
-        if request.get("tools") and not any(one["role"] == "tool" for one in request["messages"]):
-            skills = [one["function"]["name"] for one in request["tools"]]
-            task = json.dumps({"task": f"go, run-{run}"})
-            pieces = [
-                delta(tool_calls=[call(index=number, id=f"c{number}", type="function", name=skill, arguments=task)])
-                for number, skill in enumerate(skills)
-            ]
-        if request.get("stream"):
-            reason = "tool_calls" if len(pieces) > 1 else "stop"
-            return sse(delta(role="assistant"), *pieces, delta(reason), {"id": "c1", "choices": [], "usage": usage})
-        calls = [one["choices"][0]["delta"].get("tool_calls", [None])[0] for one in pieces]
-        message = {"role": "assistant", "content": None, "tool_calls": calls} if calls[0] else {"content": f"run-{run}"}
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls[0] else "stop"}
-        return json.dumps({"id": "c1", "model": "m", "choices": [choice], "usage": usage}).encode()
-
-
-class Endpoint(ThreadingHTTPServer):
-    """Serves a vendor on a free port."""
-
-    request_queue_size = 512
-
-    def __init__(self, vendor: Vendor) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                answer = vendor.answer(self.rfile.read(int(self.headers["content-length"])))
-                self.send_response(200)
-                kind = "text/event-stream" if answer.startswith(b"data:") else "application/json"
-                self.send_header("content-type", kind)
-                self.send_header("content-length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a caller that was killed resets its connections
-            super().handle_error(request, client_address)
+        if request.tools and not any(message.role == "tool" for message in request.messages):
+            skills = [one["function"]["name"] for one in request.tools]
+            calls = [ToolCall.of(skill, id=f"c{number}", task=f"go, run-{run}") for number, skill in enumerate(skills)]
+            return ModelResponse(tool_calls=tuple(calls), usage=usage)
+        return ModelResponse(f"run-{run}", usage=usage)
 
 
 class Fleet:
@@ -169,12 +127,10 @@ class Fleet:
 @pytest.fixture(scope="module")
 def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     vendor = Vendor()
-    with collector() as spans, Endpoint(vendor) as endpoint:
-        serving = threading.Thread(target=endpoint.serve_forever)
-        serving.start()
+    with collector() as spans, ModelStub(vendor.answer) as stub:
         shared = {
             "OPENAI_API_KEY": "k",
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{endpoint.server_address[1]}/v1",
+            "OPENAI_BASE_URL": f"{stub.url}/v1",
             "OTEL_EXPORTER_OTLP_ENDPOINT": spans.url,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
             "PODWRIGHT_MAX_RUNS": "1000",
@@ -187,11 +143,7 @@ def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.Tem
             threading.Thread(target=process.stdout.read, daemon=True).start()  # nobody else empties the pipe
             return url
 
-        try:
-            yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor)
-        finally:
-            endpoint.shutdown()
-            serving.join()
+        yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor)
 
 
 each_caller = pytest.mark.parametrize(("kind", "workers"), [("flow", "1"), ("line", "1"), ("lead", "1"), ("flow", "2")])

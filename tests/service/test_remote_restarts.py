@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.service.test_fleet import AGENT, Endpoint, Vendor
+from tests.service.test_fleet import AGENT, Vendor
 
 import podwright
 from podwright import Remote, Workflow, errors
 from podwright.models.faults import Retries
+from podwright_service.testing import ModelStub
 
 Start = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -29,24 +30,11 @@ BETWEEN = 200
 """Fewest runs between two restarts."""
 
 
-class Slow(Vendor):
-    """A vendor that takes a moment, so that restarts find runs in all their parts."""
-
-    def answer(self, body: bytes) -> bytes:
-        said = super().answer(body)
-        threading.Event().wait(0.03)
-        return said
-
-
 @pytest.fixture
 def vendor() -> Iterator[tuple[Vendor, str]]:
-    made = Slow()
-    with Endpoint(made) as endpoint:
-        serving = threading.Thread(target=endpoint.serve_forever)
-        serving.start()
-        yield made, f"http://127.0.0.1:{endpoint.server_address[1]}/v1"
-        endpoint.shutdown()
-        serving.join()
+    made = Vendor()
+    with ModelStub(made.answer, latency=0.03) as stub:  # so that restarts find runs in all their parts
+        yield made, f"{stub.url}/v1"
 
 
 class Callee:

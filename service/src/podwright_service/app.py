@@ -50,7 +50,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     keys = Keys(settings)
     health, routes = Health(), Routes(component, settings, models)
     telemetry = Telemetry(
-        component, settings, routes.allowed, models, remotes_in(component, *routes.allowed.agents.values())
+        component, settings, routes.allowed, answering, remotes_in(component, *routes.allowed.agents.values())
     )
     telemetry.metrics.watch(routes.admission)
     routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted

@@ -13,16 +13,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
-import structlog
 from opentelemetry.trace import get_current_span
-from structlog.typing import EventDict, Processor
 
 from podwright.events import RUN_ENDS, Event, RunFailed, RunFinished, RunStarted
+from podwright_service.plain_structlog import structlog
 from podwright_service.settings import Settings
 from podwright_service.tracing import STATUS
+
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, Processor
 
 _MOST_LINES = 10_000
 _GATHER = 0.02

@@ -35,6 +35,8 @@ REQUEST_SETTINGS: Final = {
     "seed": "gen_ai.request.seed",
     "stop": "gen_ai.request.stop_sequences",
 }
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 RESPONSE_ID: Final = "gen_ai.response.id"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"

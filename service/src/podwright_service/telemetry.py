@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any
 
-import structlog
 from fastapi import FastAPI
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, get_current, set_value
@@ -23,9 +22,11 @@ from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
+from podwright.models import Model
 from podwright_service import logs, semconv
 from podwright_service.keys import PATHS
 from podwright_service.metrics import UNKNOWN, Metrics
+from podwright_service.plain_structlog import structlog
 from podwright_service.posted import Allowed
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
@@ -47,7 +48,7 @@ class Telemetry:
         component: What is served.
         settings: What is logged, and how.
         allowed: What posted blueprints may name.
-        models: Names of the models that answer.
+        models: The models that answer.
         remotes: Names of the components inside it that run in other containers.
 
     Raises:
@@ -59,7 +60,7 @@ class Telemetry:
         component: Component,
         settings: Settings,
         allowed: Allowed,
-        models: Collection[str],
+        models: Collection[Model],
         remotes: Collection[str] = (),
     ) -> None:
         parts = list(everything_in(component))
@@ -68,7 +69,7 @@ class Telemetry:
             component.name,
             component.kind,
             {part.name for part in parts},
-            {*models, *allowed.models, *component.models()},
+            {*(model.name for model in models), *allowed.models, *component.models()},
             {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
             PATHS,
         )
@@ -93,7 +94,8 @@ class Telemetry:
                     semconv.BLUEPRINT_DIGEST: digest,
                 }
                 self._provider, self.recorder = export.provider(who, "podwright", __version__)
-                common.append(Spans(self.recorder, content_wanted(), remotes))
+                servers = {model.name: address for model in models if (address := model.address())}
+                common.append(Spans(self.recorder, content_wanted(), remotes, servers))
                 if propagated not in PROPAGATORS:
                     PROPAGATORS.append(propagated)
         # spans last: what ends is counted and logged while its span is still the current one

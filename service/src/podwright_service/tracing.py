@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import propagate
@@ -80,10 +81,20 @@ class Spans:
         recorder: Starts them.
         content: Whether they carry what was said to models and tools, and by them.
         remotes: Names of the components that run in other containers.
+        servers: Host and port of models by name, where they are known.
     """
 
-    def __init__(self, recorder: Recorder, content: bool = False, remotes: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        content: bool = False,
+        remotes: Collection[str] = (),
+        servers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> None:
         self._recorder, self._content, self._remotes = recorder, content, frozenset(remotes)
+        self._servers = {
+            model: {semconv.SERVER_ADDRESS: host, semconv.SERVER_PORT: port} for model, (host, port) in servers.items()
+        }
         self._by_type: dict[type[Any], Callable[[Any], None]] = {
             RunStarted: self._run_started,
             StepStarted: self._step_started,
@@ -191,6 +202,7 @@ class Spans:
             semconv.PROVIDER: semconv.PROVIDERS.get(provider, provider),
             semconv.REQUEST_MODEL: model,
             semconv.AGENT_NAME: event.component,
+            **self._servers.get(request.model, {}),
         }
         for name, value in request.settings.items():
             if name in semconv.REQUEST_SETTINGS:

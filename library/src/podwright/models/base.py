@@ -61,3 +61,7 @@ class Model(ABC):
     def price(self, usage: Usage) -> float | None:
         """What `usage` would cost with this model, in USD; None if the price is unknown."""
         return None
+
+    def address(self) -> tuple[str, int] | None:
+        """The host and port that it is asked at, for telemetry; None if it does not say."""
+        return None

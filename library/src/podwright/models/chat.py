@@ -22,6 +22,7 @@ from podwright.errors import (
     ModelError,
     ModelResponseError,
     ModelTimeoutError,
+    PodwrightError,
 )
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pool
@@ -101,6 +102,14 @@ class ChatModel(Model):
 
         cost = prices.lookup(self.name, usage)
         return cost.amount if cost else None
+
+    def address(self) -> tuple[str, int] | None:
+        """Where its endpoint answers; None if no base URL says so."""
+        try:
+            url = (self._target or self._aim())[0]
+        except PodwrightError:  # which is told when it is asked
+            return None
+        return url.host or "", url.port or 0
 
     async def _begin(self) -> tuple[URL, dict[str, str], aiohttp.ClientTimeout]:
         self._target = self._aim()

@@ -376,9 +376,8 @@ class ReplayModel(OfflineModel):
         if not queue:
             raise ReplayMismatchError(f"{where} made a model call that the trace does not have.")
         call = queue.popleft()
-        differences = _differences(call.request, request)
-        if differences:
-            raise ReplayMismatchError(f"Model call {call.number} of the trace, by {where}, differs: {differences}.")
+        if found := differences(call.request, request):
+            raise ReplayMismatchError(f"Model call {call.number} of the trace, by {where}, differs: {found}.")
         if call.response is None:
             raise ModelError(f"Recorded: {call.error.get('message', 'the call did not finish.')}")
         return self._answer(request, call.response, on_token)
@@ -392,7 +391,7 @@ class _Call:
     error: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
 
-def _differences(recorded: ModelRequest, asked: ModelRequest) -> str:
+def differences(recorded: ModelRequest, asked: ModelRequest) -> str:
     """The first place in which two requests differ, in words; the model's own name does not count."""
     for number, (was, now) in enumerate(zip(recorded.messages, asked.messages, strict=False)):
         if was != now:

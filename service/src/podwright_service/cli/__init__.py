@@ -20,11 +20,19 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is still told
     arguments = sys.argv[1:]
+    if arguments[:1] == ["serve"]:
+        from podwright_service.init import become_init
+
+        become_init()  # before anything is imported that it would hold in memory, or share with its child
     try:
         if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):
             from podwright_service.cli.probe import check
 
             code = check(arguments[1] if len(arguments) > 1 else None)
+        elif arguments == ["serve"]:  # as containers start; the parser of options would be a tenth of it
+            from podwright_service.cli.running import serve_as_set
+
+            code = serve_as_set()
         else:
             from podwright_service.cli.commands import call
 

@@ -45,9 +45,6 @@ def podwright(
 @app.command()
 def serve(path: Served = None, host: Host = None, port: Port = None, title: Title = None, model: Model = None) -> None:
     """Serve a component over HTTP. Whatever is not given here comes from the PODWRIGHT_ variables."""
-    from podwright_service.init import become_init
-
-    become_init()  # before anything that it would share with its child is imported
     from podwright_service.cli.running import serve_component
 
     serve_component(component=path, host=host, port=port, title=title, model=model)
@@ -165,6 +162,42 @@ def new(
     from podwright_service.cli.scaffold import make
 
     make(folder, model)
+
+
+DockerClient = Annotated[
+    str | None,
+    typer.Option("--docker", metavar="PROGRAM", help="The Docker client; by default, the first with buildx on PATH."),
+]
+
+
+@app.command()
+def build(
+    folder: Annotated[str, typer.Argument(help="A component folder.")],
+    tag: Annotated[str, typer.Option("--tag", "-t", metavar="NAME", help="The image's name, such as calculator:1.0.")],
+    base: Annotated[str, typer.Option(metavar="IMAGE", help="The image it is made from.")] = "podwright:direct",
+    locked: Annotated[bool, typer.Option("--locked", help="Fail if requirements.lock is not up to date.")] = False,
+    docker: DockerClient = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what the builder says.")] = False,
+) -> None:
+    """Build an image with one component. Its dependencies are locked; blueprint and tools are checked in the build.
+
+    In the environment, PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX an index of packages.
+    """
+    from podwright_service.cli.images import build_image
+
+    build_image(folder, tag, base, locked, docker, verbose)
+
+
+@app.command()
+def inspect(
+    image: Annotated[str, typer.Argument(help="An image that `podwright build` made.")],
+    as_json: AsJson = False,
+    docker: DockerClient = None,
+) -> None:
+    """Show what component an image holds, from its labels; it is not run."""
+    from podwright_service.cli.images import inspect_image
+
+    inspect_image(image, as_json, docker)
 
 
 @app.command()

@@ -53,6 +53,16 @@ def serve_component(**given: Any) -> None:
     server.serve(component, settings)
 
 
+def serve_as_set() -> int:
+    """Serve what the environment says until a signal, and give the exit code."""
+    try:
+        serve_component()
+    except PodwrightError as error:
+        complain(error)
+        return 1
+    return 0
+
+
 @dataclass(frozen=True)
 class Order:
     """What `podwright run` was given."""
