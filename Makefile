@@ -60,7 +60,7 @@ test: install  ## run the tests; ARGS="-k name" picks some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
-	PROOF=1 $(BIN)/pytest -n 0 -s $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
+	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
 		remote_restarts.py)
 
 chart: install  ## make what is derived in helm/podwright: its README, copies, two examples, and the renders
