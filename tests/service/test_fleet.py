@@ -74,8 +74,8 @@ class Vendor:
 class Fleet:
     """A vendor, a collector, two agents, and the callers that are asked for."""
 
-    def __init__(self, folder: Path, start: Callable[..., str], spans: Collector, vendor: Vendor) -> None:
-        self.vendor, self.spans = vendor, spans
+    def __init__(self, folder: Path, start: Callable[..., str], spans: Collector, vendor: Vendor, port: int) -> None:
+        self.vendor, self.spans, self.port = vendor, spans, port
         self._folder, self._start = folder, start
         self._callers: dict[tuple[str, str], str] = {}
         self.agents = {name: self._serve({"type": "Agent", "name": name, **AGENT}) for name in ("writer", "editor")}
@@ -143,7 +143,7 @@ def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.Tem
             threading.Thread(target=process.stdout.read, daemon=True).start()  # nobody else empties the pipe
             return url
 
-        yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor)
+        yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor, int(stub.url.rpartition(":")[2]))
 
 
 each_caller = pytest.mark.parametrize(("kind", "workers"), [("flow", "1"), ("line", "1"), ("lead", "1"), ("flow", "2")])
@@ -180,6 +180,7 @@ def test_one_trace_and_one_usage(fleet: Fleet, kind: str, workers: str) -> None:
             (who, "POST /run/stream", SERVER),
             (who, f"invoke_agent {who}", 1),
         ]
+        assert (chat.attributes["server.address"], chat.attributes["server.port"]) == ("127.0.0.1", fleet.port)
         assert line(chat, spans) == [*root, *(remote if who != kind else []), (who, "chat gpt-4o-mini", CLIENT)]
     assert Counter(chat.resource["service.name"] for chat in chats) == {
         "flow": Counter(writer=2, editor=1),
