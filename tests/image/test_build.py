@@ -151,7 +151,7 @@ def test_code_that_fails(build: Callable[..., Any], tmp_path: Path) -> None:
         "def call() -> str:\n    '''Call.'''\n    return 'called'\n"
     )
     said = unfolded(build(folder))
-    assert "'tools.py' of 'component' cannot be imported" in said
+    assert "'tools.py' of 'caller' cannot be imported" in said
     assert "unreachable" in said
 
 

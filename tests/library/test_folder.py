@@ -20,6 +20,7 @@ from podwright import (
     blueprints,
     load,
 )
+from podwright.components.folder import Folder
 from podwright.errors import ConfigurationError
 from podwright.testing import events_of
 
@@ -258,6 +259,8 @@ def test_broken_code_is_told_with_its_file(write: Write, code: str, reason: str)
     error = refusal(root / "guide")
     assert error.message.startswith(f"'tools.py' of 'guide' cannot be imported: {reason}")
     assert error.__cause__ is not None
+    missing = "Install the package that has 'no_such_module_anywhere', and name it in requirements.txt beside tools.py."
+    assert error.suggestion == (missing if "no_such" in code else "Try `python tools.py` in that folder.")
     write({"guide/tools.py": LOOK_UP})
     assert load(root / "guide").name == "guide"
 
@@ -322,6 +325,15 @@ def test_a_missing_file_is_told_with_the_nearest(write: Write) -> None:
     error = refusal(root / "fleet" / "notes.txt")
     assert error.message.endswith("is not a blueprint file: its name ends in '.txt'.")
     assert error.suggestion == "Name it one of *.json, *.yaml, *.yml."
+
+
+def test_a_missing_folder_is_told_with_the_nearest(write: Write) -> None:
+    """A folder that is not there is told as that, and not as one without a blueprint; so is a file in its place."""
+    root = write({"newsroom/blueprint.json": agent("newsroom"), ".newsrooms/notes.txt": "", "notes.txt": ""})
+    for name, hint in (("newsrom", "Did you mean 'newsroom'?"), ("notes.txt", "Known here: newsroom.")):
+        with pytest.raises(ConfigurationError) as caught:
+            Folder(root / name).blueprint()
+        assert (caught.value.message, caught.value.suggestion) == (f"There is no folder '{name}'.", hint)
 
 
 def test_a_folder_has_one_blueprint(write: Write) -> None:

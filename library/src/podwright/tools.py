@@ -271,7 +271,9 @@ def attach(
                 continue
         tool = supplied.get(name)
         if tool is None:
-            hint = did_you_mean(name, supplied) or f"Give it in tools=[{name}]."
+            hint = did_you_mean(name, supplied)
+            if not hint.startswith("Did you"):  # there may be others that nobody asked for, so a list says too little
+                hint = f"{hint} Give it in tools=[{name}].".lstrip()
             found.append(Problem(f"{at}/{number}", f"no callable was given for the tool '{name}'.", hint))
             continue
         for difference in drift(schema["function"]["parameters"], tool.schema["function"]["parameters"]):

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
-from podwright.errors import ConfigurationError, said
+from podwright.errors import ConfigurationError, did_you_mean, said
 
 _LONGEST = 240
 """Bytes in a file's name, without its suffix."""
@@ -46,6 +46,8 @@ class Folder:
             raise ConfigurationError(
                 f"The folder '{self.path.name}' cannot be read: {error.strerror}.", suggestion="Let this user read it."
             ) from error
+        if not found and not self.path.is_dir():
+            raise ConfigurationError(f"There is no folder '{self.path.name}'.", suggestion=self._nearest())
         if len(found) != 1:
             what = "no blueprint" if not found else "more than one blueprint: " + ", ".join(file.name for file in found)
             hint = "Keep one blueprint.json or blueprint.yaml in it."
@@ -54,6 +56,12 @@ class Folder:
                 hint = f"Name one of the components in it: {', '.join(inside[:10])}."
             raise ConfigurationError(f"The folder '{self.path.name}' has {what}.", suggestion=hint)
         return blueprints.read_file(found[0])
+
+    def _nearest(self) -> str:
+        """The folder beside it whose name is nearest."""
+        beside = sorted(self.path.parent.glob("*"))
+        names = [one.name for one in beside if one.is_dir() and not one.name.startswith(".")]
+        return did_you_mean(self.path.name, names) or "Name a component folder."
 
     def tool_names(self, blueprint: Mapping[str, Any]) -> set[str]:
         """The tools that a blueprint names, its members' too."""
@@ -134,12 +142,18 @@ def _imported(path: Path) -> ModuleType:
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ConfigurationError(
-            f"'{path.name}' of '{path.parent.name}' cannot be imported: {said(error)}",
-            suggestion=f"Try `python {path.name}` in that folder.",
+            f"'{path.name}' of '{path.parent.name}' cannot be imported: {said(error).rstrip('.')}.",
+            suggestion=_remedy(path, error),
         ) from error
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+def _remedy(path: Path, error: BaseException) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f"Install the package that has '{error.name}', and name it in requirements.txt beside {path.name}."
+    return f"Try `python {path.name}` in that folder."
 
 
 def _tool_names(data: object) -> Iterable[str]:

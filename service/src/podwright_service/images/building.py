@@ -165,7 +165,8 @@ def _step(client: Docker, component: Folder, arguments: list[str], verbose: bool
         if wrong["problems"]:
             problems = [Problem(*one) for one in wrong["problems"]]
             raise blueprints.invalid(problems, f"The component '{component.path.name}'") from None
-        raise ConfigurationError(wrong["message"], suggestion=wrong["suggestion"]) from None
+        message = wrong["message"].replace(" of 'component' ", f" of '{component.path.name}' ")  # /component, there
+        raise ConfigurationError(message, suggestion=wrong["suggestion"]) from None
 
 
 def _keep_lock(component: Folder, made: bytes, locked: bool) -> bool:
