@@ -69,7 +69,7 @@ class Recorder:
         attributes: dict[str, Any] | None = None,
         links: tuple[Link, ...] = (),
     ) -> AnySpan:
-        """Start a span, as a child of the one in a context; the attributes are kept, not copied."""
+        """Start a span, as a child of the one in a context. The attributes are its own from then on."""
         above = get_current_span(within).get_span_context()
         said = attributes or {}
         if above.is_valid and not above.is_remote:
