@@ -220,6 +220,10 @@ BAD = {
         ["components.x.blueprint.configMap"],
     ),
     "files beside an image's": ({"components": {"x": {"filesFrom": ["tools"]}}}, ["components.x.filesFrom"]),
+    "a path that is another's key": (
+        {"components": {"x": {"files": {"agents/y.json": "", "agents..y.json": ""}}}},
+        ["files", "agents..y.json"],
+    ),
     "path outside": ({"components": {"x": {"files": {"../etc/passwd": ""}}}}, ["files", "../etc/passwd"]),
     "short seed": ({"apiKeys": {"seeds": ["short"]}}, ["seeds", "0"]),
     "short key": ({"components": {"x": {"apiKeys": {"accept": ["run:short"]}}}}, ["accept", "0"]),

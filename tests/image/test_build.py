@@ -117,8 +117,7 @@ def test_a_lock_is_kept_to(build: Callable[..., Any], tmp_path: Path) -> None:
     (folder / "requirements.txt").write_text("six\n")
     (folder / "requirements.lock").write_text(f"six==1.16.0 \\\n    --hash=sha256:{'0' * 64}\n")
     said = unfolded(build(folder))
-    assert "six==1.16.0" in said
-    assert "ash mismatch" in said or "hash" in said
+    assert "Hash mismatch for `six==1.16.0`" in said
 
 
 def test_a_requirement_that_is_nowhere(build: Callable[..., Any], tmp_path: Path) -> None:

@@ -85,6 +85,16 @@ def test_the_trace_of_a_failed_run(shell: Shell, made: Path) -> None:
     assert json.loads((made / "c.json").read_text())["first_output"] == "Echo: x"
 
 
+def test_no_context_of_a_run_that_did_not_stop(shell: Shell, made: Path) -> None:
+    """Where nothing is to go on, `--context FILE` leaves no file, and one that is there as it was."""
+    (made / "old.json").write_text("{}")
+    for name in ("new.json", "old.json"):
+        done = shell("run", "made:gated", "x", "--resume-path", "2", "--context", name, "-q")
+        assert done.returncode == 0, done.stderr
+    assert not (made / "new.json").exists()
+    assert (made / "old.json").read_text() == "{}"
+
+
 def test_a_workflow_that_waits_goes_on_as_it_says(shell: Shell, made: Path) -> None:
     """A pause has exit code 3; the command that it prints approves, and repeats no step."""
     done = shell("run", "made:gated", "the moon", "--context", "state of it.json", "-q")

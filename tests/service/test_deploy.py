@@ -62,6 +62,15 @@ def test_agents_of_its_own_come_along(tmp_path: Path) -> None:
     assert list(values["components"]["outer"]["files"]) == ["agents/inner/blueprint.json", "agents/inner/tools.py"]
 
 
+def test_what_an_image_would_not_have_is_left_out(tmp_path: Path) -> None:
+    """Tests and environments are no files of a component, and its lock is none without its packages."""
+    path = folder(tmp_path / "writer", tools_py="", test_writer_py="", conftest_py="", blueprint_py="")
+    (path / "env").mkdir()
+    for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
+        (path / name).write_text("")
+    assert list(deploy.render([path])["components"]["writer"]["files"]) == ["blueprint.py", "tools.py"]
+
+
 def refused(*folders: Path) -> str:
     with pytest.raises(ConfigurationError) as caught:
         deploy.render(folders)
@@ -77,6 +86,13 @@ def test_folders_that_do_not_fit(tmp_path: Path) -> None:
     binary = folder(tmp_path / "binary")
     (binary / "model.bin").write_bytes(b"\xff\xfe")
     assert "model.bin" in refused(binary)
+    linked = folder(tmp_path / "linked")
+    (linked / "key.txt").symlink_to("/etc/hostname")
+    assert "'key.txt' in 'linked' is a link" in refused(linked)
+    huge = folder(tmp_path / "huge")
+    with (huge / "notes.txt").open("wb") as file:
+        file.truncate(17 * 1024 * 1024)
+    assert "'huge' cannot be read" in refused(huge)
     large = folder(tmp_path / "large")
     (large / "notes.txt").write_text("x" * 1_000_000)
     assert "too large" in refused(large)

@@ -27,6 +27,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from podwright_service import otlp
 from podwright_service.otlp import Encoded, encode
 from podwright_service.spans import Recorder, Span
 
@@ -113,6 +114,35 @@ def test_half_a_character_in_one_span_loses_none() -> None:
     for span, *_ in flat(encode([Encoded(one) for one in ended]).SerializePartialToString()):
         assert span["name"] == "name ?"
         assert span["attributes"] == [{"key": "said ?", "value": {"stringValue": "? of a vendor"}}]
+
+
+def test_long_texts_are_not_kept() -> None:
+    """What is kept of spans to write the next ones faster is bounded: whole conversations are not part of it."""
+    ended: list[Span] = []
+    ours = recorder(ended)
+    kept = otlp._attribute.cache_info().currsize
+    for number in range(20):
+        ours.start("chat", Context(), attributes={"said": f"{number} " + "x" * 1000}).end()
+    spans = [span for span, *_ in flat(encode([Encoded(one) for one in ended]).SerializePartialToString())]
+    assert {span["attributes"][0]["value"]["stringValue"] for span in spans} == {
+        one.attributes["said"] for one in ended
+    }
+    assert otlp._attribute.cache_info().currsize == kept
+
+
+@pytest.mark.parametrize("most", [0, 1, 9])
+def test_events_and_links_are_as_many_as_the_environment_allows(most: int) -> None:
+    """The last ones are kept."""
+    ended: list[Span] = []
+    ours = recorder(ended, OTEL_SPAN_EVENT_COUNT_LIMIT=str(most), OTEL_SPAN_LINK_COUNT_LIMIT=str(most))
+    span = ours.start("whole", Context())
+    for number in range(3):
+        span.add_event(f"event {number}")
+        span.add_link(SpanContext(7, 9 + number, True, TraceFlags(1)))
+    span.end()
+    told = ended[0].readable()
+    assert [event.name for event in told.events] == ["event 0", "event 1", "event 2"][max(0, 3 - most) :]
+    assert [link.context.span_id for link in told.links] == [9, 10, 11][max(0, 3 - most) :]
 
 
 def test_a_span_goes_on_with_the_trace_that_it_is_in() -> None:

@@ -153,7 +153,7 @@ items:
 sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
 {{- end }}
 
-{{/* ConfigMap keys have no slash. */}}
+{{/* ConfigMap keys have no slash, and paths no two dots in a row. */}}
 {{- define "podwright.fileKey" -}}
 {{- replace "/" ".." . }}
 {{- end }}

@@ -285,10 +285,8 @@ class Run:
         token = _current.set(self)
         self.emit(RunStarted(input=_shown(getattr(task.input, "shown_input", task.input))))
         try:
-            if (
-                self.streaming and self.parent is None
-            ):  # who reads the events can tell of the start before a model is asked
-                await asyncio.sleep(0)
+            if self.streaming and self.parent is None:
+                await asyncio.sleep(0)  # who reads the events can tell of the start before a model is asked
             value = await self._within_wall_time(component, task)
         except asyncio.CancelledError as stop:
             await self._stop_nested()

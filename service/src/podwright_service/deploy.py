@@ -13,10 +13,12 @@ from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.components.folder import Folder
-from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.errors import BlueprintValidationError, ConfigurationError, why
+from podwright_service.images.context import component_files, requirements
 
 _CONFIG_MAP_BYTES = 900_000
 """Kubernetes takes 1 MiB, names and the blueprint included."""
+_BLUEPRINTS = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
 _HEADING = re.compile(r"\A(USER-SUPPLIED|COMPUTED) VALUES:\n")
 """Helm's, over values for people."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -104,21 +106,24 @@ def _component(name: str, folder: Folder, names: Mapping[str, str], known: Mappi
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The texts of a folder by path, without its blueprint and what is hidden or compiled."""
+    """The texts by path of the files that an image would have too, without the blueprint."""
+    if packages := requirements(folder):
+        raise ConfigurationError(
+            f"The component '{folder.name}' has packages of its own ({packages}), which no ConfigMap can bring.",
+            suggestion="Build an image of it, and give the component that image in the values.",
+        )
     texts: dict[str, str] = {}
-    for file in sorted(folder.rglob("*")):
-        path = file.relative_to(folder)
-        if any(part.startswith(".") or part == "__pycache__" for part in path.parts) or not file.is_file():
-            continue
-        if len(path.parts) == 1 and path.stem == "blueprint":
-            continue
-        if str(path) in ("requirements.txt", "pyproject.toml"):
-            raise ConfigurationError(
-                f"The component '{folder.name}' has packages of its own ({path}), which no ConfigMap can bring.",
-                suggestion="Build an image of it, and give the component that image in the values.",
-            )
+    try:
+        paths = [path for path in component_files(folder) if str(path) not in _BLUEPRINTS]
+        contents = {path.as_posix(): blueprints.read_bytes(folder / path) for path in paths}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The files of the component '{folder.name}' cannot be read: {why(error)}.",
+            suggestion="Let this user read them.",
+        ) from error
+    for path, content in contents.items():
         try:
-            texts[path.as_posix()] = file.read_bytes().decode()
+            texts[path] = content.decode()
         except UnicodeDecodeError:
             raise ConfigurationError(
                 f"The file {path} of the component '{folder.name}' is no text.",

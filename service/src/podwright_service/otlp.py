@@ -34,6 +34,8 @@ _LOCAL, _REMOTE = _FLAGS + (0x100).to_bytes(4, "little"), _FLAGS + (0x300).to_by
 _DOUBLE = Struct("<Bd")
 _SHORT = [bytes((length,)) for length in range(128)]
 _UNSIGNED = 2**64
+_LONGEST_KEPT = 200
+"""Characters of a text that is kept encoded: what was said to a model is long, and comes once."""
 
 
 class Encoded:
@@ -98,7 +100,9 @@ def _encoded(span: Span) -> bytes:
         parts.append(_titled(span.name, span.kind))
         parts.append(_TIMES.pack(_BEGAN, span.started, _ENDED, span.ended))
         for key, value in attributes.items():
-            parts.append(_attribute(key, value, value.__class__))
+            kind = value.__class__
+            write = _written if kind is str and len(value) > _LONGEST_KEPT else _attribute
+            parts.append(write(key, value, kind))
     except (TypeError, ValueError):  # none of the usual types, or more than 64 bits
         return _by_the_exporter(span)
     parts += (_STATUS, _REMOTE if parent and parent.is_remote else _LOCAL)
@@ -114,8 +118,7 @@ def _titled(name: str, kind: SpanKind) -> bytes:
     return _of_field(b"\x2a", name.encode(errors="replace")) + b"\x30" + _SHORT[_KINDS[kind]]
 
 
-@lru_cache(2048)
-def _attribute(key: str, value: Any, kind: Any) -> bytes:
+def _written(key: str, value: Any, kind: Any) -> bytes:
     """An attribute in its place in a span. The kind tells values apart that are equal: 1, True.
 
     Raises:
@@ -124,6 +127,9 @@ def _attribute(key: str, value: Any, kind: Any) -> bytes:
     """
     whole = _of_field(b"\x0a", key.encode(errors="replace")) + _of_field(b"\x12", _value(value, kind))
     return _of_field(_ATTRIBUTE, whole)
+
+
+_attribute = lru_cache(2048)(_written)
 
 
 def _value(value: Any, kind: Any) -> bytes:

@@ -114,8 +114,9 @@ class UnderWay:
 
         def left() -> None:
             nonlocal gone
-            gone = True
-            task.cancel()
+            if not gone and task in self._tasks:  # a second time would disturb what the run still does to end
+                gone = True
+                task.cancel()
 
         self._tasks.add(task)
         try:

@@ -11,7 +11,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
@@ -30,6 +30,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace import Span as AnySpan
 
+T = TypeVar("T")
 Attributes = Mapping[str, Any]
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -68,7 +69,7 @@ class Recorder:
         attributes: dict[str, Any] | None = None,
         links: tuple[Link, ...] = (),
     ) -> AnySpan:
-        """Start a span, as a child of the one in a context; the attributes are kept, not copied."""
+        """Start a span, as a child of the one in a context. The attributes are its own from then on."""
         above = get_current_span(within).get_span_context()
         said = attributes or {}
         if above.is_valid and not above.is_remote:
@@ -189,8 +190,8 @@ class Span(AnySpan):
             self.parent,
             self.recorder.resource,
             self._bounded(self.attributes, limits.max_span_attributes),
-            self.events if limits.max_events is None else self.events[-limits.max_events :],
-            self.links,
+            _last(self.events, limits.max_events),
+            _last(self.links, limits.max_links),
             self.kind,
             status=self.status,
             start_time=self.started,
@@ -201,6 +202,10 @@ class Span(AnySpan):
     def _bounded(self, attributes: Attributes | None, most: int | None) -> BoundedAttributes:
         sound = {_sound(key): _sound(value) for key, value in (attributes or {}).items()}
         return BoundedAttributes(most, sound, max_value_len=self.recorder.limits.max_span_attribute_length)
+
+
+def _last(said: tuple[T, ...], most: int | None) -> tuple[T, ...]:
+    return said if most is None else said[max(0, len(said) - most) :]
 
 
 def _sound(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -80,14 +81,17 @@ def read_text(path: str) -> str:
 
 
 def try_to_write(path: str) -> None:
-    """See whether a file can be written, and leave what is in it.
+    """See whether a file can be written, and leave all as it is.
 
     Raises:
         ConfigurationError: It cannot.
     """
     try:
-        if not Path(path).is_fifo():  # whose reader may not be there yet
-            Path(path).open("a").close()
+        file, there = Path(path), os.path.lexists(path)
+        if not file.is_fifo():  # whose reader may not be there yet
+            file.open("a").close()
+        if not there:
+            file.unlink()
     except (OSError, ValueError) as error:
         raise _unwritable(path, error) from error
 

@@ -22,7 +22,6 @@ _FOR_THE_BUILD = {*_WANTED, LOCK}
 def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
     """Copy what a component needs: `component/` with its files, and `wanted/` if it has dependencies.
 
-    Left out are hidden files, as `.env` is one; byte code, environments and tests; and what belongs to the build.
     Agents that stand in the folders beside it come along, in `agents/`.
 
     Args:
@@ -42,7 +41,7 @@ def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
         places += [(one.path, inside / "agents" / name) for name, one in _beside(folder, remote).items()]
         for source, target in places:
             target.mkdir(parents=True, exist_ok=True)
-            for file in _files(source, source):
+            for file in component_files(source):
                 _copy(source / file, target / file)
         if wanted := requirements(folder.path):
             for name in (wanted, LOCK):
@@ -53,6 +52,18 @@ def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
         told = f"The folder '{folder.path.name}' cannot be copied: {why(error)}: {error.filename}."
         raise ConfigurationError(told, suggestion="Let this user read it.") from error
     return sorted(str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file())
+
+
+def component_files(folder: Path) -> Iterator[Path]:
+    """The paths of the files that a component's folder gives to where it runs, within the folder.
+
+    Left out are hidden files, as `.env` is one; byte code, environments and tests; and what belongs to a build.
+
+    Raises:
+        ConfigurationError: There is a link or a special file in it.
+        OSError: It cannot be read.
+    """
+    return _files(folder, folder)
 
 
 def requirements(path: Path) -> str | None:

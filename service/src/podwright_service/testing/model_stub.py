@@ -134,11 +134,11 @@ class ModelStub(LocalServer):
         match request.method, request.path:
             case "POST", "/v1/chat/completions":
                 return self._complete(request, connection)
-            case "GET", "/stub":
+            case "GET", path if path == CONTROL:
                 recorded = [one.asked for one in self.script.recorded]
                 told = {"asked": plain(self.asked), "complaints": self.complaints, "recorded": recorded}
                 connection.sendall(reply(as_json(told)))
-            case "PUT", "/stub":
+            case "PUT", path if path == CONTROL:
                 self.answers().script = SCRIPT.validate_json(request.body)
                 connection.sendall(reply(b"{}"))
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ import tempfile
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
+
+import httpx
 
 from podwright_service.testing.served import ModelSource, Served, StartError, environment
 
@@ -69,13 +72,19 @@ class ComponentProcess(Served):
 
     def _await(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + self._startup
-        while not (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", self.logs())):
+        while not self._ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise StartError(f"'{self._component}' did not become ready. Its log:\n{self.logs()[-4000:]}")
             time.sleep(0.02)
+
+    def _ready(self) -> bool:
+        found = re.search(r"running on (http://127\.0\.0\.1:\d+)", self.logs())
+        if found is None:
+            return False
         self.url = found[1]
-        while self.client.get("/ready").status_code != 200:
-            time.sleep(0.02)
+        with contextlib.suppress(httpx.HTTPError):
+            return self.client.get("/ready", timeout=2).status_code == 200
+        return False
 
     def logs(self) -> str:
         """What it has printed."""
