@@ -226,7 +226,7 @@ def met(kind: type[PodwrightError]) -> PodwrightError:
 
 def all_kinds(kind: type[PodwrightError] = PodwrightError) -> list[type[PodwrightError]]:
     """The class and all below it that the library defines, in their order."""
-    own = [one for one in kind.__subclasses__() if one.__module__.startswith("podwright")]
+    own = [one for one in kind.__subclasses__() if one.__module__.partition(".")[0] == "podwright"]
     return [kind, *(inner for one in own for inner in all_kinds(one))]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -37,6 +38,13 @@ def no_outer_settings() -> Iterator[None]:
         for name in [name for name in os.environ if name.startswith("PODWRIGHT_")]:
             patch.delenv(name)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def usual_signals() -> None:
+    """A shell in the background has its children ignore some, and they would hand that on to the services."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

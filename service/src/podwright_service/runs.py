@@ -122,7 +122,7 @@ class UnderWay:
         try:
             with _telling(request, left):
                 result = await work
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             if not gone:
                 raise
         else:

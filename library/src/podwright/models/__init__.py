@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 
@@ -52,6 +53,7 @@ def _offline(model_name: str, connection: Connection) -> Model:
     )
 
 
+_PROVIDER = re.compile(r"[\w.-]+", re.ASCII)
 _providers: dict[str, Provider] = {"offline": _offline}
 _resolved: dict[tuple[str, Connection], Model] = {}
 _instead: ContextVar[Model | None] = ContextVar("podwright_model", default=None)
@@ -91,7 +93,7 @@ def _named(name: str, connection: Connection) -> Model:
     model = _resolved.get((name, connection))
     if model is None:
         provider, _, model_name = name.partition("/")
-        if not (provider and model_name):
+        if not (_PROVIDER.fullmatch(provider) and model_name):  # a URL, say
             raise _unknown(name)
         made = _providers.get(provider)
         model = made(model_name, connection) if made else _vendor(name, connection)

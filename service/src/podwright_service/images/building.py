@@ -26,6 +26,8 @@ BASE = "podwright:direct"
 
 _HERE = Path(__file__).parent
 _CHECKOUT = _HERE.parents[3]
+_LONGEST_LABEL = 100_000
+"""Bytes; the system takes no argument of more than 128 KiB."""
 _INDEX = "UV_DEFAULT_INDEX"
 
 
@@ -91,6 +93,11 @@ def build(
         if changed:  # so that the next step finds what this one made
             (context / "wanted" / LOCK).write_bytes((out / LOCK).read_bytes())
         named = [f"--label={key}={value}" for key, value in labels.of(facts).items()]
+        if any(len(one.encode()) > _LONGEST_LABEL for one in named):
+            raise ConfigurationError(
+                f"What there is to say of '{component.path.name}' is too long for a label.",
+                suggestion="Shorten the descriptions of the component and its tools.",
+            )
         _step(client, component, [*arguments, *named, f"--tag={image}", "--load", str(context)], verbose)
     return Built(image, facts, files, changed)
 

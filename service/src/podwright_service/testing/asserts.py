@@ -59,6 +59,8 @@ def assert_within(of: ExecutionResult, limits: RunLimits) -> None:
 def assert_counted(of: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None) -> None:
     """Assert that the counters grew by just what these runs used: tokens, model calls, tool calls and cost.
 
+    It is for components without remotes: those count what they did at their own `/metrics`.
+
     Args:
         of: A traced result, or the sum of the usages of several.
         after: The metrics after the runs.
