@@ -423,13 +423,13 @@ def test_an_unknown_model_is_told_with_the_known_ones(name: str, message: str, s
     assert caught.value.suggestion.startswith(suggestion)
 
 
-@pytest.mark.usefixtures("without_litellm")
 def test_a_url_is_no_model() -> None:
     """Where LiteLLM takes any name, one that no provider could have is refused all the same."""
     with pytest.raises(UnknownModelError, match="'http:'"):
         resolve("http://elsewhere.example/v1")
 
 
+@pytest.mark.usefixtures("without_litellm")
 def test_a_component_with_an_unknown_model_can_be_made() -> None:
     """The model is looked up when it is asked, so a blueprint can be loaded where its model is not to be had."""
     agent = Agent("guide", "", "nowhere/model")
