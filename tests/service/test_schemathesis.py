@@ -15,7 +15,7 @@ import pytest
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
 
-EXAMPLES = 2600 if os.environ.get("PROOF") else 40
+EXAMPLES = 1300 if os.environ.get("PROOF") else 40
 """Cases for each route and way of making them: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
 
