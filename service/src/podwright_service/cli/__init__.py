@@ -6,6 +6,7 @@ needs when it is called.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -23,6 +24,7 @@ def main() -> None:
     if arguments[:1] == ["serve"]:
         from podwright_service.init import become_init
 
+        gc.disable()  # until all is imported, which stays: to look through it again and again is a tenth of the start
         become_init()  # before anything is imported that it would hold in memory, or share with its child
     try:
         if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):

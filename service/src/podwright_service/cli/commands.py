@@ -194,7 +194,7 @@ def inspect(
     as_json: AsJson = False,
     docker: DockerClient = None,
 ) -> None:
-    """Show what component an image holds, from its labels; it is not run."""
+    """Show what component an image holds, by its labels. It is not run."""
     from podwright_service.cli.images import inspect_image
 
     inspect_image(image, as_json, docker)
