@@ -68,9 +68,9 @@ def serve(component: Component, settings: Settings) -> None:
             from podwright_service.slots import shared_metrics
 
             stack.enter_context(shared_metrics())
+        app = create_app(settings, component)
         stack.callback(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(_YOUNG, 20, 20)
-        app = create_app(settings, component)
         listening = listen(settings.host, settings.port)
         warn_if_open(settings)
         for one in listening:

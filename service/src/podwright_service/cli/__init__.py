@@ -12,6 +12,10 @@ import os
 import signal
 import sys
 
+_IMPORTED = 200_000
+"""New objects after which a start looks for cycles: more than all imports make, for these stay, and looking through
+them again and again takes a tenth of it. A component that makes many more as it is loaded is still looked through."""
+
 
 def main() -> None:
     """Run the command line."""
@@ -24,7 +28,7 @@ def main() -> None:
     if arguments[:1] == ["serve"]:
         from podwright_service.init import become_init
 
-        gc.disable()  # until all is imported, which stays: to look through it again and again is a tenth of the start
+        gc.set_threshold(_IMPORTED)
         become_init()  # before anything is imported that it would hold in memory, or share with its child
     try:
         if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):

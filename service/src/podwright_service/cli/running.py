@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import signal
@@ -51,8 +50,6 @@ def serve_component(**given: Any) -> None:
     component = load_component(settings.component, remotes_of(settings))
     from podwright_service import server  # the web framework takes a while to import, and what is wrong is told first
 
-    gc.freeze()
-    gc.enable()
     server.serve(component, settings)
 
 
