@@ -251,7 +251,7 @@ def test_prices_change_with_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    """Neither the package nor a look-up in LiteLLM's map imports LiteLLM, and the package alone no price tables."""
+    """The package imports no price tables, and a look-up neither LiteLLM nor a client; but who wants one has it."""
     code = """
 import sys, podwright
 assert "genai_prices" not in sys.modules
@@ -259,7 +259,10 @@ from podwright import prices
 from podwright.usage import Usage
 assert prices.lookup("deepinfra/meta-llama/Llama-3.3-70B-Instruct", Usage(1)).source == "litellm"
 assert "genai_prices" in sys.modules
-assert "litellm" not in sys.modules
+assert not {"litellm", "httpx2"} & set(sys.modules)
+from genai_prices import UpdatePrices
+assert UpdatePrices().request_timeout is not None
+assert "httpx2" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

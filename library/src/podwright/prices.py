@@ -6,19 +6,22 @@ read as a file, without importing LiteLLM. A price that none of them knows is un
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
 import re
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, cast
 
 from annotated_types import Ge
@@ -217,7 +220,8 @@ def _overrides(path: str, text: bytes) -> Mapping[str, _Tiers]:
 
 def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None:
     # a third of this library's import time, and models without a price do without it
-    import genai_prices
+    with _on_first_use("httpx2"):  # a client that could fetch newer prices, and takes as long again; nobody asks it to
+        import genai_prices
     from genai_prices.types import TieredPrices
 
     try:
@@ -237,6 +241,26 @@ def _from_genai_prices(provider: str, name: str, now: datetime) -> _Tiers | None
         return next((tier.price for tier in reversed(value.tiers) if tier.start <= start), value.base)
 
     return _tiers((start, _Rates(*(at(value, start) for value in values))) for start in (-1, *starts))
+
+
+class _OnFirstUse(ModuleType):
+    """Stands for a module until something in it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def _on_first_use(name: str) -> Generator[None]:
+    """What is imported meanwhile gets a module that is imported when it is used, and not before."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = _OnFirstUse(name)
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _tiers(tiers: Iterable[tuple[int, _Rates]]) -> _Tiers:

@@ -22,8 +22,8 @@ class Health:
     @contextlib.asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
         """Ready from when the app has started until it is told to stop."""
-        # what was loaded until now stays: the collector need not look through it again while runs wait
-        gc.collect()
+        # what was loaded until now stays: the collector need not look through it while runs wait, nor once before,
+        # which would take longer than the little that imports leave behind is worth
         gc.freeze()
         self.state = "ready"
         try:

@@ -22,10 +22,6 @@ from podwright_service.problems import MEDIA_TYPE, document
 from podwright_service.settings import Settings
 from podwright_service.sse import EventStream
 
-_WIRE = (
-    schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, schema.Output,
-    schema.Context, schema.Trace, schema.ProblemDetails, schema.Validation, schema.Status, schema.Info,
-)  # fmt: skip
 _REFUSED = {
     400: "json_invalid",
     408: "request_too_slow",
@@ -58,6 +54,12 @@ _MEANING = {
     503: "The service has as much to do as it can, see `Retry-After`; or it stops, and `context` and `resume_path` say "
     "where a workflow goes on.",
     504: "The run took too long.",
+}
+_TRACE: dict[str, Any] = {
+    "name": "trace",
+    "in": "query",
+    "description": "Whether to answer with the execution result, events included.",
+    "schema": {"type": "boolean", "default": False},
 }
 _KEY: dict[str, Any] = {
     "name": "Idempotency-Key",
@@ -290,7 +292,7 @@ def _named(examples: Mapping[str, Any]) -> dict[str, Any]:
 
 def _body(shape: Mapping[str, Any], examples: Mapping[str, Any], once: bool = True) -> dict[str, Any]:
     content = {"application/json": {"schema": shape, "examples": _named(examples)}}
-    parameters = {"parameters": [_KEY, *_CALLER]} if once else {}
+    parameters = {"parameters": [_TRACE, _KEY, *_CALLER]} if once else {}
     return {"requestBody": {"required": True, "content": content}, **parameters}
 
 
@@ -320,8 +322,14 @@ def _problem(status: int, code: str, run: bool) -> dict[str, Any]:
 
 def _schemas() -> dict[str, Any]:
     """The schemas of the wire and of blueprints, by name."""
+    from podwright_service import answers  # here only: no start waits for what few ask for
+
+    shapes = (
+        schema.SimpleRun, schema.ComplexRun, schema.WorkflowRun, schema.PostedRun, schema.PostedCheck, answers.Output,
+        answers.Context, answers.Trace, answers.ProblemDetails, answers.Validation, answers.Status, answers.Info,
+    )  # fmt: skip
     template = "#/components/schemas/{model}"
-    _, wire = models_json_schema([(shape, "validation") for shape in _WIRE], ref_template=template)
+    _, wire = models_json_schema([(shape, "validation") for shape in shapes], ref_template=template)
     found: dict[str, Any] = dict(wire["$defs"])
     for kind, whole in blueprints.json_schema().items():
         moved = json.loads(json.dumps(whole).replace('"#/$defs/', '"#/components/schemas/'))

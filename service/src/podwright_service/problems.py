@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -101,11 +100,6 @@ def answer(request: Request, error: Exception, headers: Mapping[str, str] | None
             detail = f"{request.method} {request.url.path}: {str(error.detail).lower()}."
             facts = {"detail": detail, "code": code, "suggestion": _route_meant(request, error)}
             return _problem(request, error.status_code, facts, {**(error.headers or {}), **(headers or {})})
-        case RequestValidationError():
-            (name, value), *_ = ((one["loc"][-1], one["input"]) for one in error.errors())
-            facts = {"detail": f"The query parameter '{name}' is {str(value)[:60]!r}, not true or false."}
-            facts |= {"code": "request_invalid", "suggestion": f"Write '?{name}=true', or leave it out."}
-            return _problem(request, 422, facts, headers)
         case _:
             _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
             facts = {"detail": "The service failed in a way that it does not know.", "code": "internal_error"}
@@ -174,5 +168,5 @@ def install(app: FastAPI) -> None:
     async def tell(request: Request, error: Exception) -> Response:
         return answer(request, error)
 
-    for kind in (RequestError, PodwrightError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
+    for kind in (RequestError, PodwrightError, HTTPException, ClientDisconnect, Exception):
         app.add_exception_handler(kind, tell)

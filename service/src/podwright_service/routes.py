@@ -6,10 +6,10 @@ import asyncio
 import platform
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query
 from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -40,22 +40,13 @@ from podwright_service.schema import (
 from podwright_service.settings import Settings
 from podwright_service.sse import EventStream
 
-WithTrace = Annotated[bool, Query(description="Whether to answer with the execution result, events included.")]
-
 
 class Plain(APIRoute):
-    """A route whose endpoint takes the request itself: without a query there is nothing for FastAPI to read."""
+    """A route whose endpoint takes the request itself: there is nothing for FastAPI to read."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As in FastAPI."""
-        whole = super().get_route_handler()
-        if self.dependant.request_param_name != "request":
-            return whole
-
-        async def handle(request: Request) -> Response:
-            return await (whole(request) if request.scope["query_string"] else self.endpoint(request))
-
-        return handle
+        return self.endpoint if self.dependant.request_param_name == "request" else super().get_route_handler()
 
 
 class Routes:
@@ -106,8 +97,9 @@ class Routes:
         }
         return as_json(facts)
 
-    async def run(self, request: Request, trace: WithTrace = False) -> Response:
+    async def run(self, request: Request) -> Response:
         """Run the served component."""
+        trace = _traced(request)
         data = await self._json(request, "trace")
 
         async def ran(_: Turn | None) -> Response:
@@ -115,8 +107,9 @@ class Routes:
 
         return await self.once.answer(request, data, ran)
 
-    async def run_stream(self, request: Request, trace: WithTrace = False) -> Response:
+    async def run_stream(self, request: Request) -> Response:
         """Run the served component and send its events as they happen, and at the end what `/run` would answer."""
+        trace = _traced(request)
         data = await self._json(request, "trace")
 
         async def begun(turn: Turn | None) -> Response:
@@ -126,8 +119,9 @@ class Routes:
 
         return await self.once.answer(request, data, begun)
 
-    async def run_blueprint(self, request: Request, trace: WithTrace = False) -> Response:
+    async def run_blueprint(self, request: Request) -> Response:
         """Run a blueprint from the request. It may name models, tools, agents and conditions that `/info` lists."""
+        trace = _traced(request)
         data = await self._json(request, "trace")
 
         async def ran(_: Turn | None) -> Response:
@@ -172,6 +166,19 @@ class Routes:
         value = plain(result.value)
         shown = result.to_dict() if trace else value if isinstance(component, Workflow) else {"output": value}
         return as_json(shown, headers=watch.headers())
+
+
+_BOOL = TypeAdapter(bool)
+
+
+def _traced(request: Request) -> bool:
+    """Whether a trace is asked for. A parameter of FastAPI's would cost the start the import of pydantic's old half."""
+    value = request.query_params.get("trace", "false") if request.scope["query_string"] else "false"
+    try:
+        return _BOOL.validate_python(value)
+    except ValidationError:
+        detail = f"The query parameter 'trace' is {value[:60]!r}, not true or false."
+        raise RequestError(422, "request_invalid", detail, "Write '?trace=true', or leave it out.") from None
 
 
 _STOPPED = RequestError(503, "run_cancelled", "The service is stopping.", "Try again in a while.")

@@ -70,6 +70,7 @@ def serve(component: Component, settings: Settings) -> None:
             stack.enter_context(shared_metrics())
         app = create_app(settings, component)
         stack.callback(gc.set_threshold, *gc.get_threshold())
+        gc.freeze()  # or all that was loaded would count as new, and be looked through now
         gc.set_threshold(_YOUNG, 20, 20)
         listening = listen(settings.host, settings.port)
         warn_if_open(settings)

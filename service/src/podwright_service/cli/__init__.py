@@ -6,10 +6,15 @@ needs when it is called.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
 import sys
+
+_IMPORTED = 200_000
+"""New objects after which a start looks for cycles: more than all imports make, for these stay, and looking through
+them again and again takes a tenth of it. A component that makes many more as it is loaded is still looked through."""
 
 
 def main() -> None:
@@ -23,6 +28,7 @@ def main() -> None:
     if arguments[:1] == ["serve"]:
         from podwright_service.init import become_init
 
+        gc.set_threshold(_IMPORTED)
         become_init()  # before anything is imported that it would hold in memory, or share with its child
     try:
         if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):
