@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 
 import uvicorn
@@ -21,11 +20,6 @@ from podwright_service.settings import Settings, read_settings
 _KEEP_ALIVE = 75
 """Seconds that an idle connection is kept: longer than balancers keep theirs (nginx and most clouds' 60), so that
 theirs is the end that closes. One that the service closes may just carry a request, and nobody repeats a POST."""
-
-
-_YOUNG = 10_000
-"""New objects after which the collector looks for cycles. A request makes hundreds and leaves none; with Python's own
-700 it was looked at every second request, at a tenth of the processor's time."""
 
 
 class Service:
@@ -69,9 +63,6 @@ def serve(component: Component, settings: Settings) -> None:
 
             stack.enter_context(shared_metrics())
         app = create_app(settings, component)
-        stack.callback(gc.set_threshold, *gc.get_threshold())
-        gc.freeze()  # or all that was loaded would count as new, and be looked through now
-        gc.set_threshold(_YOUNG, 20, 20)
         listening = listen(settings.host, settings.port)
         warn_if_open(settings)
         for one in listening:
