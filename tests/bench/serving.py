@@ -97,7 +97,7 @@ def rate(loads: list[Load]) -> str:
 
 async def throughput() -> list[Figure]:
     names = ["plain", "ours", "ours-tools", "wide"]
-    plain, ours, tools, wide = await compared(names, "/run", 2000, 64)
+    plain, ours, tools, wide = await compared(names, "/run", 4000, 64, rounds=7)
     of_plain = f"plain FastAPI + aiohttp {rate(plain)}"
     return [
         Figure("one call", ratio(ours, plain), "×", f"ours {rate(ours)}, {of_plain}", 0.6, "at least"),
