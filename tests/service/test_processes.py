@@ -386,14 +386,16 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
         calls = 100
         os.kill(children(process.pid)[0], signal.SIGKILL)  # nothing is under way
         until(lambda: len(children(process.pid)) == 2)
-        while len(seen) < 7 and calls < 2000:  # where much else is done, a replacement is long in coming
+        while len(seen) < 20 and calls < 4000:  # where much else is done, a replacement is long in coming
             list(pool.map(call, range(50)))
             calls += 50
+            until(lambda: len(children(process.pid)) == 2)  # those that are replaced leave in their own time
     assert counted(folder) == calls
     assert on_page(url, "runs_total", status="ok") == on_page(url, "http_requests_total", route="/run") == calls
     assert on_page(url, "runs_in_progress") == on_page(url, "runs_waiting") == 0
-    assert len(seen) > 6
-    assert len(list(folder.glob("counter_*.db"))) < len(seen)
+    assert len(seen) > 19
+    files = len(list(folder.glob("counter_*.db")))
+    assert files < len(seen) / 1.5, f"{files} files of {len(seen)} workers"
     process.send_signal(signal.SIGTERM)
     ended(process)
 
