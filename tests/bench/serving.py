@@ -119,7 +119,7 @@ async def full_service() -> list[Figure]:
         Figure(
             "keys, limits, metrics and logs", ratio(full, plain), "×", f"ours {rate(full)}, {of_plain}", 0.5, "at least"
         ),
-        Figure("and every span exported", ratio(spans, plain), "×", f"ours {rate(spans)}, {of_plain}"),
+        Figure("and every span exported", ratio(spans, plain), "×", f"ours {rate(spans)}, {of_plain}", 0.5, "at least"),
     ]
 
 
