@@ -127,11 +127,14 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     if priced is None:
         return None
     source, tiers = priced
-    input_tokens, output_tokens = usage.input_tokens, usage.output_tokens
-    rates = next(rates for start, rates in tiers if input_tokens > start)
-    cached, reasoning = min(usage.cached_input_tokens, input_tokens), min(usage.reasoning_tokens, output_tokens)
-    total, *each = rates
-    for tokens, rate in zip((input_tokens - cached, cached, output_tokens - reasoning, reasoning), each, strict=True):
+    sent, made = usage.input_tokens, usage.output_tokens
+    tier = 0
+    while sent <= tiers[tier][0]:
+        tier += 1
+    call, uncached, cached, plain, thought = tiers[tier][1]
+    read, reasoned = min(usage.cached_input_tokens, sent), min(usage.reasoning_tokens, made)
+    total = call
+    for tokens, rate in ((sent - read, uncached), (read, cached), (made - reasoned, plain), (reasoned, thought)):
         if tokens:
             if rate is None:
                 return None

@@ -43,6 +43,8 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NOTHING:
+            return other
         if other.by_model:
             by_model = dict(self.by_model)
             for name, usage in other.by_model.items():
@@ -67,10 +69,10 @@ class Usage:
 
     def of_call(self, model: str) -> Usage:
         """This usage as that of one answered call to `model`, ready to be added to a run's."""
-        unpriced = 1 if self.cost is None else 0
+        unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _STEP) / _STEP)
         counts = (self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens)
-        one = Usage(*counts, 1, 0, self.cost, unpriced)
-        return Usage(*counts, 1, 0, self.cost, unpriced, {model: one})
+        one = Usage(*counts, 1, 0, cost, unpriced)
+        return Usage(*counts, 1, 0, cost, unpriced, {model: one})
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as a JSON-compatible dictionary with all fields."""
@@ -80,6 +82,9 @@ class Usage:
             plain["by_model"] = {name: usage.to_dict() for name, usage in self.by_model.items()}
         return plain
 
+
+NOTHING = Usage()
+"""What a run has used when it begins."""
 
 _COUNTS = (
     "input_tokens",

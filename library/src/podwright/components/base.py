@@ -21,7 +21,7 @@ from podwright.models import DEFAULT, Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
 from podwright.subscribers import Printer, tokens_to
 from podwright.templates import as_text
-from podwright.usage import RunLimits, Usage
+from podwright.usage import NOTHING, RunLimits, Usage
 
 
 class Options(TypedDict, total=False):
@@ -52,7 +52,6 @@ class AgentOptions(ModelSettings, DescribedOptions, total=False):
     """Model settings, a description, and what is never exported."""
 
 
-_NO_USAGE = Usage()
 _UNHEARD: tuple[Subscriber, ...] = ()
 _ANYWHERE = Options()
 
@@ -71,7 +70,7 @@ class Component(ABC):
     def __init__(self, blueprint: Blueprint, options: Options | None = None) -> None:
         self._blueprint = blueprint
         self._options = options or _ANYWHERE
-        self.last_usage = _NO_USAGE
+        self.last_usage = NOTHING
         self._listeners = _listeners(options) if options else _UNHEARD
 
     @property

@@ -56,7 +56,7 @@ from podwright.models.offline import estimate_input
 from podwright.run import Run, together
 from podwright.templates import as_text, fill, names, sections
 from podwright.tools import Tool
-from podwright.usage import Usage
+from podwright.usage import NOTHING, Usage
 
 _CANCELLED = {"code": "run_cancelled", "message": "The run was cancelled."}
 
@@ -261,7 +261,7 @@ async def ask(
     try:
         if run.budgets:
             request = await _reserve(run, model, request, holds)
-        spent = Usage()
+        spent = NOTHING
         response = await _complete(run, model, request)
         spent = response.usage
     finally:
@@ -354,7 +354,8 @@ def _priced(model: Model, response: ModelResponse) -> ModelResponse:
     price = model.price(response.usage)
     if price is None:
         return response
-    return replace(response, usage=response.usage.at(price))
+    usage = response.usage.at(price)
+    return ModelResponse(response.text, response.tool_calls, usage, response.finish_reason, response.model, response.id)
 
 
 async def _call_tool(

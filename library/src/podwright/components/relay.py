@@ -31,7 +31,7 @@ from podwright.events import (
     adapter,
 )
 from podwright.run import Run
-from podwright.usage import Usage
+from podwright.usage import NOTHING, Usage
 
 _First = RunStarted | StepStarted | ModelCallStarted | ToolCallStarted
 
@@ -91,7 +91,7 @@ class Relay:
         """Whether the remote may have begun a run, in any try."""
         self.ended = False
         """Whether the remote told how its run ended."""
-        self.usage = Usage()
+        self.usage = NOTHING
         self.calls = 0
         """Model calls that were begun."""
 
