@@ -19,6 +19,7 @@ from time import perf_counter, time
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from podwright.budget import Budget
+from podwright.deadlines import Deadline
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
 from podwright.events import (
     Event,
@@ -35,7 +36,7 @@ from podwright.events import (
 )
 from podwright.result import ExecutionResult
 from podwright.templates import plain
-from podwright.usage import RunLimits, Usage
+from podwright.usage import NOTHING, RunLimits, Usage
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ class Run:
             self.budgets = (*self.budgets, Budget(one))
             if one.wall_time is not None:
                 self.wall_time = one.wall_time if self.wall_time is None else min(one.wall_time, self.wall_time)
-        self.usage = Usage()
+        self.usage = NOTHING
         """What it has used so far, nested runs included."""
         self.calls = 0
         """How many model calls it has begun."""
@@ -325,12 +326,12 @@ class Run:
     async def _within_wall_time(self, component: Component, task: Task) -> Any:
         if self.wall_time is None:
             return await component.perform(self, task)
-        timer = asyncio.timeout(self.wall_time)
+        deadline = Deadline(self.wall_time)
         try:
-            async with timer:
+            with deadline:
                 return await component.perform(self, task)
         except TimeoutError as error:
-            if not timer.expired():
+            if not deadline.expired:
                 raise
             raise LimitExceededError(
                 f"'{self.component}' ran for longer than {self.wall_time:g} s.", limit="wall_time"

@@ -50,12 +50,12 @@ def from_json(text: str | bytes) -> Any:
     Raises:
         BlueprintValidationError: The text is no JSON.
     """
-
-    def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is not a JSON number")
-
     try:
-        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=refuse)
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text), "surrogatepass")
+        if text.startswith("\ufeff"):
+            raise ValueError("it begins with a byte order mark")
+        return _JSON.decode(text)
     except RecursionError:
         raise invalid([Problem("", "nested far too deep.", "Flatten it.")]) from None
     except ValueError as error:
@@ -97,6 +97,10 @@ def from_yaml(text: str | bytes) -> Any:
         raise invalid([Problem("", f"not YAML: {said}.", "Check indentation and quotes.")]) from error
 
 
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     whole = dict(pairs)
     if len(whole) < len(pairs):
@@ -104,6 +108,9 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return whole
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
 
 
 def read_file(path: str | Path) -> Blueprint:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, cast
@@ -13,6 +12,7 @@ from yarl import URL
 from podwright.blueprints import as_object
 from podwright.blueprints.data import deep
 from podwright.components.relay import CODE, Context, Relay, told
+from podwright.deadlines import Deadline
 from podwright.errors import (
     LimitExceededError,
     PodwrightError,
@@ -60,11 +60,11 @@ class Exchange:
         patience = self._timeouts
         connect = aiohttp.ClientTimeout(total=None, connect=patience.connect)
         session = await pool.session()
-        timer = asyncio.timeout(patience.first_byte)
+        deadline = Deadline(patience.first_byte)
         before, relay.sent = relay.sent, True
         begun = False
         try:
-            async with timer:
+            with deadline:
                 reply = await session.post(
                     self._target, data=data, headers=headers, timeout=connect, allow_redirects=False
                 )
@@ -73,22 +73,22 @@ class Exchange:
                     if reply.status != 200 or reply.content_type != "text/event-stream":
                         relay.sent = before or (reply.status // 100 in (2, 5) and reply.status != 503)
                         raise self._refusal(reply, await _problem_in(reply))
-                    return await self._follow(reply, relay, timer)
+                    return await self._follow(reply, relay, deadline)
                 finally:
                     reply.close()  # what was not read to its end is closed, and the remote's run is cancelled
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
                 relay.sent = before
-            fault = self._lost(error, timer.expired(), begun)
+            fault = self._lost(error, deadline.expired, begun)
             raise self._told(fault) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
 
-    async def _follow(self, reply: aiohttp.ClientResponse, relay: Relay, timer: asyncio.Timeout) -> Any:
-        events, loop = Events(), asyncio.get_running_loop()
+    async def _follow(self, reply: aiohttp.ClientResponse, relay: Relay, deadline: Deadline) -> Any:
+        events = Events()
         size = pending = 0
         while True:
             chunk = await reply.content.readany()
             size, pending = size + len(chunk), pending + len(chunk)
-            timer.reschedule(loop.time() + self._timeouts.idle)
+            deadline.renew(self._timeouts.idle)
             for name, data in events.named(chunk):
                 pending = 0
                 if name == b"result":

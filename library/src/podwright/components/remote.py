@@ -25,6 +25,7 @@ from podwright.budget import borrow
 from podwright.components.base import Answering, DescribedOptions, described
 from podwright.components.loop import as_context
 from podwright.components.relay import Context, Relay, told
+from podwright.deadlines import Deadline
 from podwright.errors import (
     ConfigurationError,
     InputError,
@@ -116,12 +117,12 @@ class Remote(Answering):
         context = as_context(task.input)
         body = {"input": task.input} if isinstance(task.input, str) else {"inputs": plain(context)}
         data = json.dumps(body).encode()
-        timer = asyncio.timeout(self._timeout)
+        deadline = Deadline(self._timeout)
         try:
-            async with timer:
+            with deadline:
                 return await self._within_limits(run, data)
         except TimeoutError as error:
-            if not timer.expired():
+            if not deadline.expired:
                 raise
             late = RemoteTimeoutError(f"The remote '{self.name}' took longer than {self._timeout:g} s.")
             raise told(self.name, late) from error

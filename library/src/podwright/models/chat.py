@@ -15,6 +15,7 @@ import orjson
 from yarl import URL
 
 from podwright._version import __version__
+from podwright.deadlines import Deadline
 from podwright.errors import (
     ConfigurationError,
     ModelAuthenticationError,
@@ -70,11 +71,11 @@ class ChatModel(Model):
         patience = self.timeouts.first_byte
         if on_token is None:
             patience = request.settings.get("timeout", patience)
-        timer = asyncio.timeout(patience)
-        reading = _Reading(self.name, timer, self.timeouts.idle)
+        deadline = Deadline(patience)
+        reading = _Reading(self.name, deadline, self.timeouts.idle)
         session = await pool.session()
         try:
-            async with timer:
+            with deadline:
                 reply = await session.post(url, data=data, headers=headers, timeout=connect, allow_redirects=False)
                 try:
                     return await self._read(reply, request, on_token, reading)
@@ -83,7 +84,7 @@ class ChatModel(Model):
         except aiohttp.ConnectionTimeoutError as error:
             raise ModelTimeoutError(f"'{self.name}': no connection within {self.timeouts.connect:g} s.") from error
         except TimeoutError as error:
-            if not timer.expired():
+            if not deadline.expired:
                 raise ModelConnectionError(f"'{self.name}': the connection was lost.") from error
             late = f"nothing more within {self.timeouts.idle:g} s" if reading.size else f"no byte within {patience:g} s"
             raise ModelTimeoutError(f"'{self.name}': {late}.") from error
@@ -185,11 +186,11 @@ class ChatModel(Model):
 class _Reading:
     """Reads the bytes of one answer, within its time-outs and its size."""
 
-    __slots__ = ("_idle", "_name", "_timer", "size")
+    __slots__ = ("_deadline", "_idle", "_name", "size")
 
-    def __init__(self, name: str, timer: asyncio.Timeout, idle: float) -> None:
+    def __init__(self, name: str, deadline: Deadline, idle: float) -> None:
         self._name = name
-        self._timer = timer
+        self._deadline = deadline
         self._idle = idle
         self.size = 0
 
@@ -202,7 +203,7 @@ class _Reading:
             fault.transient = False
             raise fault
         if not content.at_eof():
-            self._timer.reschedule(asyncio.get_running_loop().time() + self._idle)
+            self._deadline.renew(self._idle)
         return chunk
 
     async def whole(self, content: aiohttp.StreamReader, enough: int = LONGEST_ANSWER) -> bytes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
+from podwright.deadlines import Deadline
 from podwright.errors import (
     ContentFilterError,
     ContextWindowError,
@@ -94,24 +95,24 @@ async def with_retries(
     Raises:
         ModelError, RemoteError: The error of the last try; ModelTimeoutError if the time was over.
     """
-    timer = asyncio.timeout(total if total < math.inf else None)
+    deadline = Deadline(total)
     tries = 0
     try:
-        async with timer:
+        with deadline:
             while True:
                 tries += 1
                 try:
                     return await attempt()
                 except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
-                    remaining = min((timer.when() or math.inf) - asyncio.get_running_loop().time(), left())
+                    remaining = min(deadline.when - asyncio.get_running_loop().time(), left())
                     if not error.transient or tries >= policy.tries or wait >= remaining:
                         raise
                     if on_retry is not None:
                         on_retry(tries, error, wait)
                 await asyncio.sleep(wait)
     except TimeoutError as error:
-        if not timer.expired():
+        if not deadline.expired:
             raise
         fault = ModelTimeoutError(f"{who} gave no whole answer within {total:g} s ({_tries(tries)}).")
         raise _final(fault) from error

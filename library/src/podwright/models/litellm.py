@@ -24,6 +24,7 @@ import aiohttp
 import orjson
 
 from podwright import prices
+from podwright.deadlines import Deadline
 from podwright.errors import (
     ContentFilterError,
     ContextWindowError,
@@ -148,12 +149,12 @@ class LiteLLMModel(Model):
 
     @asynccontextmanager
     async def _within(self, seconds: float, late: str) -> AsyncGenerator[None]:
-        timer = asyncio.timeout(seconds)
+        deadline = Deadline(seconds)
         try:
-            async with timer:
+            with deadline:
                 yield
         except TimeoutError:
-            if not timer.expired():
+            if not deadline.expired:
                 raise
             raise ModelTimeoutError(f"'{self.name}': {late} within {seconds:g} s.") from None
 
