@@ -81,15 +81,16 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
 def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemetry, docs: Documentation) -> None:
     app.router.route_class = Plain
     add = app.add_api_route
+    # they are looked through in this order
+    add("/run", routes.run, methods=["POST"], **docs.run)
+    add("/run/stream", routes.run_stream, methods=["POST"], **docs.run_stream)
+    add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)
     add("/health", health.health, **docs.health)
     add("/ready", health.ready, **docs.ready)
     for path, endpoint in (("/health", health.health), ("/ready", health.ready)):
         add(path, endpoint, methods=["HEAD"], include_in_schema=False)
     add("/info", routes.info, **docs.info)
     add("/metrics", telemetry.page, **docs.metrics)
-    add("/run", routes.run, methods=["POST"], **docs.run)
-    add("/run/stream", routes.run_stream, methods=["POST"], **docs.run_stream)
-    add("/run-blueprint", routes.run_blueprint, methods=["POST"], **docs.run_blueprint)
     add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
     add("/docs", DocsPage().page, include_in_schema=False)
     docs.attach(app)

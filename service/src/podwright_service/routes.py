@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 import podwright
 from podwright import blueprints
@@ -42,11 +43,17 @@ from podwright_service.sse import EventStream
 
 
 class Plain(APIRoute):
-    """A route whose endpoint takes the request itself: there is nothing for FastAPI to read."""
+    """A route whose endpoint takes the request itself, or nothing: there is nothing for FastAPI to read or to close."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As in FastAPI."""
-        return self.endpoint if self.dependant.request_param_name == "request" else super().get_route_handler()
+    def __init__(self, path: str, endpoint: Callable[..., Awaitable[Response]], **documented: Any) -> None:
+        super().__init__(path, endpoint, **documented)
+        takes_request = bool(self.dependant.request_param_name)
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            response = await (endpoint(Request(scope, receive)) if takes_request else endpoint())
+            await response(scope, receive, send)
+
+        self.app = serve
 
 
 class Routes:
