@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -178,11 +179,10 @@ async def test_first_come_first_served() -> None:
     order: list[int] = []
 
     async def work(number: int) -> None:
-        async with admission.place():
-            order.append(number)
-            await asyncio.sleep(0)
+        order.append(number)
+        await asyncio.sleep(0)
 
-    await asyncio.gather(*(work(number) for number in range(10)))
+    await asyncio.gather(*(admission.admitted(partial(work, number)) for number in range(10)))
     assert order == list(range(10))
     assert (admission.running, admission.waiting) == (0, 0)
 
@@ -193,14 +193,16 @@ async def test_no_place_is_lost() -> None:
     chance = random.Random(7)
     most, ends = 0, {"done": 0, "failed": 0, "late": 0, "cancelled": 0}
 
-    async def work() -> None:
+    async def served() -> None:
         nonlocal most
+        most = max(most, admission.running)
+        await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
+        if chance.random() < 0.2:
+            raise KeyError
+
+    async def work() -> None:
         try:
-            async with admission.place():
-                most = max(most, admission.running)
-                await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
-                if chance.random() < 0.2:
-                    raise KeyError
+            await admission.admitted(served)
             ends["done"] += 1
         except KeyError:
             ends["failed"] += 1

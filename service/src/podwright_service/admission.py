@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
 from starlette.requests import Request
@@ -40,8 +40,8 @@ class Admission:
         self.refused: dict[Reason, int] = {"full": 0, "waited": 0}
         """Requests that were told to come again, by reason: as many as may were inside, or a run took too long to
         end."""
-        self.line_changed: Callable[[], object] = lambda: None
-        """Is called when the line grows, or somebody leaves it who was not served."""
+        self.changed: Callable[[], object] = lambda: None
+        """Is called when others wait than before, or one more was refused."""
 
     def refused_now(self, scope: Scope) -> RequestError | None:
         """Why a request is refused before its body is read, if it is."""
@@ -53,20 +53,10 @@ class Admission:
         return len(self._line)
 
     async def admitted(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The outcome of some work, done in a place.
+        """The outcome of some work, done as soon as there is a place. Who is cancelled leaves the line at once.
 
         Raises:
             RequestError: 503: there was none in time.
-        """
-        async with self.place():
-            return await work()
-
-    @contextlib.asynccontextmanager
-    async def place(self) -> AsyncGenerator[None]:
-        """A place to run in, as soon as there is one. Who is cancelled leaves the line at once.
-
-        Raises:
-            RequestError: 503: it took too long.
         """
         if self.running < self._max_runs:
             self.running += 1
@@ -74,7 +64,7 @@ class Admission:
             await self._turn()
         start = time.monotonic()
         try:
-            yield
+            return await work()
         finally:
             self._mean += (time.monotonic() - start - self._mean) / 16
             self._give_up()
@@ -82,7 +72,7 @@ class Admission:
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
-        self.line_changed()
+        self.changed()
         try:
             async with asyncio.timeout(self._max_wait):
                 await turn
@@ -92,7 +82,7 @@ class Admission:
             else:
                 with contextlib.suppress(ValueError):
                     self._line.remove(turn)
-                self.line_changed()
+                self.changed()
             if isinstance(error, TimeoutError):
                 raise self.refusal("waited") from None
             raise
@@ -101,6 +91,7 @@ class Admission:
         """Hand a place to the next who still wants it."""
         while self._line:
             turn = self._line.popleft()
+            self.changed()
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -109,6 +100,7 @@ class Admission:
     def refusal(self, reason: Reason) -> RequestError:
         """The answer to who cannot be served, with an estimate of when the line will have moved on."""
         self.refused[reason] += 1
+        self.changed()
         seconds = self._mean * (self.waiting + 1) / self._max_runs
         return RequestError(
             503,

@@ -168,7 +168,7 @@ def configure(settings: Settings, file: BinaryIO | None = None) -> Writer:
 
 def run_lines(settings: Settings) -> Callable[[Event], None]:
     """A subscriber that logs a line for each run."""
-    log = structlog.get_logger("podwright.run")
+    log = structlog.get_logger("podwright.run").bind()
 
     def hear(event: Event) -> None:
         if event.parent_id is not None or event.remote is not None:

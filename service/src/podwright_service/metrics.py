@@ -10,6 +10,8 @@ The client library decides at its import whether values lie in memory or, for se
 from __future__ import annotations
 
 import os
+import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,19 +47,39 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
 _CALL_SECONDS = [0.01 * 2**n for n in range(14)]
 
-Child = TypeVar("Child", Counter, Gauge, Histogram)
+_RENEW = 1.0
+"""Seconds that an exemplar stands: a reader sees the last one, and giving one takes longer than counting."""
+
+Child = TypeVar("Child", Counter, Gauge, "_Timed")
 
 
 class _Children(dict[tuple[str, ...], Child]):
     """The children of a metric by their labels: looking one up in the metric takes longer than counting."""
 
-    def __init__(self, metric: Child) -> None:
+    def __init__(self, made: Callable[..., Child]) -> None:
         super().__init__()
-        self._metric = metric
+        self._made = made
 
     def __missing__(self, labels: tuple[str, ...]) -> Child:
-        made = self[labels] = self._metric.labels(*labels)
+        made = self[labels] = self._made(*labels)
         return made
+
+
+class _Timed:
+    """A child of a histogram, which names a trace for each of its buckets now and then."""
+
+    def __init__(self, child: Histogram, buckets: list[float]) -> None:
+        self._observe, self._buckets = child.observe, buckets
+        self._due = [0.0] * (len(buckets) + 1)
+
+    def observe(self, seconds: float) -> None:
+        """Count how long something took that ends now."""
+        now, bucket = time.monotonic(), bisect_left(self._buckets, seconds)
+        if now < self._due[bucket] or not (context := get_current_span().get_span_context()).trace_flags.sampled:
+            self._observe(seconds)
+        else:
+            self._due[bucket] = now + _RENEW
+            self._observe(seconds, {"trace_id": f"{context.trace_id:032x}"})
 
 
 class Metrics:
@@ -104,15 +126,15 @@ class Metrics:
         }
 
     def _counter(self, name: str, told: str, *labels: str) -> _Children[Counter]:
-        return _Children(Counter(f"podwright_{name}", told, (*_WHO, *labels), registry=self.registry))
+        return _Children(Counter(f"podwright_{name}", told, (*_WHO, *labels), registry=self.registry).labels)
 
     def _gauge(self, name: str, told: str) -> _Children[Gauge]:
         made = Gauge(f"podwright_{name}", told, _WHO, registry=self.registry, multiprocess_mode="livesum")
-        return _Children(made)
+        return _Children(made.labels)
 
-    def _histogram(self, name: str, told: str, buckets: list[float], *labels: str) -> _Children[Histogram]:
+    def _histogram(self, name: str, told: str, buckets: list[float], *labels: str) -> _Children[_Timed]:
         made = Histogram(f"podwright_{name}", told, (*_WHO, *labels), registry=self.registry, buckets=buckets)
-        return _Children(made)
+        return _Children(lambda *labels: _Timed(made.labels(*labels), buckets))
 
     def _of_runs(self) -> None:
         self._runs = self._counter("runs", "Runs that ended, by how; nested ones are part of theirs.", "status")
@@ -163,7 +185,7 @@ class Metrics:
     def watch(self, admission: Admission) -> None:
         """Count who waits, and who is refused."""
         self._admission = admission
-        admission.line_changed = self._see_waiting  # of several processes, another one may write the page
+        admission.changed = self._see_waiting  # of several processes, another one may write the page
 
     def subscriber(self, posted: bool) -> Callable[[Event], None]:
         """What counts the events of runs: of the served component, or of posted blueprints."""
@@ -184,8 +206,7 @@ class Metrics:
         """Count a request that was answered."""
         route = self.route(path)
         self._requests[*self._served, method if method in _METHODS else UNKNOWN, route, str(status)].inc()
-        self._request_seconds[*self._served, route].observe(seconds, _exemplar())
-        self._see_waiting()
+        self._request_seconds[*self._served, route].observe(seconds)
 
     def route(self, path: str) -> str:
         """A path, or what all paths that there are not are called."""
@@ -197,7 +218,6 @@ class Metrics:
         Args:
             accept: What the reader takes: the text format, or OpenMetrics, which has exemplars.
         """
-        self._see_waiting()
         registry = self.registry
         if self._shared:
             registry = CollectorRegistry()
@@ -218,14 +238,13 @@ class Metrics:
     def _run_started(self, event: RunStarted, who: tuple[str, str]) -> None:
         if event.parent_id is None:
             self._in_progress[who].inc()
-            self._see_waiting()
 
     def _run_ended(self, event: RunEnd, who: tuple[str, str]) -> None:
         if event.parent_id is not None:
             return
         self._in_progress[who].dec()
         self._runs[*who, STATUS[type(event)]].inc()
-        self._run_seconds[who].observe(event.duration_ms / 1000, _exemplar())
+        self._run_seconds[who].observe(event.duration_ms / 1000)
         if isinstance(event, RunFailed) and "limit" in event.error:
             limit = event.error["limit"]
             self._stops[*who, limit if limit in _LIMITS else UNKNOWN].inc()
@@ -245,7 +264,7 @@ class Metrics:
         else:
             self._cost[*who, model].inc(usage.cost)
         if event.first_token_ms is not None:
-            self._first_token[*who, model].observe(event.first_token_ms / 1000, _exemplar())
+            self._first_token[*who, model].observe(event.first_token_ms / 1000)
 
     def _call_failed(self, event: ModelCallFailed, who: tuple[str, str]) -> None:
         self._called(event, who, _outcome(event))
@@ -253,20 +272,14 @@ class Metrics:
     def _called(self, event: ModelCallFinished | ModelCallFailed, who: tuple[str, str], status: str) -> str:
         model = event.model if event.model in self._models else UNKNOWN
         self._calls[*who, model, model.partition("/")[0], status].inc()
-        self._call_seconds[*who, model].observe(event.duration_ms / 1000, _exemplar())
+        self._call_seconds[*who, model].observe(event.duration_ms / 1000)
         return model
 
     def _tool_ended(self, event: ToolCallFinished | ToolCallFailed, who: tuple[str, str]) -> None:
         tool = event.tool if event.tool in self._tools else UNKNOWN
         self._tool_calls[*who, tool, _outcome(event) if isinstance(event, ToolCallFailed) else "ok"].inc()
-        self._tool_seconds[*who, tool].observe(event.duration_ms / 1000, _exemplar())
+        self._tool_seconds[*who, tool].observe(event.duration_ms / 1000)
 
 
 def _outcome(event: ModelCallFailed | ToolCallFailed) -> str:
     return "cancelled" if event.error.get("code") == "run_cancelled" else "failed"
-
-
-def _exemplar() -> dict[str, str] | None:
-    """The trace that something was observed in, if it is kept."""
-    context = get_current_span().get_span_context()
-    return {"trace_id": f"{context.trace_id:032x}"} if context.trace_flags.sampled else None

@@ -79,7 +79,7 @@ class Telemetry:
         common: list[Subscriber] = []
         if structlog.is_configured():
             common.append(logs.run_lines(settings))
-        self._log = structlog.get_logger("podwright.request") if structlog.is_configured() else None
+        self._log = structlog.get_logger("podwright.request").bind() if structlog.is_configured() else None
         self._provider: Any = None
         self.recorder: Any = None
         if tracing_wanted():
