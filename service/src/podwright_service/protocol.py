@@ -40,6 +40,36 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
 """What a client is told that is cut off, by status: code, detail and suggestion."""
 
 
+class _Joined:
+    """The transport of one answer, of which the head and what follows at once leave together: each send costs."""
+
+    __slots__ = ("_begun", "_held", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._held, self._begun = transport, b"", False
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held + data)
+        elif self._begun:
+            self._transport.write(data)
+        else:
+            self._begun, self._held = True, data
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._held:
+            self.write(b"")
+
+
 class Protocol(HttpToolsProtocol):
     """One connection. What it overrides does as in uvicorn, and keeps the time.
 
@@ -107,6 +137,7 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._first = cycle
         if not self._refused_at_the_door(cycle):
+            cycle.transport = cast("asyncio.Transport", _Joined(self.transport))
             super()._start_asgi_task(cycle, app)
 
     def _refused_at_the_door(self, cycle: RequestResponseCycle) -> bool:
