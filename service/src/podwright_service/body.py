@@ -18,6 +18,8 @@ _Place = tuple["_Place", str | int] | None
 _LONGEST_KEY = 200
 """Characters in a key: each place below one is told with it."""
 
+_OF_BODY = (b"content-type", b"content-encoding")
+_PLAIN = [(b"content-type", b"application/json")]
 _LONGEST_TYPE = 200
 """Characters of a media type that are looked at: the parser's time grows with their square."""
 
@@ -43,9 +45,9 @@ async def read_json(request: Request, settings: Settings) -> Any:
 
 
 def _check_headers(request: Request) -> None:
-    types, encodings = request.headers.getlist("content-type"), request.headers.getlist("content-encoding")
-    if types == ["application/json"] and not encodings:
+    if [header for header in request.headers.raw if header[0] in _OF_BODY] == _PLAIN:
         return
+    types, encodings = request.headers.getlist("content-type"), request.headers.getlist("content-encoding")
     told = ", ".join(types)[:_LONGEST_TYPE]
     kind = Message()
     kind["content-type"] = told

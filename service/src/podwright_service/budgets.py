@@ -20,6 +20,7 @@ BUDGET = fields.DICTIONARY
 """What a `Podwright-Budget` looks like; the values of its members are looked at one by one."""
 HOPS = r"^[ \t]*[0-9]{0,15}[ \t]*$"
 """What `Podwright-Hops` looks like."""
+_NAMES = (b"podwright-budget", b"podwright-hops")
 _COST = re.compile(r"\d{1,12}(\.\d{1,12})?", re.ASCII)
 
 
@@ -39,6 +40,8 @@ def granted(headers: Headers, settings: Settings) -> Granted:
         RequestError: 400: one of them is malformed.
     """
     own, hops = settings.run_limits, settings.max_hops
+    if not any(name in _NAMES for name, _ in headers.raw):
+        return Granted(own, hops)
     if told := ",".join(headers.getlist("podwright-hops")).strip():
         if not re.fullmatch(r"\d{1,15}", told, re.ASCII):
             raise _malformed("Podwright-Hops", "a whole number, 0 or more")

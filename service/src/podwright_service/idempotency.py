@@ -20,7 +20,7 @@ from starlette.responses import Response
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
-HEADER = "idempotency-key"
+_HEADER = b"idempotency-key"
 REPLAYED = "Idempotency-Replayed"
 LONGEST_KEY = 255
 _LARGEST = 16
@@ -158,8 +158,7 @@ class Once:
             RequestError: 400: no key can be like this. 409: the first request with it is under way, or its answer
                 was too large to keep. 422: it came with another request.
         """
-        given = key_of(request)
-        if given is None:
+        if (given := key_of(request)) is None:
             return await make(None)
         caller = request.headers.get("authorization", "")
         key = hashlib.sha256(f"{caller}\0{given}".encode()).hexdigest()
@@ -221,7 +220,7 @@ def key_of(request: Request) -> str | None:
     Raises:
         RequestError: 400: it is none.
     """
-    given = request.headers.getlist(HEADER)
+    given = [value.decode("latin-1") for name, value in request.headers.raw if name == _HEADER]
     if not given:
         return None
     key = given[0]

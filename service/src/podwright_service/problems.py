@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -63,9 +64,11 @@ def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 def as_bytes(data: Any) -> bytes:
     """JSON-compatible data as one line of JSON."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # half a surrogate pair, which a model may well produce, becomes the \\udXXX that JSON writes it as
-    return text.encode("utf-8", "backslashreplace")
+    try:
+        return orjson.dumps(data)
+    except TypeError:  # half of a surrogate pair, which becomes the \\udXXX that JSON writes it as; or a great number
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
 
 
 def as_entries(problems: Sequence[Problem]) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,7 +16,7 @@ from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPau
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.usage import Usage
+from podwright.usage import NOTHING, Usage
 from podwright_service.budgets import Granted
 from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
 from podwright_service.settings import Settings
@@ -37,7 +37,7 @@ class Watch:
     def __init__(self, reader: Subscriber | None = None) -> None:
         self.reader = reader
         self.run_id = ""
-        self.usage = Usage()
+        self.usage = NOTHING
 
     def __call__(self, event: Event) -> None:
         """Hear one event."""
@@ -118,10 +118,11 @@ class UnderWay:
                 gone = True
                 task.cancel()
 
+        tell = _teller(request)
         self._tasks.add(task)
+        tell(left)
         try:
-            with _telling(request, left):
-                result = await work
+            result = await work
         except (Exception, asyncio.CancelledError):
             if not gone:
                 raise
@@ -129,31 +130,37 @@ class UnderWay:
             if not gone:
                 return result
         finally:
+            tell(None)
             self._tasks.discard(task)
             while task.cancelling() > before:  # it goes on, with the answer
                 task.uncancel()
         raise ClientDisconnect from None
 
 
-@contextlib.contextmanager
-def _telling(request: Request, left: Callable[[], None]) -> Generator[None]:
-    """Have it told when the client leaves: by our server at once, under any other by a task that waits for that."""
+Tell = Callable[[Callable[[], None] | None], None]
+
+
+def _teller(request: Request) -> Tell:
+    """Takes what to call when the client leaves, and None when it shall be called no more.
+
+    Our server tells at once; under any other, a task waits for it.
+    """
     extensions: dict[str, dict[str, Any]] = request.scope.get("extensions") or {}
-    if offered := extensions.get("podwright.gone"):
-        offered["tell"](left)
-        try:
-            yield
-        finally:
-            offered["tell"](None)
-        return
-    waiting = asyncio.ensure_future(_gone(request))
-    waiting.add_done_callback(lambda one: None if one.cancelled() else left())
-    try:
-        yield
-    finally:
-        waiting.cancel()
+    offered = extensions.get("podwright.gone")
+    return offered["tell"] if offered else _waiting(request)
 
 
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _waiting(request: Request) -> Tell:
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    waiting = asyncio.ensure_future(gone())
+
+    def tell(left: Callable[[], None] | None) -> None:
+        if left:
+            waiting.add_done_callback(lambda one: None if one.cancelled() else left())
+        else:
+            waiting.cancel()
+
+    return tell
