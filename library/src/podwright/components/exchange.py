@@ -6,9 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-import aiohttp
-from yarl import URL
-
 from podwright.blueprints import as_object
 from podwright.blueprints.data import deep
 from podwright.components.relay import CODE, Context, Relay, told
@@ -27,6 +24,8 @@ from podwright.errors import (
 )
 from podwright.models import pool
 from podwright.models.faults import Timeouts, retry_after
+from podwright.models.http1 import BrokenError, HttpError, LostError, NotConnectedError, Reply
+from podwright.models.target import Target
 from podwright.models.wire import Events
 
 LONGEST_EVENT = 8 * 2**20
@@ -47,7 +46,7 @@ class Exchange:
         timeouts: How long to wait.
     """
 
-    def __init__(self, name: str, target: URL, timeouts: Timeouts) -> None:
+    def __init__(self, name: str, target: Target, timeouts: Timeouts) -> None:
         self._name, self._target, self._timeouts = name, target, timeouts
 
     async def attempt(self, data: bytes, headers: Mapping[str, str], relay: Relay) -> Any:
@@ -57,17 +56,14 @@ class Exchange:
             RemoteError: It is transient where the request can be sent again: it certainly began no run, or it was
                 lost before any answer, and its key has the remote run it once.
         """
-        patience = self._timeouts
-        connect = aiohttp.ClientTimeout(total=None, connect=patience.connect)
-        session = await pool.session()
+        patience, head = self._timeouts, self._target.head(headers)
+        connections = await pool.of_loop()
         deadline = Deadline(patience.first_byte)
         before, relay.sent = relay.sent, True
         begun = False
         try:
             with deadline:
-                reply = await session.post(
-                    self._target, data=data, headers=headers, timeout=connect, allow_redirects=False
-                )
+                reply = await connections.post(self._target, head, data, patience.connect)
                 begun = True
                 try:
                     if reply.status != 200 or reply.content_type != "text/event-stream":
@@ -76,24 +72,23 @@ class Exchange:
                     return await self._follow(reply, relay, deadline)
                 finally:
                     reply.close()  # what was not read to its end is closed, and the remote's run is cancelled
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        except (HttpError, TimeoutError) as error:
+            if isinstance(error, NotConnectedError):
                 relay.sent = before
-            fault = self._lost(error, deadline.expired, begun)
-            raise self._told(fault) from (None if isinstance(error, aiohttp.ClientResponseError) else error)
+            raise self._told(self._lost(error, begun)) from error
 
-    async def _follow(self, reply: aiohttp.ClientResponse, relay: Relay, deadline: Deadline) -> Any:
+    async def _follow(self, reply: Reply, relay: Relay, deadline: Deadline) -> Any:
         events = Events()
         size = pending = 0
         while True:
-            chunk = await reply.content.readany()
+            chunk = await reply.more()
             size, pending = size + len(chunk), pending + len(chunk)
             deadline.renew(self._timeouts.idle)
             for name, data in events.named(chunk):
                 pending = 0
                 if name == b"result":
                     value = self._value(data, relay)
-                    await pool.linger(reply.content)
+                    await pool.linger(reply)
                     return value
                 if name == b"problem":
                     relay.ended = True
@@ -140,19 +135,19 @@ class Exchange:
         error.component = _text(problem, "component") or None
         return self._told(error, problem)
 
-    def _refusal(self, reply: aiohttp.ClientResponse, problem: Mapping[str, Any]) -> RemoteError:
+    def _refusal(self, reply: Reply, problem: Mapping[str, Any]) -> RemoteError:
         """The error for an answer that is no stream; only a problem document is quoted."""
         status, said = reply.status, _text(problem, "detail")
         who = f"The remote '{self._name}' answered {status}" + (f": {said}" if said else ".")
         hint = _text(problem, "suggestion") or None
         if status // 100 == 5:
             error = RemoteUnavailableError(who, suggestion=hint)
-            error.retry_after = _retry_after(reply)
+            error.retry_after = retry_after(reply.headers)
             error.transient = status == 503 and error.retry_after is not None
         elif status // 100 == 4:
             error = RemoteRejectedError(who, suggestion=hint)
             if _text(problem, "code") == "idempotency_in_progress":  # a lost try of ours, which ends any moment
-                error.retry_after = _retry_after(reply)
+                error.retry_after = retry_after(reply.headers)
                 error.transient = error.retry_after is not None
         else:
             what = "a redirect, which is never followed" if status // 100 == 3 else "no stream of events"
@@ -160,26 +155,25 @@ class Exchange:
         error.status = status
         return self._told(error, problem)
 
-    def _lost(self, error: BaseException, late: bool, begun: bool) -> RemoteError:
+    def _lost(self, error: HttpError | TimeoutError, begun: bool) -> RemoteError:
         who, patience = f"The remote '{self._name}'", self._timeouts
         match error:
-            case aiohttp.ConnectionTimeoutError():
+            case NotConnectedError(reason="time"):
                 fault = RemoteTimeoutError(f"{who}: no connection within {patience.connect:g} s.")
                 fault.transient = True
-            case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            case NotConnectedError(reason="tls"):
                 return RemoteConnectionError(f"{who}: no secure connection: the certificate or TLS is at fault.")
-            case aiohttp.ClientConnectorError():
-                named = isinstance(error, aiohttp.ClientConnectorDNSError)
-                what = "the host's name cannot be looked up" if named else "no connection"
+            case NotConnectedError():
+                what = "the host's name cannot be looked up" if error.reason == "name" else "no connection"
                 fault = RemoteConnectionError(f"{who}: {what}.")
                 fault.transient = True
-            case TimeoutError() if late:
+            case TimeoutError():
                 return RemoteTimeoutError(f"{who} was silent for too long.")
-            case aiohttp.ClientResponseError():
+            case BrokenError() if not begun:
                 return RemoteResponseError(f"{who} answered something that is no HTTP.")
             case _:
                 fault = RemoteConnectionError(f"{who}: the connection was lost.")
-                fault.transient = not begun and isinstance(error, aiohttp.ClientConnectionError)
+                fault.transient = isinstance(error, LostError)
         return fault
 
     def _malformed(self, what: str) -> RemoteError:
@@ -189,19 +183,15 @@ class Exchange:
         return told(self._name, error, _text(problem or {}, "code"))
 
 
-def _retry_after(reply: aiohttp.ClientResponse) -> float | None:
-    return retry_after({key.lower(): value for key, value in reply.headers.items()})
-
-
-async def _problem_in(reply: aiohttp.ClientResponse) -> Mapping[str, Any]:
+async def _problem_in(reply: Reply) -> Mapping[str, Any]:
     """The problem document of a refusal, if it is one."""
     if reply.content_type != "application/problem+json":
         return {}
     body = b""
     try:
-        while len(body) < _LONGEST_REFUSAL and (chunk := await reply.content.readany()):
+        while len(body) < _LONGEST_REFUSAL and (chunk := await reply.more()):
             body += chunk
-    except aiohttp.ClientError:
+    except HttpError:
         return {}
     return _object(body)
 

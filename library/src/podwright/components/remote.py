@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
-from yarl import URL
 
 from podwright import fields
 from podwright._version import __version__
@@ -35,6 +34,7 @@ from podwright.errors import (
 )
 from podwright.events import Kind
 from podwright.models.faults import Retries, Timeouts, with_retries
+from podwright.models.target import Target
 from podwright.run import Run, Task
 from podwright.templates import as_text, plain
 from podwright.usage import RunLimits
@@ -167,23 +167,21 @@ class Remote(Answering):
         return headers
 
 
-def _address(name: str, url: object) -> URL:
+def _address(name: str, url: object) -> Target:
     """Where the remote's runs begin.
 
     Raises:
         ConfigurationError: The URL is none that a service has; it is not repeated, for it may hold a secret.
     """
     try:
-        found = URL(url) if isinstance(url, str) else URL()
-        sound = found.scheme in ("http", "https") and found.host and found.port
+        if isinstance(url, str) and "?" not in url and "#" not in url:
+            return Target.of(f"{url.rstrip('/')}/run/stream")
     except ValueError:
-        found, sound = URL(), False
-    if not sound or found.user or found.password or found.query_string or found.fragment or "?" in str(url):
-        raise ConfigurationError(
-            f"What is given for the remote component '{name}' is no http URL of a service.",
-            suggestion="Write it as http://host:port, without user, key, query or fragment.",
-        )
-    return found.with_path(found.path.rstrip("/") + "/run/stream")
+        pass
+    raise ConfigurationError(
+        f"What is given for the remote component '{name}' is no http URL of a service.",
+        suggestion="Write it as http://host:port, without user, key, query or fragment.",
+    )
 
 
 def _granted(run: Run, limits: RunLimits, timeout: float | None) -> dict[str, str]:

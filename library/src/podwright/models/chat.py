@@ -1,18 +1,12 @@
-"""The direct lane: Chat Completions over pooled connections, for providers that speak it themselves.
-
-Proxies that the environment names are not used: the base URL says where to go, and nothing else does.
-"""
+"""The direct lane: Chat Completions over pooled connections, for providers that speak it themselves."""
 
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 from typing import Any
 
-import aiohttp
 import orjson
-from yarl import URL
 
 from podwright._version import __version__
 from podwright.deadlines import Deadline
@@ -29,7 +23,9 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pool
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.faults import refusal
+from podwright.models.http1 import BrokenError, HttpError, NotConnectedError, Reply
 from podwright.models.providers import ANY, Endpoint
+from podwright.models.target import Target
 from podwright.models.wire import Answer, Events, MalformedError, RefusedError, request_body, said_in
 from podwright.usage import Usage
 
@@ -37,7 +33,6 @@ LONGEST_ANSWER = 16 * 2**20
 """Bytes that an answer may have, decompressed."""
 
 _LONGEST_REFUSAL = 64 * 2**10
-_LARGE = 2**20
 
 
 class ChatModel(Model):
@@ -56,7 +51,7 @@ class ChatModel(Model):
         self.json_output = endpoint.json_schema
         model, prefix = name.partition("/")[2], endpoint.model_prefix
         self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
-        self._target: tuple[URL, dict[str, str], aiohttp.ClientTimeout] | None = None
+        self._target: tuple[Target, bytes] | None = None
 
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
         """Ask the endpoint, once.
@@ -65,33 +60,26 @@ class ChatModel(Model):
             ModelError: See the table in `docs/models.md`.
             ConfigurationError: There is no base URL, or it is none.
         """
-        url, headers, connect = self._target or await self._begin()
+        target, head = self._target or await self._begin()
         body = request_body(request, self._model, self._endpoint, on_token is not None)
-        data = body if len(body) < _LARGE else io.BytesIO(body)
         patience = self.timeouts.first_byte
         if on_token is None:
             patience = request.settings.get("timeout", patience)
         deadline = Deadline(patience)
         reading = _Reading(self.name, deadline, self.timeouts.idle)
-        session = await pool.session()
+        connections = await pool.of_loop()
         try:
             with deadline:
-                reply = await session.post(url, data=data, headers=headers, timeout=connect, allow_redirects=False)
+                reply = await connections.post(target, head, body, self.timeouts.connect)
                 try:
                     return await self._read(reply, request, on_token, reading)
                 finally:
-                    reply.close()  # a connection whose answer was read to its end is back in the pool by now
-        except aiohttp.ConnectionTimeoutError as error:
-            raise ModelTimeoutError(f"'{self.name}': no connection within {self.timeouts.connect:g} s.") from error
+                    reply.close()
         except TimeoutError as error:
-            if not deadline.expired:
-                raise ModelConnectionError(f"'{self.name}': the connection was lost.") from error
             late = f"nothing more within {self.timeouts.idle:g} s" if reading.size else f"no byte within {patience:g} s"
             raise ModelTimeoutError(f"'{self.name}': {late}.") from error
-        except (aiohttp.ClientError, OSError) as error:
-            fault = _lost(self.name, error)
-            # the cause of an answer that is no HTTP has the request's headers
-            raise fault from None if isinstance(error, aiohttp.ClientResponseError) else error
+        except HttpError as error:
+            raise self._lost(error) from error
         except RefusedError as error:
             raise refusal(self.name, error.status, error.said) from None
         except (MalformedError, orjson.JSONDecodeError):
@@ -107,19 +95,19 @@ class ChatModel(Model):
     def address(self) -> tuple[str, int] | None:
         """Where its endpoint answers; None if no base URL says so."""
         try:
-            url = (self._target or self._aim())[0]
+            target = (self._target or self._aim())[0]
         except PodwrightError:  # which is told when it is asked
             return None
-        return url.host or "", url.port or 0
+        return target.host, target.port
 
-    async def _begin(self) -> tuple[URL, dict[str, str], aiohttp.ClientTimeout]:
+    async def _begin(self) -> tuple[Target, bytes]:
         self._target = self._aim()
         from podwright import prices  # as in `price`
 
         await asyncio.to_thread(prices.warm, self.name)
         return self._target
 
-    def _aim(self) -> tuple[URL, dict[str, str], aiohttp.ClientTimeout]:
+    def _aim(self) -> tuple[Target, bytes]:
         """Where to send requests, with which headers: found out at the first call, for it may fail."""
         endpoint, given = self._endpoint, self._connection
         base = given.base_url or _first(endpoint.urls) or endpoint.url
@@ -130,15 +118,13 @@ class ChatModel(Model):
         if not base.endswith(endpoint.suffix):
             base += endpoint.suffix
         try:
-            url = URL(f"{base}/chat/completions")
+            target = Target.of(f"{base}/chat/completions")
         except ValueError:
-            url = URL()
-        if url.scheme not in ("http", "https") or not url.host or url.user or url.password:
             raise ConfigurationError(
                 f"The base URL of '{self.name}' is none.", suggestion="Write it as https://host/path, without a key."
-            )
+            ) from None
         key = (_first(endpoint.keys) if given.api_key is None else given.api_key).strip()
-        if not key and base == endpoint.url and url.scheme == "https":
+        if not key and base == endpoint.url and target.secure:
             raise ModelAuthenticationError(
                 f"There is no key for '{self.name}'.", suggestion=f"Set {' or '.join(endpoint.keys)}, or api_key."
             )
@@ -147,32 +133,48 @@ class ChatModel(Model):
         headers = {"Content-Type": "application/json", "User-Agent": f"podwright/{__version__}"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
-        return url, headers, aiohttp.ClientTimeout(total=None, connect=self.timeouts.connect)
+        return target, target.head(headers)
+
+    def _lost(self, error: HttpError) -> ModelError:
+        who = f"'{self.name}'"
+        match error:
+            case NotConnectedError(reason="time"):
+                return ModelTimeoutError(f"{who}: no connection within {self.timeouts.connect:g} s.")
+            case NotConnectedError(reason="tls"):
+                fault = ModelConnectionError(f"{who}: no secure connection: the certificate or TLS is at fault.")
+                fault.transient = False
+                return fault
+            case NotConnectedError(reason="name"):
+                return ModelConnectionError(f"{who}: the host's name cannot be looked up.")
+            case NotConnectedError():
+                return ModelConnectionError(f"{who}: no connection.")
+            case BrokenError():
+                return ModelResponseError(f"{who}: the answer broke off, or is no HTTP.")
+            case _:
+                return ModelConnectionError(f"{who}: the connection was lost.")
 
     async def _read(
-        self, reply: aiohttp.ClientResponse, request: ModelRequest, on_token: TokenCallback | None, reading: _Reading
+        self, reply: Reply, request: ModelRequest, on_token: TokenCallback | None, reading: _Reading
     ) -> ModelResponse:
         if reply.status != 200:
             said = await _said(reply, reading)
-            raise refusal(self.name, reply.status, said, {key.lower(): value for key, value in reply.headers.items()})
+            raise refusal(self.name, reply.status, said, reply.headers)
         answer = Answer()
         if on_token is not None and reply.content_type == "text/event-stream":
             await self._stream(reply, answer, on_token, reading)
         else:
-            text = answer.add(orjson.loads(await reading.whole(reply.content)))
+            text = answer.add(orjson.loads(await reading.whole(reply)))
             if text and on_token is not None:  # it was asked to stream, and does not
                 on_token(text)
         return answer.response(request, self._endpoint)
 
-    async def _stream(
-        self, reply: aiohttp.ClientResponse, answer: Answer, on_token: TokenCallback, reading: _Reading
-    ) -> None:
+    async def _stream(self, reply: Reply, answer: Answer, on_token: TokenCallback, reading: _Reading) -> None:
         events = Events()
         while True:
-            chunk = await reading.more(reply.content)
+            chunk = await reading.more(reply)
             for data in events.feed(chunk):
                 if data == b"[DONE]":
-                    await pool.linger(reply.content)
+                    await pool.linger(reply)
                     return
                 text = answer.add(orjson.loads(data))
                 if text:
@@ -194,53 +196,37 @@ class _Reading:
         self._idle = idle
         self.size = 0
 
-    async def more(self, content: aiohttp.StreamReader) -> bytes:
+    async def more(self, reply: Reply) -> bytes:
         """What has come since; empty at the end."""
-        chunk = await content.readany()
+        chunk = await reply.more()
         self.size += len(chunk)
         if self.size > LONGEST_ANSWER:
             fault = ModelResponseError(f"'{self._name}': the answer is longer than {LONGEST_ANSWER} bytes.")
             fault.transient = False
             raise fault
-        if not content.at_eof():
+        if not reply.at_end:
             self._deadline.renew(self._idle)
         return chunk
 
-    async def whole(self, content: aiohttp.StreamReader, enough: int = LONGEST_ANSWER) -> bytes:
+    async def whole(self, reply: Reply, enough: int = LONGEST_ANSWER) -> bytes:
         """All that comes, or the beginning that is enough."""
-        chunks = [await self.more(content)]
-        while not content.at_eof() and self.size < enough:
-            chunks.append(await self.more(content))
+        chunks = [await self.more(reply)]
+        while not reply.at_end and self.size <= enough:
+            chunks.append(await self.more(reply))
         return b"".join(chunks) if len(chunks) > 1 else chunks[0]
 
 
-async def _said(reply: aiohttp.ClientResponse, reading: _Reading) -> str:
+async def _said(reply: Reply, reading: _Reading) -> str:
     """What a refusal says, as far as it can be read: the status says enough without."""
     try:
-        body = await reading.whole(reply.content, _LONGEST_REFUSAL)
-    except aiohttp.ClientError:
+        body = await reading.whole(reply, _LONGEST_REFUSAL)
+    except HttpError:
         return ""
     try:
         data: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
         return body[:2000].decode(errors="replace")
     return said_in(data.get("error", data) if isinstance(data, dict) else data)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - it is JSON
-
-
-def _lost(name: str, error: Exception) -> ModelError:
-    match error:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            fault = ModelConnectionError(f"'{name}': no secure connection: the certificate or TLS is at fault.")
-            fault.transient = False
-            return fault
-        case aiohttp.ClientConnectorDNSError():
-            return ModelConnectionError(f"'{name}': the host's name cannot be looked up.")
-        case aiohttp.ClientConnectorError():
-            return ModelConnectionError(f"'{name}': no connection.")
-        case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError():
-            return ModelResponseError(f"'{name}': the answer broke off, or is no HTTP.")
-        case _:
-            return ModelConnectionError(f"'{name}': the connection was lost.")
 
 
 def _first(variables: tuple[str, ...]) -> str:

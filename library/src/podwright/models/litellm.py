@@ -20,7 +20,6 @@ from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any
 
-import aiohttp
 import orjson
 
 from podwright import prices
@@ -204,7 +203,11 @@ class LiteLLMModel(Model):
             return ContentFilterError(f"{who}: its content filter stopped the request.")
         if caused_by(httpx.TimeoutException):
             return ModelTimeoutError(f"{who}: no answer in time.")
-        if caused_by(json.JSONDecodeError, aiohttp.ClientPayloadError, known.APIResponseValidationError):
+        if caused_by(
+            json.JSONDecodeError,
+            importlib.import_module("aiohttp").ClientPayloadError,
+            known.APIResponseValidationError,
+        ):
             return ModelResponseError(f"{who}: the answer is truncated, or no chat completion.")
         if caused_by(httpx.TransportError):
             return ModelConnectionError(f"{who}: no connection, or it was lost.")

@@ -1,7 +1,4 @@
-"""Pooled connections: what calls a model or a remote component takes its HTTP session from here.
-
-Proxies that the environment names are not used, and cookies are not kept.
-"""
+"""Pooled connections: what calls a model or a remote component sends its requests here."""
 
 from __future__ import annotations
 
@@ -9,73 +6,176 @@ import asyncio
 import atexit
 import contextlib
 import os
+import socket
+import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator
 
-import aiohttp
+from aiohappyeyeballs import start_connection  # pyright: ignore[reportUnknownVariableType] - its types leave a part open
+
+from podwright.deadlines import Deadline
+from podwright.models.http1 import Connection, HttpError, NotConnectedError, Reply
+from podwright.models.target import Target
 
 _LINGER = 0.1
 """Seconds to wait for the end of a stream whose last event has come, so that its connection can be used again."""
+_KEEP = 30.0
+"""Seconds that a connection is kept which nobody uses."""
+_ATTEMPT = 0.25
+"""Seconds after which a host's next address is tried beside the one before (RFC 8305)."""
 
-# One session for each event loop: its connections belong to that loop.
-_sessions: dict[AbstractEventLoop, aiohttp.ClientSession] = {}
-_keepers: dict[AbstractEventLoop, AsyncGenerator[aiohttp.ClientSession]] = {}
+
+class Pool:
+    """The connections of one loop. What limits runs limits them too: a second limit would make calls wait in secret."""
+
+    def __init__(self) -> None:
+        self._idle: dict[tuple[bool, str, int], list[Connection]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._sweeping = False
+
+    async def post(self, target: Target, head: bytes, body: bytes, connect: float) -> Reply:
+        """Send a request, and wait for the head of its answer, which the caller closes.
+
+        Args:
+            target: Where to.
+            head: What `Target.head` gave.
+            body: The body.
+            connect: Seconds to take a connection, name look-up and TLS included.
+
+        Raises:
+            HttpError: There is no answer.
+        """
+        connection = self._taken(target) or await self._connected(target, connect)
+        reply = connection.send(b"%b%d\r\n\r\n%b" % (head, len(body), body))
+        try:
+            await reply.begun()
+        except BaseException:
+            reply.close()
+            raise
+        return reply
+
+    def close(self) -> None:
+        """End the connections that nobody uses."""
+        for connections in self._idle.values():
+            for one in connections:
+                one.end()
+        self._idle.clear()
+
+    def _taken(self, target: Target) -> Connection | None:
+        """The connection that was used last, which is the least likely to be closed at the other end."""
+        connections = self._idle.get((target.secure, target.host, target.port))
+        while connections:
+            if (last := connections.pop()).alive:
+                return last
+        return None
+
+    async def _connected(self, target: Target, within: float) -> Connection:
+        loop, key, deadline = asyncio.get_running_loop(), (target.secure, target.host, target.port), Deadline(within)
+
+        def released(connection: Connection) -> None:
+            connection.since = loop.time()
+            self._idle.setdefault(key, []).append(connection)
+            if not self._sweeping:
+                self._sweeping = True
+                loop.call_later(_KEEP, self._sweep)
+
+        try:
+            with deadline:
+                if target.secure and self._tls is None:
+                    self._tls = await asyncio.to_thread(_trust)  # it reads a file of some hundred certificates
+                addresses = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+                opened = await start_connection(addresses, happy_eyeballs_delay=_ATTEMPT, loop=loop)
+                _, made = await loop.create_connection(
+                    lambda: Connection(released),
+                    sock=opened,
+                    ssl=self._tls if target.secure else None,
+                    server_hostname=target.host if target.secure else None,
+                )
+        except (socket.gaierror, UnicodeError) as error:
+            raise NotConnectedError("name") from error
+        except ssl.SSLError as error:
+            raise NotConnectedError("tls") from error
+        except OSError as error:  # of which TimeoutError is one
+            raise NotConnectedError("time" if deadline.expired else "connection") from error
+        return made
+
+    def _sweep(self) -> None:
+        """End what nobody has used for a while."""
+        loop = asyncio.get_running_loop()
+        for key, connections in list(self._idle.items()):
+            kept = [one for one in connections if one.alive and loop.time() - one.since < _KEEP]
+            for one in connections:
+                if one not in kept:
+                    one.end()
+            connections[:] = kept
+            if not kept:
+                del self._idle[key]
+        self._sweeping = bool(self._idle)
+        if self._sweeping:
+            loop.call_later(_KEEP / 2, self._sweep)
+
+
+def _trust() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+# One pool for each event loop: its connections belong to that loop.
+_pools: dict[AbstractEventLoop, Pool] = {}
+_keepers: dict[AbstractEventLoop, AsyncGenerator[Pool]] = {}
 _inherited: list[object] = []
 
 
-async def _keep() -> AsyncGenerator[aiohttp.ClientSession]:
-    """Holds a session until its loop shuts down: a loop ends the asynchronous generators that it has begun."""
-    loop = asyncio.get_running_loop()
-    # what limits runs limits connections too; a second limit here would only make calls wait in secret
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30)
-    async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as opened:
-        try:
-            yield opened
-        finally:
-            _sessions.pop(loop, None)
-            _keepers.pop(loop, None)
+async def _keep() -> AsyncGenerator[Pool]:
+    """Holds a pool until its loop shuts down: a loop ends the asynchronous generators that it has begun."""
+    loop, opened = asyncio.get_running_loop(), Pool()
+    try:
+        yield opened
+    finally:
+        _pools.pop(loop, None)
+        _keepers.pop(loop, None)
+        opened.close()
+        await asyncio.sleep(0)  # in which the sockets are closed
 
 
-async def session() -> aiohttp.ClientSession:
-    """The session of the running loop."""
-    return _sessions.get(asyncio.get_running_loop()) or await _open()
+async def of_loop() -> Pool:
+    """The pool of the running loop."""
+    return _pools.get(asyncio.get_running_loop()) or await _open()
 
 
-async def linger(content: aiohttp.StreamReader) -> None:
+async def linger(reply: Reply) -> None:
     """Wait for the end of a stream whose last event has come, but not for long."""
-    if not content.at_eof():
-        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+    if not reply.at_end:
+        with contextlib.suppress(TimeoutError, HttpError):
             async with asyncio.timeout(_LINGER):
-                while await content.readany():
+                while await reply.more():
                     pass
 
 
-async def _open() -> aiohttp.ClientSession:
-    for closed in [one for one in _sessions if one.is_closed()]:  # by somebody who did not end its generators
-        del _keepers[closed]
-        await _sessions.pop(closed).close()
+async def _open() -> Pool:
+    for closed in [one for one in _pools if one.is_closed()]:  # by somebody who did not end its generators
+        del _keepers[closed], _pools[closed]
     loop = asyncio.get_running_loop()
     keeper = _keepers[loop] = _keep()
-    opened = _sessions[loop] = await anext(keeper)
+    opened = _pools[loop] = await anext(keeper)
     return opened
 
 
 def _close_all() -> None:
-    """At exit: close what is still open, such as the session of the loop of `run()`."""
+    """At exit: close what is still open, such as the pool of the loop of `run()`."""
     for loop, keeper in list(_keepers.items()):
         with contextlib.suppress(Exception):
             if loop.is_running():
                 asyncio.run_coroutine_threadsafe(keeper.aclose(), loop).result(1)
-            elif loop.is_closed():
-                asyncio.run(_sessions[loop].close())
-            else:
+            elif not loop.is_closed():
                 loop.run_until_complete(keeper.aclose())
 
 
 def _leave() -> None:
     """In a forked process: the sockets are the parent's, and to collect them would be to act on them."""
-    _inherited.append((_sessions.copy(), _keepers.copy()))
-    _sessions.clear()
+    _inherited.append((_pools.copy(), _keepers.copy()))
+    _pools.clear()
     _keepers.clear()
 
 
