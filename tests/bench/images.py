@@ -116,7 +116,8 @@ async def containers(names: dict[str, str]) -> list[Figure]:
         for number in range(ROUNDS + 1):
             for one, column in columns.items():
                 port = open_port()
-                plain = [names["direct"], str(serving.HERE / "apps.py"), "plain", str(port), str(upstream)]
+                # in the image that has aiohttp: ours do without
+                plain = [names["full"], str(serving.HERE / "apps.py"), "plain", str(port), str(upstream)]
                 plain = ["--entrypoint=python", f"--volume={serving.HERE}:{serving.HERE}:ro", *plain]
                 ours = [f"--env=PODWRIGHT_PORT={port}", "--env=PODWRIGHT_HOST=127.0.0.1", "--env=OPENAI_API_KEY=x"]
                 ours += [f"--env=PODWRIGHT_MODEL_BASE_URL=http://127.0.0.1:{upstream}/v1"]

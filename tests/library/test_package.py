@@ -11,7 +11,7 @@ import pytest
 
 import podwright
 
-HEAVY = ["litellm", "fastapi", "aiohttp", "opentelemetry", "starlette", "prometheus_client", "pydantic"]
+HEAVY = ["litellm", "fastapi", "aiohttp", "httptools", "opentelemetry", "starlette", "prometheus_client", "pydantic"]
 LAZY = [*HEAVY, "rich", "yaml", "docstring_parser", "asyncio"]
 
 

@@ -415,7 +415,7 @@ def test_every_way_to_run(far: tuple[Remote, list[Any]], way: str) -> None:
         _drive(way, remote)
     assert (caught.value.code, caught.value.component) == ("model_failed", "far")
     script[0] = ModelResponse("well", usage=Usage(5, 5))
-    limited = Remote("far", str(remote._target.origin()), limits=RunLimits(model_calls=0))
+    limited = Remote("far", f"http://{remote._target.host}:{remote._target.port}", limits=RunLimits(model_calls=0))
     with pytest.raises(errors.LimitExceededError) as stopped:
         _drive(way, limited)
     assert stopped.value.limit == "model_calls"

@@ -206,7 +206,7 @@ class Reply:
 
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
-        if self.ended:
+        if self.ended or self._error is not None:
             return
         self._chunks.append(data)
         self._held += len(data)
@@ -216,7 +216,7 @@ class Reply:
 
     def on_message_complete(self) -> None:
         """The end of the body."""
-        self.ended = bool(self.status)
+        self.ended = bool(self.status) and self._error is None
 
     def on_message_begin(self) -> None:
         """The start of an answer: the one that was asked for, or one more."""
