@@ -130,6 +130,23 @@ async def test_many_cost_one_timer() -> None:
     assert timers(asyncio.get_running_loop()) - before < 5
 
 
+async def test_short_ones_beside_a_long_one_leave_no_timers() -> None:
+    """However many short contexts come and go within a long one, the loop's heap stays small."""
+    before = timers(asyncio.get_running_loop())
+    with Deadline(LONG):
+        for _ in range(50):
+            with Deadline(0.001):
+                pass
+            await asyncio.sleep(0.002)
+    assert timers(asyncio.get_running_loop()) - before < 5
+
+
+def test_a_time_is_a_number() -> None:
+    """What is no number would be a limit that never ends, for all others too."""
+    with pytest.raises(ValueError, match="number"):
+        Deadline(math.nan)
+
+
 async def test_each_of_many_at_its_time() -> None:
     """Contexts of all lengths, ended early, renewed or not, end when they are due and not before."""
     chance = random.Random(3)

@@ -6,12 +6,15 @@ import asyncio
 import gc
 import gzip
 import os
+import socket
 import ssl
+import struct
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -130,6 +133,7 @@ async def test_an_answer_without_a_body(head: bytes) -> None:
         assert await asyncio.wait_for(asked(target), 20) == b""
 
 
+LINES = [b"X: " + b"x" * 30_000 + b"\r\n"] * 8
 TORN = gzip.compress(os.urandom(1000))[:-20]
 BROKEN: dict[str, tuple[type[HttpError], tuple[bytes, ...]]] = {
     "nothing": (LostError, ()),
@@ -145,7 +149,9 @@ BROKEN: dict[str, tuple[type[HttpError], tuple[bytes, ...]]] = {
     "gzip that is torn": (BrokenError, (ZIPPED % (len(TORN), TORN),)),
     "gzip that ends with the connection": (BrokenError, (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n", TORN)),
     "rubbish after gzip": (BrokenError, (ZIPPED % (len(BOTH) + 4, BOTH + b"evil"),)),
-    "a head without end": (BrokenError, (b"HTTP/1.1 200 OK\r\n", *[b"X: " + b"x" * 30_000 + b"\r\n"] * 8)),
+    "a head without end": (BrokenError, (b"HTTP/1.1 200 OK\r\n", *LINES)),
+    "trailers without end": (BrokenError, (CHUNKED + b"5\r\nhello\r\n0\r\n", *LINES, b"\r\n")),
+    "an interim answer with a body": (BrokenError, (b"HTTP/1.1 150 X\r\nContent-Length: 5\r\n\r\nEVIL!", OK)),
     "heads without end": (BrokenError, (b"HTTP/1.1 100 Continue\r\n\r\n" * 4000,) * 2),
 }  # fmt: skip
 
@@ -242,6 +248,64 @@ async def test_an_answer_that_came_too_late_is_nobodys() -> None:
             await first
         assert await whole(await posted(connections, target, b"other")) == b"other"
         connections.close()
+
+
+async def test_an_answer_that_the_loop_has_not_seen_is_not_the_next_ones() -> None:
+    """What comes without a request while the loop is busy is not taken for the answer to the next one."""
+    go, sent = threading.Event(), threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        for extra in (OK.replace(b"hello", b"evil!"), b""):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(OK)
+                if extra:
+                    go.wait(20)
+                    connection.sendall(extra)
+                    sent.set()
+                with suppress(ConnectionError):  # it is closed with what nobody has read
+                    connection.recv(65536)
+
+    connections = Pool()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve, args=(listening,), daemon=True)
+        serving.start()
+        target = Target(False, "127.0.0.1", listening.getsockname()[1], "/")
+        assert await whole(await posted(connections, target)) == b"hello"
+        go.set()
+        assert sent.wait(20)  # and the loop stands still meanwhile
+        assert await asyncio.wait_for(whole(await posted(connections, target)), 20) == b"hello"
+        connections.close()
+        await asyncio.to_thread(serving.join, 20)
+
+
+async def test_an_answer_that_nobody_read_leaves_a_connection_that_can_be_read() -> None:
+    """Where reading was stopped for an answer that then is not read, the next one is heard all the same."""
+    large = b"HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n" + bytes(400_000)
+    counted, connections = Counted(large), Pool()
+    async with server(counted.talk) as target:
+        for _ in range(5):
+            reply = await asyncio.wait_for(posted(connections, target), 20)
+            await asyncio.sleep(0.05)
+            reply.close()
+        assert len(await whole(await asyncio.wait_for(posted(connections, target), 20))) == 400_000
+        connections.close()
+
+
+async def test_a_body_that_ends_with_a_reset_is_not_whole() -> None:
+    """Where the end of the connection is the end of the body, it must be an end in order."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await asyncio.sleep(0.05)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with server(talk) as target:
+        with pytest.raises(BrokenError):
+            await asked(target)
 
 
 async def test_a_connection_that_the_other_end_closed_is_not_used() -> None:
@@ -393,6 +457,7 @@ URLS = {
     "https://model": (True, "model", 443, "/"),
     "https://Model:8443/v1?api-version=2": (True, "model", 8443, "/v1?api-version=2"),
     "http://[::1]:8000/a%2Fb/ü": (False, "::1", 8000, "/a%2Fb/%C3%BC"),
+    "http://model?x=1": (False, "model", 80, "/?x=1"),
     "http://bücher.example/": (False, "xn--bcher-kva.example", 80, "/"),
 }
 
@@ -408,7 +473,8 @@ def test_urls(url: str) -> None:
     "url",
     ["", "model/v1", "//model", "ftp://model", "http://", "http://:80", "http://me@model", "http://me:key@model",
      "http://model:port", "http://model:99999", "http://[::1", "http://mo del", "http://model/\r\nX: y", "http://model/#x",
-     "http://mo\tdel", "http://" + "x" * 70 + "é.example", "http://a<b"],
+     "http://mo\tdel", "http://" + "x" * 70 + "é.example", "http://a<b", "http://[::1]x/", "http://[v1.x]/",
+     "http://model:0/", "http://h%2fx/", "http://[fe80::1%25eth0]/", "http://a\\b/"],
 )  # fmt: skip
 def test_urls_that_are_none(url: str) -> None:
     """What names no service is refused."""
@@ -421,6 +487,6 @@ def test_heads() -> None:
     assert b"\r\nHost: model\r\n" in Target.of("https://model/v1").head({})
     assert b"\r\nHost: [::1]:8000\r\n" in Target.of("http://[::1]:8000").head({})
     assert Target.of("http://model/v1").head({"A": "b"}).startswith(b"POST /v1 HTTP/1.1\r\n")
-    for value in ("x\r\nY: z", "x\ny", "x\0"):
+    for name, value in (("A", "x\r\nY: z"), ("A", "x\ny"), ("A", "x\0"), ("A:", "b"), ("", "b"), ("Host", "b")):
         with pytest.raises(ValueError, match="header"):
-            Target.of("http://model").head({"A": value})
+            Target.of("http://model").head({name: value})

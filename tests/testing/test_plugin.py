@@ -48,9 +48,10 @@ def test_fixtures_are_found(project: Path, image: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["unix:///nowhere.sock", "image"])
-def test_skips_are_loud(project: Path, where: str) -> None:
+def test_skips_are_loud(project: Path, where: str, request: pytest.FixtureRequest) -> None:
     """Without an engine, or without the image, what needs a container is skipped, and the end of the report says so."""
     if where == "image":
+        request.getfixturevalue("image")  # where there is an engine, that is
         done = run_pytest(project, "test_own.py", "-o", "podwright_image=podwright:nowhere")
         reason = "there is no image 'podwright:nowhere'; build it, or name another one with podwright_image"
     else:

@@ -21,12 +21,17 @@ class Deadline:
 
     Args:
         seconds: How long; None or infinite is no limit.
+
+    Raises:
+        ValueError: It is no number.
     """
 
     __slots__ = ("_before", "_clock", "_task", "expired", "seconds", "when")
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = math.inf if seconds is None else seconds
+        if math.isnan(self.seconds):
+            raise ValueError("a time limit is a number of seconds")
         self.when = math.inf
         """When it is over, in the loop's time."""
         self.expired = False
@@ -71,6 +76,7 @@ class _Clock:
     def __init__(self) -> None:
         self._lines: dict[float, OrderedDict[Deadline, None]] = {}
         self._due = math.inf
+        self._looks: set[float] = set()
 
     def add(self, one: Deadline) -> None:
         if one.seconds == math.inf:
@@ -93,10 +99,12 @@ class _Clock:
 
     def _look_at(self, when: float) -> None:
         self._due = when
-        if when < math.inf:
+        if when < math.inf and when not in self._looks:
+            self._looks.add(when)
             asyncio.get_running_loop().call_at(when, self._look, when)
 
     def _look(self, when: float) -> None:
+        self._looks.discard(when)
         if when != self._due:  # another look was due before, and has seen to the rest
             return
         now = asyncio.get_running_loop().time()

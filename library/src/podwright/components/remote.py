@@ -84,6 +84,10 @@ class Remote(Answering):
             raise ConfigurationError(f"The remote component '{name}' has a url, and no base_url.")
         super().__init__(blueprint, kept)
         self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - of all kinds, only this one is known by instance
+        if timeout is not None and not timeout >= 0:
+            raise ConfigurationError(
+                f"The time-out of the remote component '{name}' is a number of seconds, 0 or more."
+            )
         self._timeout = timeout
         self._target = _address(name, url)
         self._headers = {
@@ -161,7 +165,9 @@ class Remote(Answering):
         headers: dict[str, str] = {}
         for propagate in PROPAGATORS:
             try:
-                headers.update(propagate(run))
+                found = dict(propagate(run))
+                self._target.head(found)
+                headers |= found
             except Exception:  # noqa: BLE001 - the run does not depend on what is told of it
                 _log.exception("A propagator of run %s raised.", run.id)
         return headers

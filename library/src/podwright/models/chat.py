@@ -118,6 +118,8 @@ class ChatModel(Model):
         if not base.endswith(endpoint.suffix):
             base += endpoint.suffix
         try:
+            if "?" in base or "#" in base:
+                raise ValueError("no place for a path")
             target = Target.of(f"{base}/chat/completions")
         except ValueError:
             raise ConfigurationError(

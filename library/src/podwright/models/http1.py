@@ -8,6 +8,7 @@ cookie is kept, and proxies that the environment names are not used: the URL say
 from __future__ import annotations
 
 import asyncio
+import select
 import zlib
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -97,6 +98,8 @@ class Reply:
         Raises:
             BrokenError: There will be no whole one.
         """
+        if self._rest:  # nothing is waited for, so the others and the time-outs get their turn here
+            await asyncio.sleep(0)
         while True:
             while not (self._chunks or self._rest or self.ended):
                 await self._more()
@@ -112,7 +115,10 @@ class Reply:
 
     def close(self) -> None:
         """Give the connection back if it can carry another request, and else end it."""
-        self._parser = None  # which holds this one, too
+        self._parser = self._error = None  # which hold this one, too
+        if self._paused:  # the next one has to hear something
+            self._paused = False
+            self._connection.resume()
         self._connection.release(self)
 
     async def _more(self) -> None:
@@ -149,8 +155,7 @@ class Reply:
         if self.ended or self._error is not None:  # nothing was asked that this would answer
             self.reusable = False
             return
-        if not self.status:
-            self._head += len(data)
+        self._head += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -158,14 +163,15 @@ class Reply:
                 self.reusable = False
             else:
                 self.fail(BrokenError(), error)
-        if self._head > LONGEST_HEAD and not self.status:
+        if self._head > LONGEST_HEAD and not self.ended:  # also the head of a chunk, and trailers
             self.fail(BrokenError())
         self._wake()
 
-    def lost(self) -> None:
-        """The connection has ended."""
+    def lost(self, in_order: bool) -> None:
+        """The connection has ended, in order or not."""
         self.reusable = False
-        if self.status and not self._sized:  # a body of which the end of the connection is the end
+        by_end = self.status and not self._sized  # whether the end of the connection is that of the body
+        if by_end and in_order and self._error is None:
             self.ended = True
             self._wake()
         elif not self.ended:
@@ -182,7 +188,7 @@ class Reply:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A line of the head."""
-        if self.ended:
+        if self.status:  # trailers, or one answer more
             return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
@@ -208,6 +214,10 @@ class Reply:
         """A piece of the body."""
         if self.ended or self._error is not None:
             return
+        if not self.status:  # an interim answer has none
+            self.fail(BrokenError())
+            return
+        self._head = 0
         self._chunks.append(data)
         self._held += len(data)
         if self._held > _ENOUGH and not self._paused:
@@ -242,11 +252,20 @@ class Connection(asyncio.Protocol):
         """When it was given back."""
         self._released = released
         self._reply: Reply | None = None
+        self._said_so = False
 
     @property
     def alive(self) -> bool:
         """Whether it can carry a request."""
         return not self._transport.is_closing()
+
+    def quiet(self) -> bool:
+        """Whether nothing has come that the loop has not seen yet: its end, or what would pass for the next answer."""
+        if not hasattr(select, "poll"):
+            return True
+        now = select.poll()
+        now.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return not now.poll(0)
 
     def send(self, request: bytes) -> Reply:
         """Send a request; it must carry no other."""
@@ -258,7 +277,7 @@ class Connection(asyncio.Protocol):
         """An answer is needed no more."""
         if reply is self._reply:
             self._reply = None
-            if reply.ended and reply.reusable and self.alive:
+            if reply.ended and reply.reusable and self.alive and not self._transport.get_write_buffer_size():
                 self._released(self)
             else:
                 self.end()
@@ -286,7 +305,11 @@ class Connection(asyncio.Protocol):
         else:  # nobody asked
             self.end()
 
+    def eof_received(self) -> None:
+        """As in asyncio."""
+        self._said_so = True
+
     def connection_lost(self, exc: Exception | None) -> None:
         """As in asyncio."""
         if self._reply is not None:
-            self._reply.lost()
+            self._reply.lost(self._said_so and exc is None)

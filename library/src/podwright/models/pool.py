@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import os
 import socket
 import ssl
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
 
 from aiohappyeyeballs import start_connection  # pyright: ignore[reportUnknownVariableType] - its types leave a part open
 
@@ -30,7 +32,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[bool, str, int], list[Connection]] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._trust: asyncio.Future[ssl.SSLContext] | None = None
         self._sweeping = False
 
     async def post(self, target: Target, head: bytes, body: bytes, connect: float) -> Reply:
@@ -65,8 +67,10 @@ class Pool:
         """The connection that was used last, which is the least likely to be closed at the other end."""
         connections = self._idle.get((target.secure, target.host, target.port))
         while connections:
-            if (last := connections.pop()).alive:
+            last = connections.pop()
+            if last.alive and last.quiet():
                 return last
+            last.end()
         return None
 
     async def _connected(self, target: Target, within: float) -> Connection:
@@ -81,15 +85,15 @@ class Pool:
 
         try:
             with deadline:
-                if target.secure and self._tls is None:
-                    self._tls = await asyncio.to_thread(_trust)  # it reads a file of some hundred certificates
+                trust = await self._trusted() if target.secure else None
                 addresses = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-                opened = await start_connection(addresses, happy_eyeballs_delay=_ATTEMPT, loop=loop)
+                opened = await _opened(addresses)
                 _, made = await loop.create_connection(
                     lambda: Connection(released),
                     sock=opened,
-                    ssl=self._tls if target.secure else None,
-                    server_hostname=target.host if target.secure else None,
+                    ssl=trust,
+                    server_hostname=target.host if trust else None,
+                    ssl_handshake_timeout=within if trust and 0 < within < math.inf else None,
                 )
         except (socket.gaierror, UnicodeError) as error:
             raise NotConnectedError("name") from error
@@ -98,6 +102,12 @@ class Pool:
         except OSError as error:  # of which TimeoutError is one
             raise NotConnectedError("time" if deadline.expired else "connection") from error
         return made
+
+    async def _trusted(self) -> ssl.SSLContext:
+        """Whom to trust: read once, in a thread, for it is a file of some hundred certificates."""
+        if self._trust is None:
+            self._trust = asyncio.ensure_future(asyncio.to_thread(_trust))
+        return await asyncio.shield(self._trust)
 
     def _sweep(self) -> None:
         """End what nobody has used for a while."""
@@ -113,6 +123,17 @@ class Pool:
         self._sweeping = bool(self._idle)
         if self._sweeping:
             loop.call_later(_KEEP / 2, self._sweep)
+
+
+async def _opened(addresses: Sequence[Any]) -> socket.socket:
+    """A connection to the first address that answers."""
+    task = cast("asyncio.Task[object]", asyncio.current_task())
+    before = task.cancelling()
+    opened = await start_connection(addresses, happy_eyeballs_delay=_ATTEMPT)
+    if task.cancelling() > before:  # there is a moment in which `start_connection` does not hear it
+        opened.close()
+        raise asyncio.CancelledError
+    return opened
 
 
 def _trust() -> ssl.SSLContext:
@@ -154,8 +175,9 @@ async def linger(reply: Reply) -> None:
 
 
 async def _open() -> Pool:
-    for closed in [one for one in _pools if one.is_closed()]:  # by somebody who did not end its generators
-        del _keepers[closed], _pools[closed]
+    for closed in [one for one in list(_pools) if one.is_closed()]:  # by somebody who did not end its generators
+        _keepers.pop(closed, None)  # of several threads, another one may have seen it too
+        _pools.pop(closed, None)
     loop = asyncio.get_running_loop()
     keeper = _keepers[loop] = _keep()
     opened = _pools[loop] = await anext(keeper)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 _KEPT = "/:@!$&'()*+,;=~%?-._"
+_PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]@:%/\\\"<>^`{|}]+)(:\d{1,5})?")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OURS = ("host", "accept-encoding", "content-length", "transfer-encoding", "expect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +29,30 @@ class Target:
         Raises:
             ValueError: It is none, or has a user's name in it.
         """
-        if not url.isprintable() or " " in url:  # which the standard library would leave out
-            raise ValueError("no URL")
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.fragment:
+        # the standard library leaves out line breaks, and takes nearly anything for a host
+        if not (url.isprintable() and parts.scheme in ("http", "https") and _PLACE.fullmatch(parts.netloc)):
             raise ValueError("no URL of a service")
-        host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
-        if any(not one.isprintable() or one in ' "<>\\^`{|}' for one in host):
-            raise ValueError("no name of a host")
+        host = parts.hostname or ""
+        if not host or parts.fragment or parts.port == 0:
+            raise ValueError("no URL of a service")
+        path = quote(parts.path or "/", safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
         secure = parts.scheme == "https"
-        path = quote(parts.path, safe=_KEPT) + (f"?{quote(parts.query, safe=_KEPT)}" if parts.query else "")
-        return cls(secure, host, parts.port or (443 if secure else 80), path or "/")
+        known = host if host.isascii() else host.encode("idna").decode()
+        return cls(secure, known, parts.port or (443 if secure else 80), path)
 
     def head(self, headers: Mapping[str, str]) -> bytes:
         """The head of a POST up to the length of its body.
 
         Raises:
-            ValueError: A header is none.
+            ValueError: A header is none, or one that is written here.
         """
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.secure else 80)
-        named = {"Host": host if usual else f"{host}:{self.port}", "Accept-Encoding": "gzip", **headers}
-        lines = [f"{name}: {value}" for name, value in named.items()]
-        if any(not line.isprintable() for line in lines):
-            raise ValueError("a header has characters that none has")
-        return "\r\n".join((f"POST {self.path} HTTP/1.1", *lines, "Content-Length: ")).encode()
+        for name, value in headers.items():
+            if not _NAME.fullmatch(name) or name.lower() in _OURS or not value.isprintable():
+                raise ValueError("a header has characters that none has, or is not for others to write")
+        # what is said to models and by them is short, and to compress it is to wait for the end of it
+        ours = (f"Host: {host if usual else f'{host}:{self.port}'}", "Accept-Encoding: identity")
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        return "\r\n".join((f"POST {self.path} HTTP/1.1", *ours, *lines, "Content-Length: ")).encode()

@@ -75,10 +75,11 @@ def _message(message: Message) -> dict[str, Any]:
 class Events:
     """Cuts a stream of server-sent events into them, however its bytes are split (HTML standard, 9.2.6)."""
 
-    __slots__ = ("_data", "_name", "_rest", "_started")
+    __slots__ = ("_data", "_name", "_parts", "_rest", "_started")
 
     def __init__(self) -> None:
         self._rest = b""
+        self._parts: list[bytes] = []
         self._data: list[bytes] = []
         self._name = b""
         self._started = False
@@ -90,7 +91,12 @@ class Events:
     def named(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
         """As `feed`, with the name of each event; empty where it has none."""
         ended = not chunk
-        rest = self._rest + chunk
+        breaks = ended or b"\n" in chunk or b"\r" in chunk or self._rest.endswith(b"\r")
+        if self._started and not breaks:
+            self._parts.append(chunk)  # a long line in many pieces is put together once
+            return []
+        rest = b"".join((self._rest, *self._parts, chunk))
+        self._parts.clear()
         if not self._started and (len(rest) >= 3 or ended):
             self._started, rest = True, rest.removeprefix(b"\xef\xbb\xbf")
         lines = rest.splitlines(keepends=True)
