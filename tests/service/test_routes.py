@@ -8,9 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
-from podwright import ExecutionResult, blueprints, load
+from podwright import Agent, ExecutionResult, blueprints, load
 from podwright.testing import assert_events
+from podwright_service.app import create_app
+from podwright_service.settings import Settings
 
 Example = Callable[[str], httpx.Client]
 
@@ -168,3 +171,23 @@ def test_a_probe_may_ask_for_the_head_only(example: Example, path: str) -> None:
     """HEAD is answered as GET is, without the body."""
     response = example("writer").head(path)
     assert (response.status_code, response.content) == (200, b"")
+
+
+def test_who_embeds_the_application_adds_routes_as_fastapi_has_them() -> None:
+    """Parameters, bodies and plain values work in routes that are added to the application, and ours go on."""
+    app = create_app(Settings(), Agent("guide", "You guide.", "offline/echo"))
+
+    @app.post("/twice/{times}")
+    async def twice(times: int, body: dict[str, str]) -> dict[str, str]:  # pyright: ignore[reportUnusedFunction] - by its route
+        return {name: value * times for name, value in body.items()}
+
+    @app.get("/version")
+    def version() -> dict[str, int]:  # pyright: ignore[reportUnusedFunction] - by its route
+        return {"version": 3}
+
+    with TestClient(app) as client:
+        assert client.post("/twice/2", json={"a": "b"}).json() == {"a": "bb"}
+        assert client.post("/twice/x", json={"a": "b"}).status_code == 422
+        assert client.get("/version").json() == {"version": 3}
+        assert "guide" in client.get("/info").json()["name"]
+        assert client.post("/run", json={"input": "Hello?"}).status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
@@ -79,8 +80,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
 
 
 def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemetry, docs: Documentation) -> None:
-    app.router.route_class = Plain
-    add = app.add_api_route
+    add = partial(app.router.add_api_route, route_class_override=Plain)  # what others add is as FastAPI has it
     # they are looked through in this order
     add("/run", routes.run, methods=["POST"], **docs.run)
     add("/run/stream", routes.run_stream, methods=["POST"], **docs.run_stream)
