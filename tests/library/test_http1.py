@@ -166,6 +166,18 @@ async def test_what_is_no_whole_answer_is_none(fault: str) -> None:
     assert type(caught.value) is kind
 
 
+async def test_who_closes_at_once_is_noticed_at_once() -> None:
+    """A connection that ends before anything was sent is lost, and nobody waits for it."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with server(talk) as target:
+        for _ in range(20):
+            with pytest.raises((LostError, NotConnectedError)):
+                await asyncio.wait_for(asked(target), 20)
+
+
 async def test_a_head() -> None:
     """The status, the headers by their names in lower case, repeated ones together, and the media type."""
     head = b"HTTP/1.1 503 No\r\nContent-Type: Text/HTML; charset=x\r\nA: 1\r\na: 2\r\nRetry-After: 3\r\n\r\n"

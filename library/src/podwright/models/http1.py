@@ -270,7 +270,10 @@ class Connection(asyncio.Protocol):
     def send(self, request: bytes) -> Reply:
         """Send a request; it must carry no other."""
         reply = self._reply = Reply(self)
-        self._transport.write(request)
+        if self.alive:
+            self._transport.write(request)
+        else:  # it ended as soon as it had come about
+            reply.lost(in_order=False)
         return reply
 
     def release(self, reply: Reply) -> None:

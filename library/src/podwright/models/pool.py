@@ -113,12 +113,9 @@ class Pool:
         """End what nobody has used for a while."""
         loop = asyncio.get_running_loop()
         for key, connections in list(self._idle.items()):
-            kept = [one for one in connections if one.alive and loop.time() - one.since < _KEEP]
-            for one in connections:
-                if one not in kept:
-                    one.end()
-            connections[:] = kept
-            if not kept:
+            while connections and loop.time() - connections[0].since >= _KEEP:
+                connections.pop(0).end()
+            if not connections:
                 del self._idle[key]
         self._sweeping = bool(self._idle)
         if self._sweeping:
