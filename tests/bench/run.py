@@ -164,8 +164,8 @@ pace, whatever becomes of them; what cannot be served there costs a request's tw
 ## The images
 
 A container of either flavour on the direct lane, against one of a plain FastAPI app that asks the same provider through
-aiohttp: the same base, Python and libraries, in turns. Memory is what the container's control group is charged with,
-without file cache.
+aiohttp, which the image `full` has: the same base and Python, in turns. Memory is what the container's control group is
+charged with, without file cache.
 
 {imaged}
 

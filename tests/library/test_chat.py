@@ -458,7 +458,7 @@ SERVED = """
 """
 
 
-def test_sessions_end_with_their_loops() -> None:
+def test_connections_end_with_their_loops() -> None:
     """Each loop has its own connections, which are closed with it; nothing is left to complain about at the end."""
     code = """
     from podwright.models import pool
@@ -622,8 +622,8 @@ async def test_a_key_that_is_none_is_refused_and_not_shown(provider: Upstream) -
     assert "key\r" not in repr(Connection("key\r\nX: y"))
 
 
-def test_no_session_outlives_its_loop() -> None:
-    """After a test's loop has ended, its session is gone."""
+def test_no_pool_outlives_its_loop() -> None:
+    """After a test's loop has ended, its connections are gone."""
     gc.collect()
     assert not pool._pools
 

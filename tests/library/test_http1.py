@@ -179,13 +179,13 @@ async def test_who_closes_at_once_is_noticed_at_once() -> None:
 
 
 async def test_a_head() -> None:
-    """The status, the headers by their names in lower case, repeated ones together, and the media type."""
+    """The status, the headers by their names in lower case, of repeated ones the first, and the media type."""
     head = b"HTTP/1.1 503 No\r\nContent-Type: Text/HTML; charset=x\r\nA: 1\r\na: 2\r\nRetry-After: 3\r\n\r\n"
     connections = Pool()
     async with server(answers(head)) as target:
         reply = await posted(connections, target)
         assert (reply.status, reply.content_type) == (503, "text/html")
-        assert (reply.headers["a"], reply.headers["retry-after"]) == ("1, 2", "3")
+        assert (reply.headers["a"], reply.headers["retry-after"]) == ("1", "3")
         reply.close()
 
 
@@ -406,7 +406,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     made, key = folder / "made.pem", folder / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=nobody",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)],
+         "-addext", "subjectAltName=IP:127.0.0.1,DNS:model.example", "-keyout", str(key), "-out", str(made)],
         check=True, capture_output=True,
     )  # fmt: skip
     return made, key
@@ -429,10 +429,18 @@ async def test_a_secure_connection(certificate: tuple[Path, Path], monkeypatch: 
         assert caught.value.reason == "tls"
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
         assert await asked(target) == b"hello"
+        connections, here = Pool(), asyncio.get_running_loop().create_future()
+        here.set_result([(socket.AF_INET, socket.SOCK_STREAM, 0, "", (target.host, target.port))])
+        # with a dot a name is looked up nowhere else, and is the same
+        names = ("model.example", "model.example.", "other.example")
+        connections._looked_up |= {(name, target.port): here for name in names}
+        for name in names[:2]:
+            assert await whole(await posted(connections, Target(True, name, target.port, "/"))) == b"hello"
         with pytest.raises(NotConnectedError) as caught:
-            await asked(Target(True, "localhost", target.port, "/"))
+            await posted(connections, Target(True, names[2], target.port, "/"))
         assert caught.value.reason == "tls"
-    assert len(heard) == 1
+        connections.close()
+    assert len(heard) == 3
 
     async def plainly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
@@ -494,8 +502,40 @@ def test_urls_that_are_none(url: str) -> None:
         Target.of(url)
 
 
+async def test_who_asks_for_a_host_at_the_same_time_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up serves all who wait for it, whoever of them leaves; a number needs none, and a failure is not kept."""
+    asked_for: list[str] = []
+    loop = asyncio.get_running_loop()
+    known = {"model.example": [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))]}
+
+    async def look_up(host: str, port: int, **_: object) -> object:
+        asked_for.append(host)
+        await asyncio.sleep(0.05)
+        if host not in known:
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return known[host]
+
+    connections = Pool()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(loop), "getaddrinfo", lambda _, *given, **more: look_up(*given, **more))
+        waiting = [asyncio.create_task(connections._addresses("model.example", 80)) for _ in range(50)]
+        await asyncio.sleep(0.01)
+        waiting[0].cancel()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(found[0], asyncio.CancelledError)
+        assert found[1:] == [known["model.example"]] * 49
+        for host, family in (("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)):
+            assert [one[0] for one in await connections._addresses(host, 80)] == [family]
+        for _ in range(2):
+            with pytest.raises(socket.gaierror):
+                await connections._addresses("nobody.example", 80)
+        await connections._addresses("model.example", 80)
+    assert asked_for == ["model.example", "nobody.example", "nobody.example", "model.example"]
+
+
 def test_heads() -> None:
     """The host stands as it must, and a header cannot end early."""
+    assert b"\r\nHost: model\r\n" in Target.of("http://model./v1").head({"Tracestate": "a=b\tc"})
     assert b"\r\nHost: model\r\n" in Target.of("https://model/v1").head({})
     assert b"\r\nHost: [::1]:8000\r\n" in Target.of("http://[::1]:8000").head({})
     assert Target.of("http://model/v1").head({"A": "b"}).startswith(b"POST /v1 HTTP/1.1\r\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -9,12 +10,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
@@ -23,7 +25,10 @@ from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel
 from podwright.errors import ModelError, PodwrightError
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
+from podwright_service import metrics as counting
+from podwright_service.admission import Admission
 from podwright_service.metrics import POSTED, UNKNOWN, Metrics
+from podwright_service.settings import Settings
 from podwright_service.spans import Recorder, Span
 from podwright_service.tracing import Spans
 
@@ -267,6 +272,86 @@ async def test_answers_counters_and_spans_tell_the_same_tokens() -> None:
     assert {status: total(found, "podwright_runs_total", status=status) for status in ends} == ends
     costs: list[Any] = [span.attributes.get("gen_ai.usage.cost.amount", 0) for span in chats]
     assert sum(costs) == pytest.approx(total(found, "podwright_cost_usd_total"), abs=1e-9)
+
+
+def test_what_is_counted_seldom_is_there_from_the_start(serve: Serve) -> None:
+    """A rate is one of two readings: a count that appeared with the first refusal would have none."""
+    found = samples(serve(Agent("a", "Do.", "offline/echo")))
+    for reason in ("full", "waited"):
+        assert (
+            found[
+                "podwright_runs_rejected_total",
+                frozenset({"component": "a", "kind": "agent", "reason": reason}.items()),
+            ]
+            == 0
+        )
+    assert total(found, "podwright_runs_waiting") == 0
+
+
+async def test_the_line_is_told_as_it_moves() -> None:
+    """Who waits, who is let in and who is refused is on the page at once, whatever else happens."""
+    metrics, admission = (
+        Metrics("a", "agent", (), (), (), ()),
+        Admission(Settings(max_runs=1, max_waiting=1, max_wait=30)),
+    )
+    metrics.watch(admission)
+
+    def told(name: str) -> float:
+        return sum(one.value for family in metrics.registry.collect() for one in family.samples if one.name == name)
+
+    gates = [asyncio.Event() for _ in range(2)]
+    runs = [asyncio.create_task(admission.admitted(gate.wait)) for gate in gates]
+    await asyncio.sleep(0)
+    assert (told("podwright_runs_waiting"), told("podwright_runs_rejected_total")) == (1, 0)
+    admission.refusal("full")
+    assert told("podwright_runs_rejected_total") == 1
+    gates[0].set()
+    await runs[0]
+    assert told("podwright_runs_waiting") == 0
+    gates[1].set()
+    await runs[1]
+    assert admission.running == 0
+
+
+async def test_who_counts_the_line_cannot_stop_it() -> None:
+    """A place is handed on also where telling of it fails."""
+    admission = Admission(Settings(max_runs=1, max_waiting=1, max_wait=30))
+    gate = asyncio.Event()
+    first = asyncio.create_task(admission.admitted(gate.wait))
+    second = asyncio.create_task(admission.admitted(gate.wait))
+    await asyncio.sleep(0)
+    admission.changed = lambda: 1 / 0
+    gate.set()
+    await asyncio.wait([first, second], timeout=20)
+    assert second.result() is True
+    assert (admission.running, admission.waiting) == (0, 0)
+
+
+def test_a_bucket_gets_a_new_exemplar_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bucket names a trace that was observed in it, renews it after a while, and names none that is not kept."""
+    now, given = 100.0, list[tuple[float, Any]]()
+
+    class Child:
+        def observe(self, seconds: float, exemplar: Any = None) -> None:
+            given.append((seconds, exemplar and int(exemplar["trace_id"], 16)))
+
+    def seen(trace: int, seconds: float, sampled: bool = True) -> None:
+        context = SpanContext(trace, 1, False, TraceFlags(sampled))
+        monkeypatch.setattr(counting, "get_current_span", lambda: NonRecordingSpan(context))
+        timed.observe(seconds)
+
+    monkeypatch.setattr("podwright_service.metrics.time.monotonic", lambda: now)
+    timed = counting._Timed(cast("Any", Child()), [0.1, 0.2])
+    seen(1, 0.05)
+    seen(2, 0.1)  # in the same bucket, whose bound belongs to it
+    seen(3, 0.15)
+    seen(4, 9.0)
+    now += 0.9
+    seen(5, 0.05)
+    now += 0.2
+    seen(6, 0.05, sampled=False)
+    seen(7, 0.05)
+    assert given == [(0.05, 1), (0.1, None), (0.15, 3), (9.0, 4), (0.05, None), (0.05, None), (0.05, 7)]
 
 
 def test_the_table_in_the_documents_is_the_registry() -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -18,6 +18,7 @@ import uvicorn
 
 from podwright import Agent, FunctionModel, ScriptedModel
 from podwright.testing import ModelRequest
+from podwright_service import protocol
 from podwright_service.protocol import protocol_for
 from podwright_service.settings import Settings
 
@@ -254,6 +255,56 @@ def test_pipelined_requests_are_answered_in_turn(client: httpx.Client) -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 21
     found = [answer.index(b"Echo: %03d" % number) for number in range(20)]
     assert found == sorted(found)
+
+
+def test_what_follows_an_answer_without_a_body_comes_after_it(serve: Serve) -> None:
+    """Of two requests in one packet, the first is answered first, also where the second is refused at the door."""
+    client = serve(echo(), api_keys="0123456789abcdef")
+    head = b"HEAD /health HTTP/1.1\r\nhost: x\r\n\r\n"
+    last = b"POST /run HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    answer = said(client, head + last)
+    assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"401"]
+
+
+class Written:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.pieces.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+async def test_an_answer_leaves_in_one_piece_and_a_stream_as_it_comes() -> None:
+    """The head waits for what follows at once, for nothing else, and for nothing more."""
+    whole, stream, cut = Written(), Written(), Written()
+    for transport in (whole, stream, cut):
+        joined = protocol._Joined(cast("asyncio.Transport", transport))
+        joined.write(b"head ")
+        assert not transport.pieces
+        if transport is whole:
+            joined.write(b"body")
+        elif transport is stream:
+            await asyncio.sleep(0)
+            for piece in (b"one", b"two"):
+                joined.write(piece)
+        else:
+            joined.close()
+        assert joined.is_closing() is transport.closed
+        await asyncio.sleep(0)
+    assert whole.pieces == [b"head body"]
+    assert stream.pieces == [b"head ", b"one", b"two"]
+    assert b"".join(cut.pieces) == b"head "
+    assert cut.closed
 
 
 def test_who_leaves_after_two_requests_has_left_both(serve: Serve) -> None:

@@ -43,8 +43,6 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self is NOTHING:
-            return other
         if other.by_model:
             by_model = dict(self.by_model)
             for name, usage in other.by_model.items():

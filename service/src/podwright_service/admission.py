@@ -72,8 +72,8 @@ class Admission:
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
-        self.changed()
         try:
+            self.changed()
             async with asyncio.timeout(self._max_wait):
                 await turn
         except BaseException as error:
@@ -91,9 +91,9 @@ class Admission:
         """Hand a place to the next who still wants it."""
         while self._line:
             turn = self._line.popleft()
-            self.changed()
             if not turn.done():
                 turn.set_result(None)
+                self.changed()
                 return
         self.running -= 1
 

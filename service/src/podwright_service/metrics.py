@@ -186,6 +186,7 @@ class Metrics:
         """Count who waits, and who is refused."""
         self._admission = admission
         admission.changed = self._see_waiting  # of several processes, another one may write the page
+        self._see_waiting()  # a count that is not there before it counts has no rate
 
     def subscriber(self, posted: bool) -> Callable[[Event], None]:
         """What counts the events of runs: of the served component, or of posted blueprints."""

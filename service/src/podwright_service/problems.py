@@ -63,10 +63,10 @@ def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def as_bytes(data: Any) -> bytes:
-    """JSON-compatible data as one line of JSON."""
+    """JSON-compatible data, with finite numbers, as one line of JSON."""
     try:
-        return orjson.dumps(data)
-    except TypeError:  # half of a surrogate pair, which becomes the \\udXXX that JSON writes it as; or a great number
+        return orjson.dumps(data, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
+    except TypeError:  # half of a surrogate pair, which becomes JSON's \\udXXX; a great number, or deep nesting
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode("utf-8", "backslashreplace")
 

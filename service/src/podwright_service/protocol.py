@@ -41,7 +41,7 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
 
 
 class _Joined:
-    """The transport of one answer, of which the head and what follows at once leave together: each send costs."""
+    """The transport of one answer: what is written first leaves with what follows at once, for each send costs."""
 
     __slots__ = ("_begun", "_held", "_transport")
 
@@ -137,7 +137,8 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._first = cycle
         if not self._refused_at_the_door(cycle):
-            cycle.transport = cast("asyncio.Transport", _Joined(self.transport))
+            if cycle.scope["method"] != "HEAD":  # to which nothing follows, but the next answer
+                cycle.transport = cast("asyncio.Transport", _Joined(self.transport))
             super()._start_asgi_task(cycle, app)
 
     def _refused_at_the_door(self, cycle: RequestResponseCycle) -> bool:

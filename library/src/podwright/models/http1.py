@@ -58,7 +58,7 @@ class Reply:
         self.status = 0
         """The HTTP status; 0 until the head has come."""
         self.headers: dict[str, str] = {}
-        """By name in lower case; lines of one name are joined with a comma."""
+        """By name in lower case; of several lines of one name, the first."""
         self.ended = False
         """Whether all of it has come."""
         self.reusable = False
@@ -167,7 +167,7 @@ class Reply:
             self.fail(BrokenError())
         self._wake()
 
-    def lost(self, in_order: bool) -> None:
+    def lost(self, in_order: bool, cause: Exception | None = None) -> None:
         """The connection has ended, in order or not."""
         self.reusable = False
         by_end = self.status and not self._sized  # whether the end of the connection is that of the body
@@ -175,7 +175,7 @@ class Reply:
             self.ended = True
             self._wake()
         elif not self.ended:
-            self.fail(BrokenError() if self.status else LostError())
+            self.fail(BrokenError() if self.status else LostError(), cause)
 
     def fail(self, error: HttpError, cause: BaseException | None = None) -> None:
         """There will be no whole answer."""
@@ -191,7 +191,11 @@ class Reply:
         if self.status:  # trailers, or one answer more
             return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        if key in _LISTS and key in self.headers:
+            text = f"{self.headers[key]}, {text}"
+        elif key in self.headers:
+            return
+        self.headers[key] = text
 
     def on_headers_complete(self) -> None:
         """The end of the head."""
@@ -236,6 +240,7 @@ class Reply:
 
 _WBITS = 32 + zlib.MAX_WBITS  # of gzip or zlib, whichever it is
 _ZIPPED = ("gzip", "x-gzip", "deflate")
+_LISTS = ("content-encoding", "transfer-encoding")
 
 
 class Connection(asyncio.Protocol):
@@ -315,4 +320,4 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """As in asyncio."""
         if self._reply is not None:
-            self._reply.lost(self._said_so and exc is None)
+            self._reply.lost(self._said_so and exc is None, exc)

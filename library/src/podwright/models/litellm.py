@@ -205,7 +205,7 @@ class LiteLLMModel(Model):
             return ModelTimeoutError(f"{who}: no answer in time.")
         if caused_by(
             json.JSONDecodeError,
-            importlib.import_module("aiohttp").ClientPayloadError,
+            importlib.import_module("aiohttp").ClientPayloadError,  # which comes with LiteLLM, and only so
             known.APIResponseValidationError,
         ):
             return ModelResponseError(f"{who}: the answer is truncated, or no chat completion.")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import ipaddress
 import math
 import os
+import random
 import socket
 import ssl
 from asyncio import AbstractEventLoop
@@ -32,6 +34,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[bool, str, int], list[Connection]] = {}
+        self._looked_up: dict[tuple[str, int], asyncio.Future[list[Any]]] = {}
         self._trust: asyncio.Future[ssl.SSLContext] | None = None
         self._sweeping = False
 
@@ -86,13 +89,12 @@ class Pool:
         try:
             with deadline:
                 trust = await self._trusted() if target.secure else None
-                addresses = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-                opened = await _opened(addresses)
+                opened = await _opened(await self._addresses(target.host, target.port))
                 _, made = await loop.create_connection(
                     lambda: Connection(released),
                     sock=opened,
                     ssl=trust,
-                    server_hostname=target.host if trust else None,
+                    server_hostname=target.host.rstrip(".") if trust else None,
                     ssl_handshake_timeout=within if trust and 0 < within < math.inf else None,
                 )
         except (socket.gaierror, UnicodeError) as error:
@@ -102,6 +104,26 @@ class Pool:
         except OSError as error:  # of which TimeoutError is one
             raise NotConnectedError("time" if deadline.expired else "connection") from error
         return made
+
+    async def _addresses(self, host: str, port: int) -> Sequence[Any]:
+        """Where a host is, each time another one of its addresses first.
+
+        The loop looks names up in a few threads: those who ask at the same time ask once.
+        """
+        with contextlib.suppress(ValueError):
+            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+            return [
+                (family, socket.SOCK_STREAM, 0, "", (host, port) if family == socket.AF_INET else (host, port, 0, 0))
+            ]
+        key = host, port
+        if (found := self._looked_up.get(key)) is None:
+            asked = asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = self._looked_up[key] = asyncio.ensure_future(asked)
+            found.add_done_callback(lambda _: self._looked_up.pop(key))
+        all_ = await asyncio.shield(found)
+        alike = [one for one in all_ if one[0] == all_[0][0]]  # a kind that comes later may not be reachable from here
+        random.shuffle(alike)
+        return [*alike, *(one for one in all_ if one[0] != all_[0][0])]
 
     async def _trusted(self) -> ssl.SSLContext:
         """Whom to trust: read once, in a thread, for it is a file of some hundred certificates."""

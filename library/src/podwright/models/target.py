@@ -47,10 +47,10 @@ class Target:
         Raises:
             ValueError: A header is none, or one that is written here.
         """
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{self.host}]" if ":" in self.host else self.host.rstrip(".")
         usual = self.port == (443 if self.secure else 80)
         for name, value in headers.items():
-            if not _NAME.fullmatch(name) or name.lower() in _OURS or not value.isprintable():
+            if not _NAME.fullmatch(name) or name.lower() in _OURS or not value.replace("\t", " ").isprintable():
                 raise ValueError("a header has characters that none has, or is not for others to write")
         # what is said to models and by them is short, and to compress it is to wait for the end of it
         ours = (f"Host: {host if usual else f'{host}:{self.port}'}", "Accept-Encoding: identity")
