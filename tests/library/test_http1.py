@@ -373,9 +373,20 @@ async def test_who_reads_slowly_holds_little() -> None:
     async with server(answers(ZIPPED % (len(bomb), bomb))) as target:
         reply = await posted(connections, target)
         sizes: list[int] = []
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
         while piece := await reply.more():
             sizes.append(len(piece))
+        beside.cancel()
         reply.close()
+        assert turns > len(sizes) / 2  # all that it opens to comes at once, and must not keep the loop to itself
     assert sum(sizes) == LARGE
     assert max(sizes) <= 2**18
     connections.close()
