@@ -14,8 +14,9 @@ import sys
 import threading
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -511,6 +512,37 @@ def test_urls_that_are_none(url: str) -> None:
     """What names no service is refused."""
     with pytest.raises(ValueError, match=r"."):
         Target.of(url)
+
+
+async def test_a_cancellation_in_the_moment_of_connecting_is_heard() -> None:
+    """Also where it comes while the addresses that lost the race are left."""
+    if LOOP in os.environ:
+        return  # of that loop, nothing can be replaced
+    loop = asyncio.get_running_loop()
+    sock_connect = loop.sock_connect
+
+    async def connect(sock: socket.socket, address: Any) -> None:
+        try:
+            await sock_connect(sock, address)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+
+    with socket.socket() as full, socket.create_server(("127.0.0.1", 0)) as open_, ExitStack() as stack:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        places = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", one.getsockname()) for one in (full, open_)]
+        loop.sock_connect = connect
+        try:
+            task = asyncio.create_task(pool._opened(places))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        finally:
+            loop.sock_connect = sock_connect
 
 
 async def test_who_asks_for_a_host_at_the_same_time_asks_once(monkeypatch: pytest.MonkeyPatch) -> None:
