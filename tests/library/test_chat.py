@@ -605,7 +605,15 @@ def test_the_lane_is_chosen_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["api.openai.com/v1", "ftp://host/v1", "https://", "https://me:pass@host/v1", "http://[/"]
+    "url",
+    [
+        "api.openai.com/v1",
+        "ftp://host/v1",
+        "https://",
+        "https://me:pass@host/v1",
+        "http://[/",
+        "https://host/v1?key=pass",
+    ],
 )
 async def test_a_base_url_that_is_none_is_refused_and_not_shown(url: str) -> None:
     """A base URL must be one, and have no password in it."""

@@ -180,8 +180,8 @@ def _address(name: str, url: object) -> Target:
         ConfigurationError: The URL is none that a service has; it is not repeated, for it may hold a secret.
     """
     try:
-        if isinstance(url, str) and "?" not in url and "#" not in url:
-            return Target.of(f"{url.rstrip('/')}/run/stream")
+        if isinstance(url, str):
+            return Target.below(url, "/run/stream")
     except ValueError:
         pass
     raise ConfigurationError(

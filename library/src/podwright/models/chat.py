@@ -118,12 +118,11 @@ class ChatModel(Model):
         if not base.endswith(endpoint.suffix):
             base += endpoint.suffix
         try:
-            if "?" in base or "#" in base:
-                raise ValueError("no place for a path")
-            target = Target.of(f"{base}/chat/completions")
+            target = Target.below(base, "/chat/completions")
         except ValueError:
             raise ConfigurationError(
-                f"The base URL of '{self.name}' is none.", suggestion="Write it as https://host/path, without a key."
+                f"The base URL of '{self.name}' is none.",
+                suggestion="Write it as https://host/path, without key or query.",
             ) from None
         key = (_first(endpoint.keys) if given.api_key is None else given.api_key).strip()
         if not key and base == endpoint.url and target.secure:

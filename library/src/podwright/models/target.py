@@ -41,6 +41,17 @@ class Target:
         known = host if host.isascii() else host.encode("idna").decode()
         return cls(secure, known, parts.port or (443 if secure else 80), path)
 
+    @classmethod
+    def below(cls, base: str, path: str) -> Target:
+        """The target at a path below a base URL, which has no query.
+
+        Raises:
+            ValueError: As `of`.
+        """
+        if "?" in base or "#" in base:
+            raise ValueError("no URL that a path can follow")
+        return cls.of(base.rstrip("/") + path)
+
     def head(self, headers: Mapping[str, str]) -> bytes:
         """The head of a POST up to the length of its body.
 
