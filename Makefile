@@ -32,11 +32,11 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	@touch $@
 
 # Podman runs pods without a cluster: what starts, watches and connects their containers is not part of it.
-PODMAN := podman runc catatonit netavark iptables
+PODMAN := podman runc catatonit netavark iptables iproute2
 
 tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
 	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }
-	@command -v podman > /dev/null || { $(APT) update && $(APT) install --no-install-recommends $(PODMAN) > /dev/null; }
+	@{ command -v podman && command -v ip; } > /dev/null || { $(APT) update && $(APT) install --no-install-recommends $(PODMAN) > /dev/null; }
 
 engine:  ## bring up a Docker engine and the base image, as root on Debian, where they are missing
 	@deploy/engine.sh

@@ -146,11 +146,24 @@ class Podman:
             "--entrypoint", "python", "localhost/component:tested", f"/scripts/{script}.py", *arguments,
         )  # fmt: skip
         self._services[name] = self._address(name)
+        self._fix_bridge()
 
     def keep(self, manifests: list[Manifest]) -> None:
         """Take the ConfigMaps and Secrets, which pods that start from now on have."""
         for kind, kept in (("ConfigMap", self._configs), ("Secret", self._secrets)):
             kept |= {each["metadata"]["name"]: each for each in manifests if each["kind"] == kind}
+
+    def _fix_bridge(self) -> None:
+        """Give the network's bridge an address that stays.
+
+        By default it has the lowest of its ports' addresses, and another one as soon as that pod is gone; what the
+        others send to this machine is lost until they ask for it anew, and until TCP tries again: minutes. A netavark
+        from 2024 on does this itself (containers/netavark#833).
+        """
+        bridge = json.loads(self("network", "inspect", self.network))[0]["network_interface"]
+        number = self.network.removeprefix("pods-")
+        address = "06:00:" + ":".join(number[at : at + 2] for at in range(0, 8, 2))
+        subprocess.run(["ip", "link", "set", "dev", bridge, "address", address], check=True)
 
     def serve(self, service: Manifest) -> None:
         """Give a Service its name; it leads to the pods in `pods`."""

@@ -30,6 +30,8 @@ from .podman import Pod, Podman
 BASE = "python:3.13-slim-trixie"
 KEY = "a-vendor-s-key"
 CLIENTS = 12
+PATIENCE = aiohttp.ClientTimeout(total=60)
+"""Seconds that a client waits, who has its answer in one or two."""
 VALUES: Manifest = {
     **yaml.safe_load((CHART / "examples" / "newsroom" / "values.yaml").read_text()),
     "defaults": {
@@ -157,13 +159,14 @@ class Load:
 
     async def _one(self) -> None:
         key = self._fleet.key("newsroom", "admin")
-        async with aiohttp.ClientSession(headers={"authorization": f"Bearer {key}"}) as session:
+        headers = {"authorization": f"Bearer {key}"}
+        async with aiohttp.ClientSession(headers=headers, timeout=PATIENCE) as session:
             while not self._over.is_set():
                 try:
                     async with session.post(f"{self._fleet.url}/run", json={"input": "the moon"}) as answer:
                         told = await answer.json()
                         self.answers["ok" if answer.status == 200 else f"{answer.status}: {told['detail']}"] += 1
-                except aiohttp.ClientError as error:
+                except (aiohttp.ClientError, TimeoutError) as error:
                     self.answers[repr(error)] += 1
 
 
