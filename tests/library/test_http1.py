@@ -351,6 +351,29 @@ async def test_what_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> No
             await asyncio.wait_for(ended.wait(), 20)
 
 
+async def test_an_answer_may_come_before_all_is_sent() -> None:
+    """Who is refused half way reads why; what of the request is still to be sent never precedes another one."""
+    connections, bodies, opened = Pool(), [], 0
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.rpartition(b"Content-Length: ")[2])
+        if size < LARGE:
+            bodies.append(await reader.readexactly(size))
+        writer.write(OK)  # and no more is read, so the rest of a large request stays where it is
+        await writer.drain()
+        await asyncio.sleep(60)
+
+    async with server(talk) as target:
+        reply = await asyncio.wait_for(posted(connections, target, bytes(LARGE)), 20)
+        assert (reply.status, await whole(reply)) == (200, b"hello")
+        assert await whole(await asyncio.wait_for(posted(connections, target, b"next"), 20)) == b"hello"
+        connections.close()
+    assert (bodies, opened) == ([b"next"], 2)
+
+
 async def test_who_reads_slowly_holds_little() -> None:
     """The other end waits while nobody reads, and what is compressed is opened piece by piece."""
     sent = 0
@@ -463,6 +486,36 @@ async def test_a_secure_connection(certificate: tuple[Path, Path], monkeypatch: 
         with pytest.raises(NotConnectedError) as caught:
             await asked(Target(True, plain.host, plain.port, "/"))
     assert caught.value.reason == "tls"
+
+
+async def test_a_handshake_that_is_given_up_leaves_no_connection() -> None:
+    """A server that takes a connection and says nothing costs a caller's patience, and no socket."""
+    ends: list[asyncio.Event] = []
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(asyncio.Event())
+        ended = ends[-1]
+        with suppress(ConnectionError):
+            while await reader.read(2**16):
+                pass
+        ended.set()
+
+    connections = Pool()
+    async with server(silent) as plain, asyncio.timeout(30):
+        secure = Target(True, plain.host, plain.port, "/")
+        with pytest.raises(NotConnectedError) as caught:
+            await connections.post(secure, secure.head({}), b"{}", 0.3)
+        assert caught.value.reason == "time"
+        callers = [asyncio.create_task(posted(connections, secure)) for _ in range(30)]
+        for number, one in enumerate(callers):
+            await asyncio.sleep(0.003 * (number % 5))
+            one.cancel()
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+        assert {type(one) for one in outcomes} == {asyncio.CancelledError}
+        await asyncio.sleep(0.2)  # in which the last of them are taken
+        assert len(ends) > 1
+        for ended in ends:
+            await ended.wait()
 
 
 async def test_on_another_loop(tmp_path: Path) -> None:
