@@ -305,6 +305,25 @@ def test_a_tool_that_the_code_lacks_is_asked_for(write: Write) -> None:
     error = refusal(root / "guide")
     assert isinstance(error, BlueprintValidationError)
     assert error.problems[0].detail == "no callable was given for the tool 'look_up'."
+    assert error.problems[0].suggestion == "Give it in tools=[look_up]."
+
+
+def test_a_misspelt_function_is_told_with_the_nearest(write: Write) -> None:
+    """Of the functions that tools.py and conditions.py define for others."""
+    code = "from textwrap import fill as look_up2\ndef _look_up(): ...\ndef look_upp(): ...\ndef other(): ...\n"
+    step = {"type": "agent_step", "agent": "guide", "name": "s"}
+    loop = {"type": "loop_step", "name": "l", "steps": [step], "until": {"name": "done"}, "max_iterations": 2}
+    root = write({
+        "guide/blueprint.json": agent("guide", TOOL),
+        "guide/tools.py": code,
+        "flow/blueprint.json": {"type": "Workflow", "name": "flow", "steps": [loop]},
+        "flow/conditions.py": "def dome(context): ...\n",
+        "flow/agents/guide.json": agent("guide"),
+    })  # fmt: skip
+    for name, nearest in (("guide", "look_upp"), ("flow", "dome")):
+        error = refusal(root / name)
+        assert isinstance(error, BlueprintValidationError)
+        assert [one.suggestion for one in error.problems] == [f"Did you mean '{nearest}'?"]
 
 
 def test_a_missing_file_is_told_with_the_nearest(write: Write) -> None:

@@ -11,8 +11,10 @@ A fleet keeps its components side by side, so an agent is also looked for in the
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -108,20 +110,37 @@ class Folder:
         return None
 
     def functions(self, file: str, names: set[str]) -> list[Callable[..., Any]]:
-        """The functions of these names in a module of the folder; names that it lacks are passed over."""
+        """The functions of these names in a module of the folder.
+
+        In place of a name that it lacks comes the nearest that it has, so that whoever misses the one can suggest it.
+        """
         return list(self.named(file, names).values())
 
     def named(self, file: str, names: set[str]) -> dict[str, Callable[..., Any]]:
         """As `functions`, by name."""
-        module = self._module(file) if names else None
-        found = {name: getattr(module, name, None) for name in names} if module else {}
-        return {name: function for name, function in found.items() if callable(function)}
+        if not names or (module := self._module(file)) is None:
+            return {}
+        found: dict[str, Callable[..., Any]] = {}
+        for name in names:
+            there = callable(getattr(module, name, None))
+            known = [name] if there else difflib.get_close_matches(name, _own(module), n=1)
+            found |= {one: getattr(module, one) for one in known}
+        return found
 
     def _module(self, file: str) -> ModuleType | None:
         if file not in self._modules:
             path = self.path / file
             self._modules[file] = _imported(path) if path.is_file() else None
         return self._modules[file]
+
+
+def _own(module: ModuleType) -> list[str]:
+    """The functions that a module defines for others."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
 
 
 def _imported(path: Path) -> ModuleType:
