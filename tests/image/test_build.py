@@ -13,6 +13,8 @@ import pytest
 from tests.image.conftest import COMMAND, ROOT
 from tests.image.containers import Container, Engine, tool
 
+from podwright import blueprints
+
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Container]
 
@@ -262,6 +264,32 @@ def test_the_same_image_again(build: Callable[..., Any], engine: Engine, tag: st
         assert done.returncode == 0
         made.append(engine.image(tag)["RootFS"]["Layers"])
     assert made[0] == made[1]
+    times = engine("run", "--rm", "--entrypoint=find", tag, "/component", "-printf", "%T@ ")
+    assert {float(one) for one in times.split()} == {0.0}
+
+
+def test_what_is_built_is_what_is_there(
+    build: Callable[..., Any], shell: Shell, engine: Engine, tag: str, tmp_path: Path
+) -> None:
+    """A file that changes and stays as long as it was is a changed file, also where two folders follow each other."""
+    one, other = agent(tmp_path / "first", instructions="Do this."), agent(tmp_path / "other", instructions="Do that.")
+
+    def built(folder: Path) -> tuple[str, str, str]:
+        done = build(folder)
+        assert done.returncode == 0, done.stderr
+        digest = json.loads(shell("inspect", tag, "--json", "--docker", engine.client).stdout)["digest"]
+        inside = engine(
+            "run", "--rm", "--entrypoint=sh", tag, "-c", "cat /component/blueprint.json /component/notes.txt"
+        )
+        return inside, digest, blueprints.digest(json.loads((folder / "blueprint.json").read_text()))
+
+    for number, folder in enumerate((one, one, other, one)):
+        text = (folder / "blueprint.json").read_text().replace("Do th", f"{number}o th")
+        (folder / "blueprint.json").write_text(text)
+        (folder / "notes.txt").write_text(f"The {number}th note.")
+        inside, digest, own = built(folder)
+        assert inside == text + f"The {number}th note."
+        assert digest == own
 
 
 def test_where_there_is_no_base(engine: Engine, tmp_path: Path, shell: Shell) -> None:

@@ -47,7 +47,8 @@ def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
             for name in (wanted, LOCK):
                 if (folder.path / name).is_file():
                     _copy(folder.path / name, to / "wanted" / name)
-        _same_everywhere(inside)
+        for path in [inside, *inside.rglob("*")]:  # whoever builds
+            path.chmod(0o755 if path.is_dir() else 0o644)
     except OSError as error:
         told = f"The folder '{folder.path.name}' cannot be copied: {why(error)}: {error.filename}."
         raise ConfigurationError(told, suggestion="Let this user read it.") from error
@@ -130,10 +131,3 @@ def _copy(source: Path, target: Path) -> None:
     _regular(source, source.lstat().st_mode)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target, follow_symlinks=False)
-
-
-def _same_everywhere(folder: Path) -> None:
-    """Modes and times that do not depend on who builds."""
-    for path in [folder, *folder.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        os.utime(path, (0, 0))
