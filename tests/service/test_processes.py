@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -160,6 +161,39 @@ def test_a_run_under_way_is_told_to_close_its_connection(
         process.send_signal(signal.SIGTERM)
         answer = asking.result()
     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+
+
+def test_a_stream_under_way_keeps_its_connection(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """Its head has told of no close, so none comes: a next request on it is answered, and told to be the last."""
+    process = start(PODWRIGHT_DRAIN_DELAY="10", **mode)
+    connection = http.client.HTTPConnection(address(process).removeprefix("http://"), timeout=30)
+    headers, body = {"content-type": "application/json"}, '{"input": "moment"}'
+    connection.request("POST", "/run/stream", body, headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("connection")) == (200, None)
+    line(process, "asked")
+    process.send_signal(signal.SIGTERM)
+    assert b"event: result" in answer.read()
+    time.sleep(0.2)
+    connection.request("POST", "/run", '{"input": "x"}', headers)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("connection")) == (200, "close")
+    connection.close()
+
+
+def test_a_refusal_while_draining_is_heard(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """Also by those who send all that they have before they read."""
+    process = start(PODWRIGHT_DRAIN_DELAY="10", **mode)
+    url = address(process)
+    port = int(url.rpartition(":")[2])
+    process.send_signal(signal.SIGTERM)
+    until(lambda: httpx.get(f"{url}/ready").status_code == 503, 3)
+    head = b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4000000\r\n\r\n"
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(head)
+            connection.sendall(bytes(4_000_000))
+            assert connection.recv(100).startswith(b"HTTP/1.1 404 ")
 
 
 def test_a_run_that_takes_too_long_is_stopped(start: Command, address: Address, mode: dict[str, str]) -> None:

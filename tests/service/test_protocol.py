@@ -288,7 +288,7 @@ async def test_an_answer_leaves_in_one_piece_and_a_stream_as_it_comes() -> None:
     """The head waits for what follows at once, for nothing else, and for nothing more."""
     whole, stream, cut = Written(), Written(), Written()
     for transport in (whole, stream, cut):
-        joined = protocol._Joined(cast("asyncio.Transport", transport))
+        joined = protocol._Joined(cast("asyncio.Transport", transport), transport.close)
         joined.write(b"head ")
         assert not transport.pieces
         if transport is whole:
@@ -363,6 +363,31 @@ def test_an_endless_body_is_cut_off(serve: Serve) -> None:
     assert said(client, CHUNKED + b"1;" + b"x" * 2_000_000).startswith(b"HTTP/1.1 413 ")
     assert said(client, CHUNKED + b"1\r\n{\r\n0\r\n", *[b"a: b\r\n" * 300] * 2).startswith(b"HTTP/1.1 413 ")
     assert said(client, CHUNKED, *[b"400\r\n" + b" " * 1024 + b"\r\n"] * 2000).startswith(b"HTTP/1.1 413 ")
+
+
+def test_who_sends_all_before_it_reads_is_told_why_not(client: httpx.Client) -> None:
+    """A body that is too large is refused before it has come, and whoever sends the rest of it still hears that."""
+    size = 20_000_000
+    for _ in range(5):
+        with connected(client) as connection:
+            connection.sendall(HEAD + b"content-length: %d\r\n\r\n" % size)
+            connection.sendall(bytes(size))
+            check(rest(connection), 413, "body_too_large")
+
+
+def test_who_goes_on_sending_after_a_refusal_is_cut_off(client: httpx.Client) -> None:
+    """Nobody reads for ever what is not taken."""
+
+    def send(connection: socket.socket) -> None:
+        while time.monotonic() < begin + PATIENT:
+            connection.sendall(b" ")
+            time.sleep(0.05)
+
+    with connected(client) as connection:
+        connection.sendall(HEAD + b"content-length: 20000000\r\n\r\n")
+        begin = time.monotonic()
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):
+            send(connection)
 
 
 def test_trailers_are_no_headers(client: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from typing import cast
 import uvicorn
 from fastapi import FastAPI
 from starlette.datastructures import State
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from podwright.errors import ConfigurationError
 from podwright_service.health import Health
@@ -139,7 +140,9 @@ class DrainingServer(uvicorn.Server):
         self.config.encoded_headers.append(close)
         self.server_state.default_headers = [*self.server_state.default_headers, close]
         for connection in list(self.server_state.connections):
-            if cycle := getattr(connection, "cycle", None):
+            cycle: RequestResponseCycle | None = getattr(connection, "cycle", None)
+            # one that has told its head cannot say so any more, and would close while a next request is on its way
+            if cycle and not cycle.response_started:
                 cycle.keep_alive = False
 
 

@@ -26,6 +26,7 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 256
 """Most headers of a request, and most trailers."""
 
+_CLOSE = (b"connection", b"close")
 _TO_READ = 2.0
 """Seconds that a client has to read why its connection is closed."""
 _LEAST_RATE = 1024
@@ -41,12 +42,17 @@ REFUSALS: dict[int, tuple[str, str, str]] = {
 
 
 class _Joined:
-    """The transport of one answer: what is written first leaves with what follows at once, for each send costs."""
+    """The transport of one answer: what is written first leaves with what follows at once, for each send costs.
 
-    __slots__ = ("_begun", "_held", "_transport")
+    Args:
+        transport: The connection's.
+        end: Closes it.
+    """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._held, self._begun = transport, b"", False
+    __slots__ = ("_begun", "_end", "_held", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, end: Callable[[], None]) -> None:
+        self._transport, self._end, self._held, self._begun = transport, end, b"", False
 
     def write(self, data: bytes) -> None:
         if self._held:
@@ -60,7 +66,7 @@ class _Joined:
 
     def close(self) -> None:
         self._flush()
-        self._transport.close()
+        self._end()
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
@@ -138,13 +144,14 @@ class Protocol(HttpToolsProtocol):
         self._first = cycle
         if not self._refused_at_the_door(cycle):
             if cycle.scope["method"] != "HEAD":  # to which nothing follows, but the next answer
-                cycle.transport = cast("asyncio.Transport", _Joined(self.transport))
+                cycle.transport = cast("asyncio.Transport", _Joined(self.transport, self._end))
             super()._start_asgi_task(cycle, app)
 
     def _refused_at_the_door(self, cycle: RequestResponseCycle) -> bool:
         """Whether the request was answered here: one of many that are refused, which cost the others little so."""
         upgrade = bool(self.parser and self.parser.should_upgrade())
-        usual = cycle.keep_alive and not (upgrade or self.pipeline or self.flow.write_paused)
+        stays = cycle.keep_alive and _CLOSE not in cycle.default_headers
+        usual = stays and not (upgrade or self.pipeline or self.flow.write_paused)
         if self._doors is None or not usual or cycle.scope["method"] == "HEAD":
             return False
         if (refusal := self._doors.refusal(cast("Scope", cycle.scope))) is None:
@@ -153,8 +160,6 @@ class Protocol(HttpToolsProtocol):
         headers = [part for name, value in cycle.default_headers for part in (name, b": ", value, b"\r\n")]
         self.transport.write(b"".join((status, *headers, rest)))
         cycle.response_started = cycle.response_complete = True
-        if (b"connection", b"close") in cycle.default_headers:
-            self.transport.close()
         cycle.on_response()
         return True
 
@@ -261,9 +266,21 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(self._answer(status))
-        if self.transport.can_write_eof():
-            # closed with bytes unread, the client might be told of a reset connection before it reads the answer
+        self._close_once_read()
+
+    def _end(self) -> None:
+        """Close behind an answer; what came after the request's own body is nobody's."""
+        if self._state == "body" and not self._refused:
+            self._refused = True
+            self._close_once_read()
+        else:
+            self.transport.close()
+
+    def _close_once_read(self) -> None:
+        """Close, but not at once: who is told of a reset connection while sending may not read the answer."""
+        if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
+            self.flow.resume_reading()
             self._due = self.loop.time() + _TO_READ
             self._look_at(self._due)
         else:
