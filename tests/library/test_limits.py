@@ -312,6 +312,20 @@ async def test_a_call_that_overran_leaves_nothing() -> None:
         await budget.reserve(10, 10, free)
 
 
+@pytest.mark.parametrize(("limit", "used"), [("model_calls", 3), ("tokens", 300), ("cost", 3)])
+async def test_a_borrower_that_overran_leaves_nothing(limit: str, used: int) -> None:
+    """Who used more than it was lent has used the run's limit up, and the next one is told so at once."""
+    budget = Budget(RunLimits(**{limit: 2}))
+    hold = await budget.lend()
+    waiter = asyncio.create_task(budget.lend())
+    assert not await settled(waiter)
+    budget.settle(hold, Usage(used, cost=float(used)), used)
+    assert await settled(waiter)
+    with pytest.raises(LimitExceededError) as caught:
+        waiter.result()
+    assert caught.value.limit == limit
+
+
 @pytest.mark.parametrize("name", ["wall_time", "model_calls", "tokens", "cost"])
 @pytest.mark.parametrize("value", [-1, float("nan")])
 def test_limits_that_make_no_sense(name: str, value: float) -> None:
