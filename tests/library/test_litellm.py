@@ -395,6 +395,15 @@ async def test_no_key_stays_no_key(provider: Upstream, monkeypatch: pytest.Monke
     assert KEY not in str(provider.headers)
 
 
+async def test_a_key_that_is_missing_is_named(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key nobody is asked, and nobody is said to have answered."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(errors.ModelAuthenticationError, match="There is no key for") as caught:
+        await LiteLLMModel(ANTHROPIC, Connection(None, provider.url)).complete(asking())
+    assert caught.value.suggestion == "Set ANTHROPIC_API_KEY, or api_key."
+    assert not provider.requests
+
+
 async def until(holds: Callable[[], bool]) -> None:
     for _ in range(500):
         if holds():

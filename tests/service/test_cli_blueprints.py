@@ -68,6 +68,15 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     assert any(line.startswith(f"{tmp_path}:/: The folder") for line in lines)
 
 
+def test_wrong_settings_are_no_fault_of_a_blueprint(shell: Shell, tmp_path: Path) -> None:
+    """A folder is loaded as the settings say: where those are wrong, nothing is said of it."""
+    write(tmp_path / "good" / "blueprint.json", AGENT)
+    done = shell("validate", "--json", "good", PODWRIGHT_PRT="1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "There is no setting PODWRIGHT_PRT" in done.stderr
+    assert shell("validate", "good/blueprint.json", PODWRIGHT_PRT="1").returncode == 0
+
+
 def test_differences(shell: Shell, tmp_path: Path) -> None:
     """Each change is a line that says whether it breaks; `--exit-code` makes that an exit code."""
     old = write(tmp_path / "old.json", AGENT)
@@ -133,7 +142,7 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     assert (folder / "tools.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["{name}", "x" * 101, "x" * 300, "file/inside", "a\nb"])
+@pytest.mark.parametrize("name", ["", "{name}", "x" * 101, "x" * 300, "file/inside", "a\nb"])
 def test_folders_that_cannot_be_made(shell: Shell, tmp_path: Path, name: str) -> None:
     """A name that no component may have, or no folder, is one readable error, and nothing is written."""
     (tmp_path / "file").write_text("")

@@ -138,6 +138,7 @@ def test_the_limits_of_the_settings_hold(shell: Shell, made: Path) -> None:
         (["run", "made:first", "--inputs", "{"], "The inputs are not JSON"),
         (["run", "made:first", "--inputs", "[]"], "no JSON object"),
         (["run", "made:first", "--inputs", "@nowhere.json"], "Cannot read 'nowhere.json'"),
+        (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "The input is given twice."),
         (["run", "made:first", "x", "--resume-path", "1"], "'first' is no workflow"),
         (["run", "made:gated", "x", "--resume-path", "one"], "A resume path is numbers"),
         (["run", "made:gated", "x", "--resume-path", "9"], "resume_path_invalid"),

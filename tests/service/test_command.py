@@ -218,6 +218,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {"PODWRIGHT_ALLOWED_TOOLS": "shell"},
         ["PODWRIGHT_ALLOWED_TOOLS", "'shell'"],
     ),
+    "an allowed model that is none": (
+        lambda at: [folder(at / "a", AGENT)],
+        {"PODWRIGHT_ALLOWED_MODELS": "offline/echo,gpt-4o"},
+        ["PODWRIGHT_ALLOWED_MODELS", "'gpt-4o'"],
+    ),
 }
 
 

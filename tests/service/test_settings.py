@@ -105,11 +105,12 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         "PODWRIGHT_AGENTS": "{'writer': 1}",
         "PODWRIGHT_MAX_RUNS": "0",
         "PODWRIGHT_SECRETS_DIR": "/nowhere",
+        "PODWRIGHT_MODEL_LANE": "direkt",
     }
     for name, value in wrong.items():
         monkeypatch.setenv(name, value)
     told = refused()
-    assert told.startswith("10 settings are wrong:")
+    assert told.startswith("11 settings are wrong:")
     for line in (
         "There is no setting PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?",
         "PODWRIGHT_HOST must be a host name or an address without a port, such as 127.0.0.1, not 'localhost:8000'.",
@@ -121,6 +122,7 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         "PODWRIGHT_AGENTS must be a JSON object of texts by name (not JSON: ",
         "PODWRIGHT_MAX_RUNS must be more than 0, not '0'.",
         "PODWRIGHT_SECRETS_DIR must be a folder, not '/nowhere'.",
+        "PODWRIGHT_MODEL_LANE must be one of auto, direct, wide, not 'direkt'.",
     ):
         assert f"\n  - {line}" in told
 

@@ -476,7 +476,7 @@ class RunCancelledError(RunError):
     """The caller cancelled the run; found as the `__cause__` of the `asyncio.CancelledError`."""
 
     code = "run_cancelled"
-    default_suggestion = "A workflow can go on from this error's context and resume_path."
+    default_suggestion = "Run it again; a workflow goes on from this error's context and resume_path."
 
 
 def said(error: BaseException) -> str:

@@ -19,6 +19,7 @@ from podwright_service.images.context import component_files, requirements
 _CONFIG_MAP_BYTES = 900_000
 """Kubernetes takes 1 MiB, names and the blueprint included."""
 _BLUEPRINTS = {f"blueprint{suffix}" for suffix in blueprints.SUFFIXES}
+_IMAGE = "Build an image of the component, and give it that image in the values."
 _HEADING = re.compile(r"\A(USER-SUPPLIED|COMPUTED) VALUES:\n")
 """Helm's, over values for people."""
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -119,7 +120,7 @@ def _files(folder: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"The files of the component '{folder.name}' cannot be read: {why(error)}.",
-            suggestion="Let this user read them.",
+            suggestion="Let this user read them." if isinstance(error, OSError) else _IMAGE,
         ) from error
     for path, content in contents.items():
         try:
@@ -127,12 +128,12 @@ def _files(folder: Path) -> dict[str, str]:
         except UnicodeDecodeError:
             raise ConfigurationError(
                 f"The file {path} of the component '{folder.name}' is no text.",
-                suggestion="Build an image of the component, and give it that image in the values.",
+                suggestion=_IMAGE,
             ) from None
     if sum(len(text.encode()) for text in texts.values()) > _CONFIG_MAP_BYTES:
         raise ConfigurationError(
             f"The files of the component '{folder.name}' are too large for a ConfigMap.",
-            suggestion="Build an image of the component, and give it that image in the values.",
+            suggestion=_IMAGE,
         )
     return texts
 

@@ -43,6 +43,7 @@ _NEEDED = {path: scope for scope, paths in SCOPES.items() for path in paths}
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What the header can carry (RFC 6750, section 2.1)."""
 _LOOK_EVERY = 1.0
+_NO_FILE = "Name a file that this user can read, or unset the variable."
 _NEW_KEY = "Make a key with `openssl rand -hex 32`."
 
 _log = logging.getLogger("podwright.service")
@@ -136,7 +137,9 @@ class Keys:
         except (OSError, ValueError) as error:
             # the error of a decoder has the bytes that it could not read, which may be a key's
             reason = "it is not UTF-8" if isinstance(error, UnicodeError) else why(error)
-            raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._path}' cannot be read: {reason}.") from None
+            raise ConfigurationError(
+                f"PODWRIGHT_API_KEYS_FILE: '{self._path}' cannot be read: {reason}.", suggestion=_NO_FILE
+            ) from None
         numbered = ((f"Line {number} of '{self._path}'", line.strip()) for number, line in enumerate(lines, 1))
         found = _merged((where, line) for where, line in numbered if line and not line.startswith("#"))
         if not found:

@@ -54,7 +54,7 @@ def _is(path: Path, question: Callable[[Path], bool]) -> bool:
 
 def _beside(path: Path) -> list[str]:
     try:
-        return [one.name for one in path.parent.iterdir()]
+        return sorted(one.name for one in path.parent.iterdir())
     except (OSError, ValueError):
         return []
 

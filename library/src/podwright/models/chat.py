@@ -121,8 +121,8 @@ class ChatModel(Model):
             target = Target.below(base, "/chat/completions")
         except ValueError:
             raise ConfigurationError(
-                f"The base URL of '{self.name}' is none.",
-                suggestion="Write it as https://host/path, without key or query.",
+                f"The base URL of '{self.name}' is no URL that a path can follow.",
+                suggestion="Write base_url, PODWRIGHT_MODEL_BASE_URL or the provider's variable as https://host/path.",
             ) from None
         key = (_first(endpoint.keys) if given.api_key is None else given.api_key).strip()
         if not key and base == endpoint.url and target.secure:

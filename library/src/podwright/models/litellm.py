@@ -27,6 +27,7 @@ from podwright.deadlines import Deadline
 from podwright.errors import (
     ContentFilterError,
     ContextWindowError,
+    ModelAuthenticationError,
     ModelConnectionError,
     ModelError,
     ModelRequestError,
@@ -211,6 +212,12 @@ class LiteLLMModel(Model):
             return ModelResponseError(f"{who}: the answer is truncated, or no chat completion.")
         if caused_by(httpx.TransportError):
             return ModelConnectionError(f"{who}: no connection, or it was lost.")
+        if self._connection.api_key is None and caused_by(known.AuthenticationError):
+            asked_for = _litellm().validate_environment(self.name)["missing_keys"]
+            # without one it says no in the provider's name; those who have other ways to say who they are it does ask
+            if missing := [one for one in asked_for if one.endswith("_API_KEY")]:
+                hint = f"Set {' and '.join(missing)}, or api_key."
+                return ModelAuthenticationError(f"There is no key for {who}.", suggestion=hint)
         status = next((one.status_code for one in chain if isinstance(getattr(one, "status_code", None), int)), 500)
         given = "litellm_response_headers"
         found: Any = next((getattr(one, given) for one in chain if hasattr(one, given)), None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
+from podwright.components import Component
 from podwright.components.folder import Folder
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
@@ -18,8 +20,13 @@ from podwright_service.source import is_folder, load_component
 
 
 def validate_all(paths: list[str], as_json: bool) -> int:
-    """Check each, print what is wrong or that nothing is, and give the exit code."""
-    reports = [_report(path) for path in paths]
+    """Check each, print what is wrong or that nothing is, and give the exit code.
+
+    Raises:
+        ConfigurationError: The settings are wrong, whatever the blueprints are.
+    """
+    remotes = remotes_of(read_settings()) if any(map(is_folder, paths)) else {}
+    reports = [_report(path, remotes) for path in paths]
     if as_json:
         say_json(reports)
     else:
@@ -32,12 +39,12 @@ def validate_all(paths: list[str], as_json: bool) -> int:
     return 0 if all(one["valid"] for one in reports) else 1
 
 
-def _report(path: str) -> dict[str, Any]:
+def _report(path: str, remotes: Mapping[str, Component]) -> dict[str, Any]:
     found: list[Problem] = []
     facts: dict[str, Any] = {}
     try:
         blueprint = _blueprint(path)
-        found = blueprints.problems(blueprint) or _unfit(path, blueprint)
+        found = blueprints.problems(blueprint) or _unfit(path, blueprint, remotes)
         if not found:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
@@ -49,10 +56,10 @@ def _report(path: str) -> dict[str, Any]:
     return {"path": path, "valid": not found, **facts, "problems": listed}
 
 
-def _unfit(path: str, blueprint: Blueprint) -> list[Problem]:
+def _unfit(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) -> list[Problem]:
     """What is wrong beyond the data: in a folder with code and agents beside it, in a file with built-in conditions."""
     if is_folder(path):
-        load_component(path, remotes_of(read_settings()))
+        load_component(path, remotes)
         return []
     found: list[Problem] = []
     for at, step in blueprints.walk_steps(blueprint.get("steps")):

@@ -171,7 +171,9 @@ def _task(component: Component, order: Order) -> Task:
             say("Reading the input from standard input; end it with Ctrl-D.", sys.stderr)
         given = order.text if order.text not in (None, "-") else read_text("-").rstrip("\n")
     elif order.text is not None:
-        given = {"input": read_text("-").rstrip("\n") if order.text == "-" else order.text, **given}
+        if "input" in given:
+            raise InputError("The input is given twice.", suggestion="Give INPUT, or 'input' in --inputs.")
+        given = {**given, "input": read_text("-").rstrip("\n") if order.text == "-" else order.text}
     if not isinstance(component, Workflow):
         if order.resume_path is not None:
             raise InputError(

@@ -21,8 +21,10 @@ def make(folder: str, model: str) -> None:
     Raises:
         PodwrightError: The folder's name is no name of a component, something is there already, or it cannot be made.
     """
+    if not folder:
+        raise ConfigurationError("The folder has no name.", suggestion="Name a folder that is not there.")
     path = Path(folder)
-    name = path.resolve().name if folder in (".", "") else path.name
+    name = path.resolve().name if folder == "." else path.name
     agent = Agent(name=name, instructions=_INSTRUCTIONS, model=model, description="Adds numbers up.",
                   tools=[tools.add_numbers], max_loops=5)  # fmt: skip
     # two folders side by side are tested together, and pytest wants their files to have different names
