@@ -141,7 +141,8 @@ class Budget:
         cost = _left(limits.cost, self.cost + sum(hold.cost for hold in held))
         # a budget of no money is for models that cost nothing, so it can still be shared
         spent = "cost" if cost is not None and cost <= 0 and (self.cost > 0 or held) else ""
-        spent = "tokens" if tokens is not None and tokens < 1 else "model_calls" if calls is not None and calls < 1 else spent
+        spent = "model_calls" if calls is not None and calls < 1 else spent
+        spent = "tokens" if tokens is not None and tokens < 1 else spent
         if spent and not held:
             raise LimitExceededError(f"Nothing is left of the run's limit of {spent} for a remote run.", limit=spent)
         if spent:
