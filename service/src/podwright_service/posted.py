@@ -51,12 +51,11 @@ def allowed_by(component: Component, settings: Settings) -> Allowed:
     models = settings.allowed_models
     if models is None:
         models = [*component.models(), *([settings.model] if settings.model else [])]
-    for name in models:
-        if not all(name.partition("/")):
-            raise ConfigurationError(
-                f"PODWRIGHT_ALLOWED_MODELS names '{name}', which is no model's name.",
-                suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
-            )
+    elif wrong := [name for name in models if not all(name.partition("/"))]:
+        raise ConfigurationError(
+            f"PODWRIGHT_ALLOWED_MODELS names '{wrong[0]}', which is no model's name.",
+            suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
+        )
     conditions = {name: one for part in inside if isinstance(part, Workflow) for name, one in part.conditions.items()}
     agents = {part.name: part for part in reversed(inside) if part is not component or isinstance(part, Agent)}
     agents = {**remotes_of(settings), **agents}

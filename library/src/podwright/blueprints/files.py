@@ -131,7 +131,8 @@ def read_file(path: str | Path) -> Blueprint:
     try:
         text = read_bytes(file)
     except (OSError, ValueError) as error:
-        hint = "Give a smaller file, or the right one." if _exists(file) else _nearest(file)
+        there = "Name a regular file of at most 16 MiB, which this user can read."
+        hint = there if _exists(file) else _nearest(file)
         raise ConfigurationError(f"Cannot read '{_shown(file)}': {why(error)}.", suggestion=hint) from error
     try:
         data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
