@@ -243,6 +243,15 @@ def test_sigquit_ends_at_once(start: Command, address: Address, mode: dict[str, 
     until(lambda: not any(alive(pid) for pid in workers))
 
 
+def test_a_signal_in_the_moment_of_a_fork_is_heard(command: Command, tmp_path: Path) -> None:
+    """What a handler raises while a process forks is passed over; so none runs then."""
+    hook = "import signal\nos.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGQUIT))\n"
+    (tmp_path / "made.py").write_text(MADE + hook)
+    process = command("serve", "made:agent", "--port", "0", cwd=tmp_path, PODWRIGHT_WORKERS="2")
+    output = ended(process, 128 + signal.SIGQUIT)
+    assert "Exception ignored" not in output
+
+
 def insisted(process: subprocess.Popen[str]) -> bool:
     """Tells it once more: a busy machine may have handed it the first signal only now."""
     process.send_signal(signal.SIGINT)

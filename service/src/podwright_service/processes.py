@@ -42,6 +42,9 @@ _HANGS = 30
 _SIGNALLED = 128
 """From here on an exit code tells the signal that ended a process, as a shell has it."""
 
+_HELD = (*ENDING, signal.SIGQUIT)
+"""The signals that wait while a worker is forked: what their handlers raise there is passed over."""
+
 _TO_FLUSH = 5
 """Seconds for what the application writes out at its end."""
 
@@ -98,11 +101,11 @@ class _Master(Arbiter):
 
     def spawn_worker(self) -> Any:
         # a worker that has not yet set its own handlers would take a signal for the master's
-        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         try:
             return super().spawn_worker()
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
 
 class _Worker(Worker):
@@ -128,7 +131,7 @@ class _Worker(Worker):
         server = _Beating(application.config, application.settings, most, leaving=self._ask_for_another)
         server.beat = self._beat
         signal.signal(signal.SIGTERM, lambda number, frame: server.drain())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         try:
             server.run([cast("BaseSocket", one).sock for one in self.sockets])
         except ConfigurationError:  # the lines above said why
