@@ -43,7 +43,7 @@ _SIGNALLED = 128
 """From here on an exit code tells the signal that ended a process, as a shell has it."""
 
 _HELD = (*ENDING, signal.SIGQUIT)
-"""The signals that wait while a worker is forked: what their handlers raise there is passed over."""
+"""The signals that wait until a worker, just forked, has set its own handlers."""
 
 _TO_FLUSH = 5
 """Seconds for what the application writes out at its end."""
@@ -85,27 +85,41 @@ class _Master(Arbiter):
 
     def __init__(self, app: _Application) -> None:
         self._told = Told()
+        self._forking = False
+        self._at_once = 0
         super().__init__(app)
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
         # gunicorn would take SIGQUIT for an orderly end, and say so with exit code 0
         if sig == signal.SIGQUIT or (sig in ENDING and self._told.again()):
-            self.kill_workers(signal.SIGKILL)
-            sys.exit(_SIGNALLED + sig)
+            self._at_once = sig
+            if not self._forking:  # what is raised in a hook of the fork is only printed, and that worker not yet known
+                self._end_at_once()
+            return
         if sig in ENDING:
             sig = signal.SIGTERM
         super().signal(sig, frame)
+
+    def _end_at_once(self) -> None:
+        self.kill_workers(signal.SIGKILL)
+        sys.exit(_SIGNALLED + self._at_once)
 
     def handle_usr2(self) -> None:
         log.info("SIGUSR2 has no meaning here.")
 
     def spawn_worker(self) -> Any:
-        # a worker that has not yet set its own handlers would take a signal for the master's
+        self._forking = True
+        # a worker that has not yet set its own handlers would take a signal for the master's; it has this thread alone,
+        # while here another one may be handed the signal
         signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         try:
-            return super().spawn_worker()
+            pid = super().spawn_worker()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+            self._forking = False
+        if self._at_once:
+            self._end_at_once()
+        return pid
 
 
 class _Worker(Worker):
