@@ -622,6 +622,18 @@ async def test_a_base_url_that_is_none_is_refused_and_not_shown(url: str) -> Non
     assert "pass" not in str(caught.value)
 
 
+def test_a_base_url_for_all_models_is_looked_at_before_the_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a service with a wrong one does not start."""
+    for lane in ("direct", "wide"):
+        monkeypatch.setenv("PODWRIGHT_MODEL_LANE", lane)
+        monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "me:pass@vendor/v1")
+        with pytest.raises(errors.ConfigurationError, match="PODWRIGHT_MODEL_BASE_URL is no URL") as caught:
+            resolve(f"openai/looked-at-{lane}")
+        assert "pass" not in str(caught.value)
+        own = Connection("key", "http://localhost/v1")
+        assert resolve(f"openai/looked-at-{lane}", None, own).name == f"openai/looked-at-{lane}"
+
+
 async def test_a_key_that_is_none_is_refused_and_not_shown(provider: Upstream) -> None:
     """A key with a line break inside never reaches a header."""
     with pytest.raises(errors.ModelAuthenticationError) as caught:

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from podwright.errors import ConfigurationError
 from podwright_service.health import Health
+from podwright_service.protocol import CLOSE
 from podwright_service.runs import UnderWay
 from podwright_service.settings import Settings
 
@@ -136,9 +137,8 @@ class DrainingServer(uvicorn.Server):
     def _part(self, seconds: float) -> None:
         """Tell each connection to close with its next answer, so that callers open new ones elsewhere."""
         self._ends_at = time.monotonic() + seconds
-        close = (b"connection", b"close")
-        self.config.encoded_headers.append(close)
-        self.server_state.default_headers = [*self.server_state.default_headers, close]
+        self.config.encoded_headers.append(CLOSE)
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE]
         for connection in list(self.server_state.connections):
             cycle: RequestResponseCycle | None = getattr(connection, "cycle", None)
             # one that has told its head cannot say so any more, and would close while a next request is on its way

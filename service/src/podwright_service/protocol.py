@@ -26,7 +26,9 @@ MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 256
 """Most headers of a request, and most trailers."""
 
-_CLOSE = (b"connection", b"close")
+CLOSE = (b"connection", b"close")
+"""The header of an answer after which the connection closes."""
+
 _TO_READ = 2.0
 """Seconds that a client has to read why its connection is closed."""
 _LEAST_RATE = 1024
@@ -150,7 +152,7 @@ class Protocol(HttpToolsProtocol):
     def _refused_at_the_door(self, cycle: RequestResponseCycle) -> bool:
         """Whether the request was answered here: one of many that are refused, which cost the others little so."""
         upgrade = bool(self.parser and self.parser.should_upgrade())
-        stays = cycle.keep_alive and _CLOSE not in cycle.default_headers
+        stays = cycle.keep_alive and CLOSE not in cycle.default_headers
         usual = stays and not (upgrade or self.pipeline or self.flow.write_paused)
         if self._doors is None or not usual or cycle.scope["method"] == "HEAD":
             return False

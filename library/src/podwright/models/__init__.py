@@ -14,6 +14,7 @@ from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
 from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.target import Target
 
 Provider = Callable[[str, Connection], Model]
 """Makes the model for a model name (the part behind the slash) and a connection."""
@@ -84,7 +85,7 @@ def resolve(name: str, given: Model | None = None, connection: Connection = DEFA
 
     Raises:
         UnknownModelError: No provider of that name is known.
-        ConfigurationError: `PODWRIGHT_MODEL_LANE` names no lane.
+        ConfigurationError: `PODWRIGHT_MODEL_LANE` names no lane, or `PODWRIGHT_MODEL_BASE_URL` is no base URL.
     """
     return _instead.get() or given or _named(name, connection)
 
@@ -115,6 +116,11 @@ def _vendor(name: str, connection: Connection) -> Model:
     endpoint = ENDPOINTS.get(provider)
     url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
     if url and connection.base_url is None:
+        try:
+            Target.below(url, "/")
+        except ValueError:
+            message = "PODWRIGHT_MODEL_BASE_URL is no URL that a path can follow."
+            raise ConfigurationError(message, suggestion="Write it as https://host/path.") from None
         # without a key of its own that endpoint gets none: a provider's key is for that provider, but where it is
         # given an empty one, LiteLLM would take it
         nothing = "none" if lane == "wide" else ""
