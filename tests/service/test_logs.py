@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import httpx
 
@@ -72,13 +72,14 @@ ODD = """
 import logging, warnings
 from podwright_service import logs
 from podwright_service.settings import Settings
-logs.configure(Settings(log_format={format!r}))
+writer = logs.configure(Settings(log_format={format!r}))
 logging.getLogger("podwright").warning("a\\x1b[2Jb\\nc\\udc80")
 warnings.warn("careful")
 try:
     raise ZeroDivisionError("c\\x1b[2Jd")
 except ZeroDivisionError:
     logging.getLogger("asyncio").exception("broken")
+writer.flush(30)
 """
 
 
@@ -113,7 +114,7 @@ def test_a_full_pipe_holds_nothing_up() -> None:
         got = b""
         while b"Log lines were lost." not in got:
             got += read.read1(65536)
-        while writer._lines or writer._wake.is_set() or not writer._idle.is_set():
+        while writer._lines or writer._writing:
             os.set_blocking(reading, False)
             read.read1(65536)
             time.sleep(0.001)
@@ -127,6 +128,65 @@ def test_all_is_written_at_the_end() -> None:
         writer.write(b"%d" % number)
     writer.flush(30)
     assert file.getvalue().split() == [b"%d" % number for number in range(1000)]
+
+
+class Slow(io.RawIOBase):
+    """A pipe that is full from time to time, and takes some bytes at a time."""
+
+    def __init__(self) -> None:
+        self.got, self.calls = b"", 0
+
+    def write(self, data: Any, /) -> int | None:
+        self.calls += 1
+        time.sleep(0.01)
+        if self.calls % 3 == 0:
+            return None
+        self.got += bytes(data[:10])
+        return len(data[:10])
+
+
+def test_what_is_being_written_is_waited_for() -> None:
+    """A line that the thread has taken, and the pipe has not, is not yet written."""
+    file = Slow()
+    writer = Writer(cast("BinaryIO", file))
+    writer.write(b"x" * 100)
+    while not file.calls:
+        time.sleep(0.001)
+    writer.flush(30)
+    assert file.got == b"x" * 100 + b"\n"
+
+
+WHILE_WRITING = """
+import os, select, sys, time
+from podwright_service import logs
+from podwright_service.settings import Settings
+print("before")
+writer = logs.configure(Settings())
+writer.write(b"x" * 200_000)
+while select.select([], [1], [], 0)[1]:  # until the pipe is full, and the thread waits in it
+    time.sleep(0.01)
+if not (child := os.fork()):
+    sys.exit(0)
+end = time.monotonic() + 20
+while not (done := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
+    time.sleep(0.01)
+sys.stderr.write("ended" if done[0] else "hangs")
+sys.stderr.flush()
+os._exit(0)
+"""
+
+
+def test_a_process_forked_while_a_line_is_written_ends() -> None:
+    """It waits for no lock that the thread held in that moment: workers are forked while others write."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WHILE_WRITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stderr.read() == b"ended"
+        assert process.stdout.read().startswith(b"before\nxxx")
 
 
 FORKING = """

@@ -6,6 +6,7 @@ A line holds facts: ids, names, counts. What was said to a model or by it is in 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import orjson
 from opentelemetry.trace import get_current_span
@@ -43,6 +44,11 @@ class Writer:
     """
 
     def __init__(self, file: BinaryIO) -> None:
+        # the lock of a buffered file would be held for ever in a process that is forked while the thread writes
+        with contextlib.suppress(OSError):  # io.BytesIO has no number, and no need
+            number = file.fileno()
+            file.flush()
+            file = cast("BinaryIO", open(number, "wb", buffering=0, closefd=False))  # noqa: SIM115
         self._file = file
         self._process = 0
         atexit.register(self.flush)
@@ -56,24 +62,21 @@ class Writer:
             return
         self._lines.append(line)
         if not self._wake.is_set():
-            self._idle.clear()
             self._wake.set()
 
     def flush(self, within: float = _LAST) -> None:
         """Wait until all is written, but no longer than some seconds."""
-        if self._process == os.getpid() and (self._lines or self._wake.is_set()):
-            self._idle.wait(within)
+        end = time.monotonic() + within
+        # in this order: lines are taken from there only while it writes
+        while self._process == os.getpid() and (self._lines or self._writing) and time.monotonic() < end:
+            time.sleep(_GATHER / 10)
 
     def _begin(self) -> None:
-        # of a process that was forked, everything: its lines are the parent's to write, its thread did not come along,
-        # and what the thread held in that moment, such as the lock of the file, is held for ever
-        if self._process:
-            self._file = open(self._file.fileno(), "wb", closefd=False)  # noqa: SIM115
+        # of a process that was forked, everything: its lines are the parent's to write, its thread did not come along
         self._process = os.getpid()
         self._lines: deque[bytes] = deque()
         self._lost = 0
-        self._wake, self._idle = threading.Event(), threading.Event()
-        self._idle.set()
+        self._wake, self._writing = threading.Event(), False
         threading.Thread(target=self._work, daemon=True, name=THREAD).start()
 
     def _work(self) -> None:
@@ -81,12 +84,12 @@ class Writer:
             self._wake.wait()
             time.sleep(_GATHER)
             self._wake.clear()
+            self._writing = True
             try:
                 self._drain()
             except (OSError, ValueError):  # the reader is gone, and there is nobody to tell
                 self._lines.clear()
-            if not self._wake.is_set():
-                self._idle.set()
+            self._writing = False
 
     def _drain(self) -> None:
         while self._lines:
@@ -94,8 +97,14 @@ class Writer:
             if self._lost:
                 batch.append(orjson.dumps({"level": "warning", "event": "Log lines were lost.", "lines": self._lost}))
                 self._lost = 0
-            self._file.write(b"\n".join(batch) + b"\n")
-            self._file.flush()
+            self._put(b"\n".join(batch) + b"\n")
+
+    def _put(self, data: bytes) -> None:
+        while data:
+            written = cast("int | None", self._file.write(data))
+            if written is None:  # a pipe that is full, and that somebody else has made non-blocking
+                time.sleep(_GATHER)
+            data = data[written or 0 :]
 
 
 class _Logger:
@@ -127,6 +136,7 @@ def configure(settings: Settings, file: BinaryIO | None = None) -> Writer:
         settings: Level and format.
         file: Where to in its place.
     """
+    sys.stdout.flush()  # what was printed before stands above, and is not in the buffer of each worker
     out = file or sys.stdout.buffer
     on_terminal = settings.log_format == "console" or (settings.log_format == "auto" and out.isatty())
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]

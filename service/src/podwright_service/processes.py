@@ -104,6 +104,16 @@ class _Master(Arbiter):
         self.kill_workers(signal.SIGKILL)
         sys.exit(_SIGNALLED + self._at_once)
 
+    def handle_ttin(self) -> None:
+        # a worker leaves. Signals may come late, in another order, or one for two, so they are not what is counted
+        self.count_workers()
+        self.manage_workers()
+
+    def count_workers(self) -> None:
+        """Have as many workers as were asked for beside those that leave."""
+        workers = cast("list[_Worker]", list(self.WORKERS.values()))
+        self.num_workers = self.cfg.workers + sum(one.leaves() for one in workers)
+
     def handle_usr2(self) -> None:
         log.info("SIGUSR2 has no meaning here.")
 
@@ -136,6 +146,10 @@ class _Worker(Worker):
             signal.signal(one, lambda number, frame: None)
         faulthandler.enable()  # SIGABRT, which ends a worker that hangs, shows where
 
+    def leaves(self) -> bool:
+        """Whether it is to be replaced; asked by the master, which shares the file of its heartbeats."""
+        return os.fstat(self.tmp.fileno()).st_size > 0
+
     def load_wsgi(self) -> None:
         slots.take(self.slot)
 
@@ -152,6 +166,8 @@ class _Worker(Worker):
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
 
     def _ask_for_another(self) -> None:
+        os.write(self.tmp.fileno(), b"leaves")
+        self.notify()  # the heartbeat is the file's time
         os.kill(self.ppid, signal.SIGTTIN)
 
     def _beat(self) -> bool:
@@ -231,5 +247,4 @@ def _settle(master: Arbiter, worker: _Worker) -> None:
 
 def _bury(master: Arbiter, worker: _Worker) -> None:
     slots.leave(worker.slot)
-    if master.num_workers > master.cfg.workers:  # one that left had asked for another
-        master.num_workers -= 1
+    cast("_Master", master).count_workers()
