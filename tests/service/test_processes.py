@@ -416,6 +416,120 @@ def test_a_service_runs_in_any_thread(command: Command, address: Address) -> Non
     assert "main thread" in ended(command(code=code, PODWRIGHT_WORKERS="2"))
 
 
+REORDERED = """
+import queue, signal
+from podwright_service import Service, processes
+from made import agent
+
+class Reordered(processes._Master):
+    late = ()
+
+    def signal(self, sig, frame):
+        if sig == signal.SIGTTIN:
+            self.late = (*self.late, sig)
+        else:
+            super().signal(sig, frame)
+
+    def signal_chld(self, sig, frame):
+        super().signal_chld(sig, frame)
+        for one in self.late:
+            super().signal(one, frame)
+        self.late = ()
+
+processes._Master = Reordered
+Service(agent).run('127.0.0.1', 0)
+"""
+
+
+def test_a_worker_that_leaves_is_replaced_once(command: Command, address: Address, tmp_path: Path) -> None:
+    """Also where the master hears of its end first: a busy machine hands signals over late, lowest number first."""
+    (tmp_path / "made.py").write_text(MADE)
+    variables = {"PODWRIGHT_WORKERS": "2", "PODWRIGHT_WORKER_MAX_REQUESTS": "5", "PYTHONPATH": str(tmp_path)}
+    process = command(code=REORDERED, cwd=tmp_path, **variables)
+    url, seen = address(process), set[str]()
+    while len(seen) < 6:
+        answer = run(url, "x", headers={"connection": "close"})
+        seen.add(answer.json()["output"])
+    until(lambda: len(children(process.pid)) == 2)
+    time.sleep(2)  # in which a third would be started
+    assert len(children(process.pid)) == 2
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+
+TOLD_EARLY = """
+import os, signal
+from podwright_service import Service, draining
+from made import agent
+
+before = draining.uvicorn.Server.startup
+
+async def startup(self, sockets=None):
+    os.kill(os.getppid() if os.environ["PODWRIGHT_WORKERS"] == "2" else os.getpid(), signal.SIGTERM)
+    while self._health.state != "draining":
+        await draining.asyncio.sleep(0.01)
+    await before(self, sockets)
+
+draining.uvicorn.Server.startup = startup
+Service(agent).run('127.0.0.1', 0)
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_signal_in_the_middle_of_the_start_drains(
+    command: Command, address: Address, tmp_path: Path, workers: str
+) -> None:
+    """Who connects by then is answered, for as long as the drain takes."""
+    (tmp_path / "made.py").write_text(MADE)
+    variables = {"PODWRIGHT_WORKERS": workers, "PODWRIGHT_DRAIN_DELAY": "60", "PYTHONPATH": str(tmp_path)}
+    process = command(code=TOLD_EARLY, cwd=tmp_path, **variables)
+    url = address(process)
+    for _ in range(10):
+        answer = run(url, "x", headers={"connection": "close"})
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+    assert httpx.get(f"{url}/ready", timeout=30).status_code == 503
+    time.sleep(0.6)  # within half a second a signal is the same one again
+    process.send_signal(signal.SIGTERM)
+    ended(process, 128 + signal.SIGTERM)
+
+
+def test_connections_that_cannot_be_taken_are_told(start: Command, address: Address, mode: dict[str, str]) -> None:
+    """Without files left the log says so, once for each process; once there are some, callers are answered again."""
+    process = start(under=("prlimit", "--nofile=40"), **mode)
+    url = address(process)
+    with contextlib.ExitStack() as stack:
+        for _ in range(90):
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30))
+        assert "Too many open files" in line(process, "Connections are dropped")
+    until(lambda: answered(url))
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+
+def answered(url: str) -> bool:
+    try:
+        return run(url, "x").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("fault", ["a file", "a folder in it", "no room"])
+def test_a_folder_for_metrics_that_is_of_no_use_is_told(start: Command, tmp_path: Path, fault: str) -> None:
+    """One message and exit code 1, before a process is killed for writing where there is no room."""
+    folder = tmp_path / "metrics"
+    under: tuple[str, ...] = ()
+    if fault == "a file":
+        folder.touch()
+    elif fault == "a folder in it":
+        (folder / "x.db").mkdir(parents=True)
+    else:
+        under = ("prlimit", "--fsize=100000")
+    process = start(under=under, PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    output = ended(process, 1)
+    assert f"cannot be kept in '{folder}'" in output
+    assert output.count("Suggestion:") == 1
+
+
 def counted(folder: Path) -> float:
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(folder))

@@ -77,14 +77,14 @@ class DrainingServer(uvicorn.Server):
         self._under_way: UnderWay = state.under_way
         self._settings, self._most, self._on_start, self._on_leave = settings, most_requests, started, leaving
         self._ends_at: float | None = None
-        self._leaves = False
+        self._told_early = self._leaves = self._out_of_files = False
         self._loop: asyncio.AbstractEventLoop
 
     def drain(self) -> None:
         """Unready from now on, and deaf after `drain_delay`; a second call changes nothing."""
         self._health.drain()
-        if not self.started:
-            self.should_exit = True
+        if not self.started:  # connections may be taken by then: they are not dropped either
+            self._told_early = True
         elif self._leaves:
             with contextlib.suppress(RuntimeError):  # the worker had left already, and its loop with it
                 self._loop.call_soon_threadsafe(self._stop_runs_in_time)
@@ -105,11 +105,15 @@ class DrainingServer(uvicorn.Server):
             raise ConfigurationError("The service cannot start; the lines above say why.") from error
         if self._on_start:
             self._on_start()
+        if self._told_early:
+            self.drain()
 
     async def on_tick(self, counter: int) -> bool:
         """Whether it is time to close."""
         if self._most and self._ends_at is None and self.server_state.total_requests >= self._most:
             self._leave()
+        if counter % 10 == 0:
+            self._look_for_room()
         empty = self._leaves and not self.server_state.connections
         if empty or (self._ends_at is not None and time.monotonic() >= self._ends_at):
             self.should_exit = True
@@ -124,6 +128,17 @@ class DrainingServer(uvicorn.Server):
     def _stop_runs_in_time(self) -> None:
         # with time left for their answers; uvicorn would only cut them off
         self._loop.call_later(self._settings.shutdown_timeout, self._under_way.stop)
+
+    def _look_for_room(self) -> None:
+        """Say it when no file can be opened: the loop drops connections then, and tells nobody."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            if not self._out_of_files:
+                log.error("Connections are dropped: %s. Allow more (ulimit -n), or fewer callers.", error.strerror)
+            self._out_of_files = True
+        else:
+            self._out_of_files = False
 
     def _leave(self) -> None:
         self._leaves = True

@@ -31,7 +31,8 @@ class Health:
         gc.freeze()
         before = gc.get_threshold()
         gc.set_threshold(_YOUNG, 20, 20)
-        self.state = "ready"
+        if self.state == "starting":  # and has not been told to stop before
+            self.state = "ready"
         try:
             yield
         finally:

@@ -14,10 +14,15 @@ from typing import TextIO
 
 from prometheus_client import multiprocess, values
 
+from podwright.errors import ConfigurationError
+
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - names below it are made by mkdtemp
 """A folder in memory for what is written all the time, where there is one."""
 
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+_ROOM = 2 * 1024 * 1024
+"""Bytes that must be free to begin with; each process has some files of 64 KiB."""
 
 _slot = "master"
 
@@ -45,18 +50,33 @@ def shared_metrics() -> Generator[None]:
 
     A process' files are named after its slot, and the process that replaces it goes on in them. So nothing is lost
     with a process, and there are never more files than processes at once.
+
+    Raises:
+        ConfigurationError: The folder cannot be made or emptied, or has no room.
     """
     with contextlib.ExitStack() as stack:
-        if not os.environ.get(_VARIABLE):
-            os.environ[_VARIABLE] = str(stack.enter_context(_folder()))
-            stack.callback(os.environ.pop, _VARIABLE)
-        folder = Path(os.environ[_VARIABLE])
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob("*.db"):
-            left.unlink()
+        try:
+            if not os.environ.get(_VARIABLE):
+                os.environ[_VARIABLE] = str(stack.enter_context(_folder()))
+                stack.callback(os.environ.pop, _VARIABLE)
+            _prepare(Path(os.environ[_VARIABLE]))
+        except OSError as error:
+            where = os.environ.get(_VARIABLE) or MEMORY or tempfile.gettempdir()
+            raise ConfigurationError(
+                f"The metrics of several processes cannot be kept in '{where}': {error.strerror}.",
+                suggestion=f"Set {_VARIABLE} to a folder of their own, which can be written and has room.",
+            ) from error
         # the class is chosen when the package is imported, which the component may have done long ago
         values.ValueClass = values.MultiProcessValue(lambda: _slot)  # pyright: ignore[reportUnknownMemberType]
         yield
+
+
+def _prepare(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob("*.db"):
+        left.unlink()
+    with tempfile.TemporaryFile(dir=folder) as probe:  # the files are mapped: writing without room would kill
+        os.posix_fallocate(probe.fileno(), 0, _ROOM)
 
 
 @contextlib.contextmanager
