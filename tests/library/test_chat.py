@@ -309,7 +309,19 @@ async def test_a_stream_that_lingers(provider: Upstream) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None}, {"prompt_tokens": "many"}, "none"])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": None},
+        {"prompt_tokens": "many"},
+        {"prompt_tokens": -50, "completion_tokens": 4},
+        {"prompt_tokens": 20, "completion_tokens": -5},
+        {"prompt_tokens": 20, "completion_tokens": 10**30},
+        "none",
+    ],
+)
 async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming: bool, provider: Upstream) -> None:
     """Without counts, tokens are estimated, and the cost is unknown even where the price is known."""
     text = "Hello, you!"
@@ -327,6 +339,8 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
     [
         ("openai/m", {"prompt_tokens_details": {"cached_tokens": 8}}, Usage(20, 4, 8, cost=None)),
         ("openai/m", {"completion_tokens_details": {"reasoning_tokens": 3}}, Usage(20, 4, 0, 3, cost=None)),
+        ("openai/m", {"prompt_tokens_details": {"cached_tokens": -8}}, Usage(20, 4, cost=None)),
+        ("openai/m", {"completion_tokens_details": {"reasoning_tokens": -3}}, Usage(20, 4, cost=None)),
         ("openai/m", {"prompt_tokens_details": None, "completion_tokens_details": None}, Usage(20, 4, cost=None)),
         ("deepseek/m", {"prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 15}, Usage(20, 4, 5, cost=None)),
         ("xai/m", {"total_tokens": 33, "completion_tokens_details": {"reasoning_tokens": 9}},

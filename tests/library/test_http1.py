@@ -488,6 +488,33 @@ async def test_a_secure_connection(certificate: tuple[Path, Path], monkeypatch: 
     assert caught.value.reason == "tls"
 
 
+@pytest.mark.parametrize("before", [None, "no certificate"])
+async def test_certificates_that_are_put_right_are_read_again(
+    before: str | None, certificate: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was absent or broken at the first call does not fail all others until a restart."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    trusted = tmp_path / "trusted.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+    if before:
+        trusted.write_text(before)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(OK)
+        await writer.drain()
+
+    async with server(talk, context) as target:
+        connections = Pool()
+        with pytest.raises(NotConnectedError) as caught:
+            await posted(connections, target)
+        assert caught.value.reason == "tls"
+        trusted.write_bytes(certificate[0].read_bytes())
+        assert await whole(await posted(connections, target)) == b"hello"
+        connections.close()
+
+
 async def test_a_handshake_that_is_given_up_leaves_no_connection() -> None:
     """A server that takes a connection and says nothing costs a caller's patience, and no socket."""
     ends: list[asyncio.Event] = []

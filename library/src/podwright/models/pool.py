@@ -100,6 +100,7 @@ class Pool:
         except (socket.gaierror, UnicodeError) as error:
             raise NotConnectedError("name") from error
         except ssl.SSLError as error:
+            self._trust = None  # the file of certificates may have been absent, or since been put right
             raise NotConnectedError("tls") from error
         except OSError as error:  # of which TimeoutError is one
             raise NotConnectedError("time" if deadline.expired else "connection") from error
@@ -126,8 +127,8 @@ class Pool:
         return [*alike, *(one for one in all_ if one[0] != all_[0][0])]
 
     async def _trusted(self) -> ssl.SSLContext:
-        """Whom to trust: read once, in a thread, for it is a file of some hundred certificates."""
-        if self._trust is None:
+        """Whom to trust: kept while it serves, and read in a thread, for it is a file of some hundred certificates."""
+        if self._trust is None or (self._trust.done() and self._trust.exception()):
             self._trust = asyncio.ensure_future(asyncio.to_thread(_trust))
         return await asyncio.shield(self._trust)
 

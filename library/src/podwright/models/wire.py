@@ -274,6 +274,8 @@ class Answer:
         return ModelResponse(text, calls, usage, reason, str(self._model), str(self._id))
 
 
+_MOST_TOKENS = 10**12
+"""More than any call has; what is beyond is a fault, and would be one in sums of 64 bits."""
 _NOTHING: dict[str, Any] = {}
 _FAILURES = ("error", "insufficient_system_resource")
 _REASON = {
@@ -299,16 +301,18 @@ def _usage(counts: Mapping[str, Any], endpoint: Endpoint) -> Usage | None:
     sent, made = int(counts.get("prompt_tokens") or 0), int(counts.get("completion_tokens") or 0)
     if not sent and not made:
         return None
+    if not (0 <= sent <= _MOST_TOKENS and 0 <= made <= _MOST_TOKENS):
+        raise ValueError("no number of tokens")
     details = _object(counts.get("prompt_tokens_details"))
     cached = int(details.get("cached_tokens") or counts.get("prompt_cache_hit_tokens") or 0)
     reasoning = int(_object(counts.get("completion_tokens_details")).get("reasoning_tokens") or 0)
-    if reasoning and counts.get("total_tokens") == sent + made + reasoning:  # xAI counts them apart
+    if reasoning > 0 and counts.get("total_tokens") == sent + made + reasoning:  # xAI counts them apart
         made += reasoning
     cost = counts.get("cost") if endpoint.reports_cost else None
     if isinstance(cost, dict):
         cost = _object(cost).get("total_cost")
     paid = float(cost) if isinstance(cost, int | float) and cost >= 0 else None
-    return Usage(sent, made, min(cached, sent), min(reasoning, made), cost=paid)
+    return Usage(sent, made, max(0, min(cached, sent)), max(0, min(reasoning, made)), cost=paid)
 
 
 def _estimate(request: ModelRequest, text: str, calls: tuple[ToolCall, ...]) -> Usage:
