@@ -15,6 +15,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.util.re import parse_env_headers
+from requests.exceptions import InvalidHeader
+from requests.utils import check_header_validity
 
 from podwright.errors import ConfigurationError, did_you_mean
 from podwright_service.otlp import Encoded, encode
@@ -63,16 +66,19 @@ def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[Tr
         version: The version of that scope.
 
     Raises:
-        ConfigurationError: `OTEL_TRACES_EXPORTER` names something that there is not.
+        ConfigurationError: An `OTEL_` variable asks for what there is not.
     """
     # what it says of every failed try is said once, above
     logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
     logging.getLogger("opentelemetry.sdk._shared_internal").setLevel(logging.ERROR)
     # the exporter takes no other encoder; without this name in that module, it could not be given one
     trace_exporter.encode_spans = encode  # pyright: ignore[reportPrivateImportUsage]
+    logging.getLogger("opentelemetry.util.re").setLevel(logging.CRITICAL)  # it writes out headers, and they hold keys
+    if "otlp" in (wanted := exporters()):
+        _check_headers()
     made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
     deliver: list[Callable[[Span], None]] = []
-    for exporter in exporters():
+    for exporter in wanted:
         if exporter == "otlp":
             made.add_span_processor(batches := BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter())))
             deliver.append(lambda span, to=batches: to.on_end(cast("ReadableSpan", Encoded(span))))
@@ -90,6 +96,35 @@ def _named(attributes: Mapping[str, str]) -> dict[str, str]:
     if os.environ.get("OTEL_SERVICE_NAME"):
         set_there.add("service.name")
     return {name: value for name, value in attributes.items() if name not in set_there}
+
+
+def _asked(what: str) -> tuple[str, str]:
+    """The variable that says it, for spans or for all that is exported, and its value."""
+    for_all = f"OTEL_EXPORTER_OTLP_{what}"
+    name = f"OTEL_EXPORTER_OTLP_TRACES_{what}"
+    return (name, value) if (value := os.environ.get(name)) else (for_all, os.environ.get(for_all, ""))
+
+
+def _check_headers() -> None:
+    """Refuse headers that the exporter would leave out or could not send. They hold keys: none is shown.
+
+    Raises:
+        ConfigurationError: There is such a one.
+    """
+    variable, value = _asked("HEADERS")
+    for number, entry in enumerate(value.split(","), 1):
+        try:
+            sent = parse_env_headers(entry, liberal=True).items()
+            for header in sent:
+                "".join(header).encode("latin-1")
+                check_header_validity(header)
+        except (InvalidHeader, UnicodeError):
+            sent = ()
+        if entry.strip() and not sent:
+            raise ConfigurationError(
+                f"{variable}: entry {number} is no header.",
+                suggestion="Write name=value,name=value, and in a value %2C for a comma.",
+            ) from None
 
 
 def exporters() -> list[str]:
