@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
+import gzip
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTracePartialSuccess,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 from podwright.errors import ConfigurationError
 from podwright_service import export
+from podwright_service.testing.serving import LocalServer, Request, reply
 
 Command = Callable[..., subprocess.Popen[str]]
 
 SECRET = "sk-secret"
+OK, FAILURE = SpanExportResult.SUCCESS, SpanExportResult.FAILURE
+
+
+class Raw(LocalServer):
+    """Answers with some bytes; those after the first are a tenth of a second apart."""
+
+    def __init__(self, at_once: bytes, slowly: bytes = b"") -> None:
+        super().__init__()
+        self.at_once, self.slowly, self.peers = at_once, slowly, []
+
+    def respond(self, request: Request, connection: socket.socket) -> bool:
+        self.peers.append(connection.getpeername())
+        connection.sendall(self.at_once)
+        for one in self.slowly:
+            self.over.wait(0.1)
+            connection.sendall(bytes([one]))
+        return True
+
+
+def sent(*answers: Raw) -> list[SpanExportResult]:
+    """What the exporter makes of some answers."""
+    results = []
+    for one in answers:
+        with one, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", one.url)
+            exporter = OTLPSpanExporter(session=export._session())
+            results += [exporter.export([]), exporter.export([])]
+            exporter.shutdown()
+    return results
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +108,40 @@ def test_keys_of_a_collector_are_not_told(command: Command, tmp_path: Path) -> N
     )
     assert "OTEL_EXPORTER_OTLP_HEADERS: entry 1 is no header." in said
     assert SECRET not in said
+
+
+@pytest.mark.parametrize("at_once", ["", "HTTP/1.1 200 OK\r\ncontent-length: 60\r\n\r\n"], ids=["head", "body"])
+def test_a_collector_that_drips_is_left_in_time(monkeypatch: pytest.MonkeyPatch, at_once: str) -> None:
+    """The time-out holds for an answer as a whole, which would be a good one in its end."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    whole = f"HTTP/1.1 200 OK\r\nx: {'y' * 60}\r\ncontent-length: 0\r\n\r\n"
+    assert sent(Raw(at_once.encode(), b"y" * 60 if at_once else whole.encode())) == [FAILURE, FAILURE]
+
+
+def test_a_collector_that_says_too_much_is_not_read() -> None:
+    """What is longer than 64 KiB, packed or not, fails; what is not is taken, over one connection."""
+    long, short = (bytes(64 * 1024 + more) for more in (1, 0))
+    packed = reply(gzip.compress(long), headers={"content-encoding": "gzip"})
+    assert sent(Raw(reply(long)), Raw(packed)) == [FAILURE] * 4
+    taken = Raw(reply(short))
+    assert sent(taken) == [OK, OK]
+    assert len(set(taken.peers)) == 1
+
+
+@pytest.mark.parametrize("status", [301, 304, 307])
+def test_a_redirect_is_no_delivery(status: int) -> None:
+    """It is not followed, so the spans went nowhere."""
+    elsewhere = Raw(reply(b"", status, headers={"location": "/v1/traces"}))
+    assert sent(elsewhere) == [FAILURE, FAILURE]
+    assert len(elsewhere.peers) == 2
+
+
+def test_rejected_spans_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A collector may take a request and not all of its spans; an answer in another format says nothing of that."""
+    rejected = ExportTracePartialSuccess(rejected_spans=5, error_message=SECRET)
+    message = ExportTraceServiceResponse(partial_success=rejected)
+    answers = [Raw(reply(body)) for body in (message.SerializeToString(), b"{}", b"<html>", b"")]
+    assert sent(*answers) == [OK] * 8
+    assert [record.getMessage() for record in caplog.records] == [
+        "The collector took spans but rejected some, 5 at first; its own log says why."
+    ]

@@ -6,18 +6,27 @@ import asyncio
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from http.client import HTTPResponse
+from io import BufferedReader, RawIOBase
+from typing import Any, cast
 
+import requests
+from google.protobuf.message import DecodeError
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http import trace_exporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.util.re import parse_env_headers
-from requests.exceptions import InvalidHeader
+from requests.adapters import HTTPAdapter
+from requests.exceptions import InvalidHeader, RequestException
 from requests.utils import check_header_validity
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.util import Timeout
 
 from podwright.errors import ConfigurationError, did_you_mean
 from podwright_service.otlp import Encoded, encode
@@ -29,6 +38,12 @@ FLUSH_TIMEOUT = 3.0
 _log = logging.getLogger("podwright.tracing")
 _PROTOCOL = "http/protobuf"
 _EXPORTERS = ("otlp", "console", "none")
+_CREDENTIALS = (
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
+    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
+)
+_LONGEST_ANSWER = 64 * 1024
+"""Bytes; a collector says next to nothing."""
 
 
 class _Calm(SpanExporter):
@@ -53,6 +68,90 @@ class _Calm(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+class _Timed(RawIOBase):
+    """What comes from a socket within its time-out as a whole: by itself, that holds for each piece."""
+
+    def __init__(self, sock: Any, raw: RawIOBase) -> None:
+        self._sock, self._raw, self._end = sock, raw, time.monotonic() + sock.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(HTTPResponse):
+    def __init__(self, sock: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp: Any = BufferedReader(_Timed(sock, self.fp.detach()))
+
+
+class _Plain(HTTPConnection):
+    response_class = _Answer
+
+
+class _Secure(HTTPSConnection):
+    response_class = _Answer
+
+
+class _Adapter(HTTPAdapter):
+    """Sends within a time, reads no more than a collector says, and fails what the exporter takes for a delivery."""
+
+    _rejecting = False
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        # through a SOCKS proxy connections are of another class, and stay what they are
+        pool.ConnectionCls = {HTTPConnection: _Plain, HTTPSConnection: _Secure}.get(
+            pool.ConnectionCls, pool.ConnectionCls
+        )
+        return pool
+
+    def send(self, request: Any, stream: bool = False, timeout: Any = None, *args: Any, **kwargs: Any) -> Any:
+        whole: Any = Timeout(total=timeout)
+        answer: Any = super().send(request, True, whole, *args, **kwargs)
+        said = bytearray()
+        for piece in answer.iter_content(_LONGEST_ANSWER):
+            said += piece
+            if len(said) > _LONGEST_ANSWER:
+                answer.close()
+                raise RequestException("the answer is too long for a collector's")
+        answer._content = bytes(said)  # noqa: SLF001 - where `content` looks first
+        if 300 <= answer.status_code < 400:
+            raise RequestException("the collector is elsewhere")
+        if said and answer.ok and not self._rejecting and (rejected := _rejected(answer.content)):
+            self._rejecting = True
+            _log.warning("The collector took spans but rejected some, %d at first; its own log says why.", rejected)
+        return answer
+
+
+def _rejected(said: bytes) -> int:
+    try:
+        return ExportTraceServiceResponse.FromString(said).partial_success.rejected_spans
+    except DecodeError:  # it came in another format, or from something else
+        return 0
+
+
+def _session() -> requests.Session | None:
+    """What the exporter sends with, unless the environment names something that makes it."""
+    if any(os.environ.get(name) for name in _CREDENTIALS):
+        return None
+    session, adapter = requests.Session(), _Adapter()
+    session.headers["Accept-Encoding"] = "identity"
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
 
 
 def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[TracerProvider, Recorder]:
@@ -80,7 +179,9 @@ def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[Tr
     deliver: list[Callable[[Span], None]] = []
     for exporter in wanted:
         if exporter == "otlp":
-            made.add_span_processor(batches := BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter())))
+            made.add_span_processor(
+                batches := BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter(session=_session())))
+            )
             deliver.append(lambda span, to=batches: to.on_end(cast("ReadableSpan", Encoded(span))))
         elif exporter == "console":
             made.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter()))
