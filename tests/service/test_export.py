@@ -64,7 +64,7 @@ def refused(**variables: str) -> ConfigurationError:
         for name, value in variables.items():
             patch.setenv(name, value)
         with pytest.raises(ConfigurationError) as caught:
-            export.provider({}, "podwright", "1")
+            export.Delivery({}, "podwright", "1")
     return caught.value
 
 
@@ -144,4 +144,16 @@ def test_rejected_spans_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert sent(*answers) == [OK] * 8
     assert [record.getMessage() for record in caplog.records] == [
         "The collector took spans but rejected some, 5 at first; its own log says why."
+    ]
+
+
+def test_an_answer_that_the_exporter_cannot_read_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """A date that there is not, in Retry-After, is told as any other failure, and so is what comes after it."""
+    date = {"retry-after": "Wed, 99 Oct 99999999999999 07:28:00 GMT"}
+    with Raw(reply(b"", 503, headers=date)) as one, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", one.url)
+        calm = export._Calm(OTLPSpanExporter(session=export._session()), export._Loss())
+        assert [calm.export([]), calm.export([])] == [FAILURE, FAILURE]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Spans cannot be delivered to the collector and are dropped until they can."
     ]

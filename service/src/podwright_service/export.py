@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
@@ -46,21 +47,43 @@ _LONGEST_ANSWER = 64 * 1024
 """Bytes; a collector says next to nothing."""
 
 
-class _Calm(SpanExporter):
-    """Says once that spans cannot be delivered, and once that they can again; they are dropped in between."""
+class _Loss:
+    """Whether spans are being lost: said once, and once that they no longer are."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-        self._failing = False
+    def __init__(self) -> None:
+        self.told = False
+        self._lock = threading.Lock()
+
+    def begins(self, why: str, *values: object) -> None:
+        with self._lock:
+            if self.told:
+                return
+            self.told = True
+        _log.warning(why, *values)
+
+    def ends(self) -> None:
+        if self.told:
+            self.told = False
+            _log.info("Spans are delivered to the collector again.")
+
+
+class _Calm(SpanExporter):
+    """Tells of failures in place of the exporter, which does for each; what fails is dropped."""
+
+    def __init__(self, exporter: SpanExporter, loss: _Loss) -> None:
+        self._exporter, self._loss = exporter, loss
+        self.waiting = deque[Any](maxlen=1)
+        """The spans that are not yet sent."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = self._exporter.export(spans)
-        failing = result is not SpanExportResult.SUCCESS
-        if failing and not self._failing:
-            _log.warning("Spans cannot be delivered to the collector and are dropped until they can.")
-        elif self._failing and not failing:
-            _log.info("Spans are delivered to the collector again.")
-        self._failing = failing
+        try:
+            result = self._exporter.export(spans)
+        except Exception:  # noqa: BLE001 - an answer that the exporter cannot read costs no more than another failure
+            result = SpanExportResult.FAILURE
+        if result is not SpanExportResult.SUCCESS:
+            self._loss.begins("Spans cannot be delivered to the collector and are dropped until they can.")
+        elif 2 * len(self.waiting) <= cast("int", self.waiting.maxlen):  # a queue still as good as full loses the next
+            self._loss.ends()
         return result
 
     def shutdown(self) -> None:
@@ -154,7 +177,7 @@ def _session() -> requests.Session | None:
     return session
 
 
-def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[TracerProvider, Recorder]:
+class Delivery:
     """What delivers spans, by the environment: for whoever makes some, and for the service's own.
 
     The first one of a process also serves `opentelemetry.trace.get_tracer`, so that tools' own spans are delivered.
@@ -167,28 +190,57 @@ def provider(attributes: Mapping[str, str], name: str, version: str) -> tuple[Tr
     Raises:
         ConfigurationError: An `OTEL_` variable asks for what there is not.
     """
-    # what it says of every failed try is said once, above
-    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
-    logging.getLogger("opentelemetry.sdk._shared_internal").setLevel(logging.ERROR)
-    # the exporter takes no other encoder; without this name in that module, it could not be given one
-    trace_exporter.encode_spans = encode  # pyright: ignore[reportPrivateImportUsage]
-    logging.getLogger("opentelemetry.util.re").setLevel(logging.CRITICAL)  # it writes out headers, and they hold keys
-    if "otlp" in (wanted := exporters()):
-        _check_headers()
-    made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
-    deliver: list[Callable[[Span], None]] = []
-    for exporter in wanted:
-        if exporter == "otlp":
-            made.add_span_processor(
-                batches := BatchSpanProcessor(_Calm(trace_exporter.OTLPSpanExporter(session=_session())))
-            )
-            deliver.append(lambda span, to=batches: to.on_end(cast("ReadableSpan", Encoded(span))))
-        elif exporter == "console":
-            made.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter()))
-            deliver.append(lambda span, to=batches: to.on_end(span.readable()))
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        trace.set_tracer_provider(made)
-    return made, Recorder(made, InstrumentationScope(name, version), deliver)
+
+    def __init__(self, attributes: Mapping[str, str], name: str, version: str) -> None:
+        # what it says of every failed try is said once, above
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+        logging.getLogger("opentelemetry.sdk._shared_internal").setLevel(logging.ERROR)
+        # it writes out headers, and they hold keys
+        logging.getLogger("opentelemetry.util.re").setLevel(logging.CRITICAL)
+        # the exporter takes no other encoder; without this name in that module, it could not be given one
+        trace_exporter.encode_spans = encode  # pyright: ignore[reportPrivateImportUsage]
+        if "otlp" in (wanted := exporters()):
+            _check_headers()
+        made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
+        self._provider, self._loss = made, _Loss()
+        deliver: list[Callable[[Span], None]] = []
+        for exporter in wanted:
+            if exporter == "otlp":
+                deliver.append(self._to_collector(trace_exporter.OTLPSpanExporter(session=_session())))
+            elif exporter == "console":
+                made.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter()))
+                deliver.append(lambda span, to=batches: to.on_end(span.readable()))
+        self.recorder = Recorder(made, InstrumentationScope(name, version), deliver)
+        """Starts the service's own spans."""
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            trace.set_tracer_provider(made)
+
+    def _to_collector(self, exporter: SpanExporter) -> Callable[[Span], None]:
+        loss, calm = self._loss, _Calm(exporter, self._loss)
+        self._provider.add_span_processor(batches := BatchSpanProcessor(calm))
+        # there is no other way to see that it is full: the SDK only logs it, for each span
+        inner: Any = batches._batch_processor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        calm.waiting = waiting = inner._queue  # noqa: SLF001
+        most = waiting.maxlen
+
+        def deliver(span: Span) -> None:
+            if len(waiting) == most and not loss.told:
+                loss.begins("Spans end faster than the collector takes them; beyond %d that wait they are lost.", most)
+            batches.on_end(cast("ReadableSpan", Encoded(span)))
+
+        return deliver
+
+    async def finish(self, within: float = FLUSH_TIMEOUT) -> None:
+        """Deliver the last spans, and stop; a collector that does not answer is not waited for."""
+        over = threading.Event()
+
+        def end() -> None:
+            self._provider.shutdown()
+            over.set()
+
+        threading.Thread(target=end, daemon=True, name="podwright-spans-end").start()
+        if not await asyncio.to_thread(over.wait, within):
+            self._loss.begins("The collector did not take the last spans within %g seconds; they are lost.", within)
 
 
 def _named(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -248,15 +300,3 @@ def exporters() -> list[str]:
             suggestion="Leave it out, and let the endpoint be the collector's HTTP port, usually 4318.",
         )
     return [name for name in names if name != "none"]
-
-
-async def finish(made: TracerProvider, within: float = FLUSH_TIMEOUT) -> None:
-    """Deliver the last spans, and stop; a collector that does not answer is not waited for."""
-    over = threading.Event()
-
-    def end() -> None:
-        made.shutdown()
-        over.set()
-
-    threading.Thread(target=end, daemon=True, name="podwright-spans-end").start()
-    await asyncio.to_thread(over.wait, within)

@@ -80,7 +80,7 @@ class Telemetry:
         if structlog.is_configured():
             common.append(logs.run_lines(settings))
         self._log = structlog.get_logger("podwright.request").bind() if structlog.is_configured() else None
-        self._provider: Any = None
+        self._delivery: Any = None
         self.recorder: Any = None
         if tracing_wanted():
             # the SDK takes a while to import, and without a collector nobody needs it
@@ -93,7 +93,8 @@ class Telemetry:
                     semconv.COMPONENT_KIND: component.kind,
                     semconv.BLUEPRINT_DIGEST: digest,
                 }
-                self._provider, self.recorder = export.provider(who, "podwright", __version__)
+                self._delivery = export.Delivery(who, "podwright", __version__)
+                self.recorder = self._delivery.recorder
                 servers = {model.name: address for model in models if (address := model.address())}
                 common.append(Spans(self.recorder, content_wanted(), remotes, servers))
                 if propagated not in PROPAGATORS:
@@ -113,10 +114,8 @@ class Telemetry:
                 async with lifespan(app):
                     yield
             finally:
-                if self._provider is not None:
-                    from podwright_service import export  # as above
-
-                    await export.finish(self._provider)
+                if self._delivery is not None:
+                    await self._delivery.finish()
 
         return whole
 
