@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -344,3 +345,23 @@ def test_a_protocol_that_there_is_not_stops_the_start(command: Command, tmp_path
     assert process.returncode != 0
     assert "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in said
     assert "Traceback" not in said
+
+
+def test_workers_deliver_spans_and_nobody_is_warned(command: Command, tmp_path: Path) -> None:
+    """The exporter's thread starts anew in each worker, so that it is none that the workers lack."""
+    before: list[str] = []
+
+    def address(process: Any) -> str:
+        for line in process.stdout:
+            before.append(line)
+            if found := re.search(r"running on (http://[\d.]+:\d+)", line):
+                return found[1]
+        raise AssertionError(before)
+
+    with collecting.collector() as got, serving(
+        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=got.url, PODWRIGHT_WORKERS="2"
+    ) as (client, process):  # fmt: skip
+        assert run(client).status_code == 200
+        said, _ = ended(process)
+        got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
+    assert told("".join(before) + said) == []

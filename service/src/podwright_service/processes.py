@@ -67,7 +67,7 @@ def serve(
         raise ConfigurationError(
             "Several workers can only be served from the main thread.", suggestion="Set PODWRIGHT_WORKERS=1."
         )
-    ours = {threading.current_thread().name, THREAD}  # each worker starts a writer of its own
+    ours = {threading.current_thread().name, THREAD, "OtelBatchSpanRecordProcessor"}  # each worker starts its own
     if names := ", ".join(sorted({one.name for one in threading.enumerate()} - ours)):
         log.warning("The component started threads, which its workers will lack (%s); start them on first use.", names)
     master = os.getpid()
