@@ -157,3 +157,82 @@ def test_an_answer_that_the_exporter_cannot_read_is_a_failure(caplog: pytest.Log
     assert [record.getMessage() for record in caplog.records] == [
         "Spans cannot be delivered to the collector and are dropped until they can."
     ]
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "localhost:4318",
+        "::::",
+        "http://",
+        "http://[::1",
+        f"http://me:{SECRET}@localhost:99999",
+        "http://localhost:4318 ",
+        "http://local host",
+        "file:///etc/passwd",
+        "grpc://localhost:4317",
+    ],
+)
+def test_an_endpoint_that_is_none_stops_the_start(name: str, value: str) -> None:
+    """The error names the variable, and not the value: an address may hold a key."""
+    error = refused(**{name: value})
+    assert str(error).startswith(f"{name} is no address that spans can be sent to.")
+    assert SECRET not in f"{error!r}{error}{error.suggestion}"
+    assert error.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("OTEL_EXPORTER_OTLP_TIMEOUT", value) for value in ("ten", "10s", "-1", "0", "nan", "inf", "1e99")),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "ten"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+        ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "zstd"),
+        *(("OTEL_BSP_MAX_QUEUE_SIZE", value) for value in ("many", "0", "-1", "9" * 20)),
+        *(("OTEL_BSP_SCHEDULE_DELAY", value) for value in ("x", "0", "-5", "9" * 20)),
+        *(("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", value) for value in ("x", "0", "-1")),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "x"),
+    ],
+)
+def test_a_number_or_name_that_is_none_stops_the_start(name: str, value: str) -> None:
+    """The error names the variable with what it holds."""
+    assert str(refused(**{name: value})).startswith(f"{name} is '{value}'.")
+
+
+@pytest.mark.parametrize("variables", [{"OTEL_BSP_MAX_QUEUE_SIZE": "256"}, {"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4096"}])
+def test_a_batch_larger_than_the_queue_stops_the_start(variables: dict[str, str]) -> None:
+    """Both variables are named, of which one may not be set at all."""
+    said = str(refused(**variables))
+    assert "OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in said
+    assert "OTEL_BSP_MAX_QUEUE_SIZE" in said
+
+
+def test_what_is_set_to_nothing_is_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty variable counts as none, as OpenTelemetry has it."""
+    for name, *_ in export._USUAL.values():
+        monkeypatch.setenv(name, "")
+    assert export._sizes() == {name: usual for name, (_, usual, _) in export._USUAL.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_SPAN_LINK_COUNT_LIMIT", "x"),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-1"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER", "nobody"),
+    ],
+)
+def test_what_the_sdk_refuses_stops_the_start(name: str, value: str) -> None:
+    """Its own words tell which variable it is, or what it holds."""
+    said = str(refused(**{name: value}))
+    assert name in said or value in said
+
+
+@pytest.mark.parametrize("name", ["OTEL_PROPAGATORS", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"])
+def test_what_the_sdk_refuses_at_its_import_stops_the_start(command: Command, tmp_path: Path, name: str) -> None:
+    """There is an error in words, and no traceback."""
+    said = unserved(command, tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **{name: "nonsense"})
+    assert name in said
+    assert "Suggestion: " in said
+    assert "Traceback" not in said

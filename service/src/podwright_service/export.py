@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import requests
 from google.protobuf.message import DecodeError
@@ -24,7 +25,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.util.re import parse_env_headers
 from requests.adapters import HTTPAdapter
-from requests.exceptions import InvalidHeader, RequestException
+from requests.exceptions import InvalidHeader, InvalidURL, RequestException
 from requests.utils import check_header_validity
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import Timeout
@@ -39,6 +40,15 @@ FLUSH_TIMEOUT = 3.0
 _log = logging.getLogger("podwright.tracing")
 _PROTOCOL = "http/protobuf"
 _EXPORTERS = ("otlp", "console", "none")
+_COMPRESSIONS = ("none", "deflate", "gzip")
+_USUAL = {
+    "max_queue_size": ("OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1),
+    "schedule_delay_millis": ("OTEL_BSP_SCHEDULE_DELAY", 5000, 1),
+    "max_export_batch_size": ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512, 1),
+    "export_timeout_millis": ("OTEL_BSP_EXPORT_TIMEOUT", 30_000, 0),
+}
+"""What a batch is, by the variable that sets it, what it is without, and the least that it may be."""
+_MOST = 2**31 - 1
 _CREDENTIALS = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER",
@@ -200,24 +210,28 @@ class Delivery:
         # the exporter takes no other encoder; without this name in that module, it could not be given one
         trace_exporter.encode_spans = encode  # pyright: ignore[reportPrivateImportUsage]
         if "otlp" in (wanted := exporters()):
-            _check_headers()
-        made = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
-        self._provider, self._loss = made, _Loss()
-        deliver: list[Callable[[Span], None]] = []
-        for exporter in wanted:
-            if exporter == "otlp":
-                deliver.append(self._to_collector(trace_exporter.OTLPSpanExporter(session=_session())))
-            elif exporter == "console":
-                made.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter()))
-                deliver.append(lambda span, to=batches: to.on_end(span.readable()))
-        self.recorder = Recorder(made, InstrumentationScope(name, version), deliver)
-        """Starts the service's own spans."""
-        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-            trace.set_tracer_provider(made)
+            _check_collector()
+        self._sizes, self._loss = _sizes(), _Loss()
+        try:
+            self._provider = TracerProvider(resource=Resource.create(_named(attributes)), shutdown_on_exit=False)
+            deliver = [self._to_collector() if exporter == "otlp" else self._to_console() for exporter in wanted]
+            self.recorder = Recorder(self._provider, InstrumentationScope(name, version), deliver)
+            """Starts the service's own spans."""
+            if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+                trace.set_tracer_provider(self._provider)
+        except (ImportError, OverflowError, RuntimeError, StopIteration, ValueError) as error:
+            raise ConfigurationError(
+                f"OpenTelemetry refuses its variables: {error or type(error).__name__}.",
+                suggestion="Correct the one that this is about, or leave it out: each begins with OTEL_.",
+            ) from error
 
-    def _to_collector(self, exporter: SpanExporter) -> Callable[[Span], None]:
-        loss, calm = self._loss, _Calm(exporter, self._loss)
-        self._provider.add_span_processor(batches := BatchSpanProcessor(calm))
+    def _to_console(self) -> Callable[[Span], None]:
+        self._provider.add_span_processor(batches := BatchSpanProcessor(ConsoleSpanExporter(), **self._sizes))
+        return lambda span: batches.on_end(span.readable())
+
+    def _to_collector(self) -> Callable[[Span], None]:
+        loss, calm = self._loss, _Calm(trace_exporter.OTLPSpanExporter(session=_session()), self._loss)
+        self._provider.add_span_processor(batches := BatchSpanProcessor(calm, **self._sizes))
         # there is no other way to see that it is full: the SDK only logs it, for each span
         inner: Any = batches._batch_processor  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         calm.waiting = waiting = inner._queue  # noqa: SLF001
@@ -258,12 +272,36 @@ def _asked(what: str) -> tuple[str, str]:
     return (name, value) if (value := os.environ.get(name)) else (for_all, os.environ.get(for_all, ""))
 
 
-def _check_headers() -> None:
-    """Refuse headers that the exporter would leave out or could not send. They hold keys: none is shown.
+def _check_collector() -> None:
+    """Refuse what the exporter would leave out or fail with later. The values may hold keys: few are shown.
 
     Raises:
-        ConfigurationError: There is such a one.
+        ConfigurationError: There is something of the kind.
     """
+    variable, value = _asked("ENDPOINT")
+    try:
+        if value and urlsplit(value).scheme not in ("http", "https"):
+            raise InvalidURL
+        requests.Request("POST", value or "http://localhost").prepare()
+    except ValueError:
+        raise ConfigurationError(
+            f"{variable} is no address that spans can be sent to.",
+            suggestion="Write it whole, such as http://collector:4318.",
+        ) from None
+    variable, value = _asked("TIMEOUT")
+    try:
+        sound = 0 < float(value or 1) < threading.TIMEOUT_MAX
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigurationError(f"{variable} is '{value}'.", suggestion="Write seconds, more than 0, such as 10.")
+    variable, value = _asked("COMPRESSION")
+    if value and value.strip().lower() not in _COMPRESSIONS:
+        raise ConfigurationError(f"{variable} is '{value}'.", suggestion=f"Use one of: {', '.join(_COMPRESSIONS)}.")
+    _check_headers()
+
+
+def _check_headers() -> None:
     variable, value = _asked("HEADERS")
     for number, entry in enumerate(value.split(","), 1):
         try:
@@ -278,6 +316,32 @@ def _check_headers() -> None:
                 f"{variable}: entry {number} is no header.",
                 suggestion="Write name=value,name=value, and in a value %2C for a comma.",
             ) from None
+
+
+def _sizes() -> dict[str, Any]:
+    """How many spans wait, and how long. The SDK writes a traceback for what it does not take.
+
+    Raises:
+        ConfigurationError: A variable holds what cannot be.
+    """
+    sizes = {name: _number(*usual) for name, usual in _USUAL.items()}
+    if (batch := sizes["max_export_batch_size"]) > (queue := sizes["max_queue_size"]):
+        raise ConfigurationError(
+            f"OTEL_BSP_MAX_EXPORT_BATCH_SIZE is {batch}, but OTEL_BSP_MAX_QUEUE_SIZE {queue}.",
+            suggestion="Set both: no more spans can be sent at once than may wait.",
+        )
+    return sizes
+
+
+def _number(variable: str, usual: int, least: int) -> int:
+    text = os.environ.get(variable, "").strip()
+    try:
+        number = int(text or usual)
+    except ValueError:
+        number = -1
+    if not least <= number <= _MOST:
+        raise ConfigurationError(f"{variable} is '{text}'.", suggestion=f"Write a number from {least} to {_MOST}.")
+    return number
 
 
 def exporters() -> list[str]:

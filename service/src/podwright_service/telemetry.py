@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
 from podwright.components.remote import PROPAGATORS
+from podwright.errors import ConfigurationError
 from podwright.events import Subscriber
 from podwright.models import Model
 from podwright_service import logs, semconv
@@ -83,8 +84,10 @@ class Telemetry:
         self._delivery: Any = None
         self.recorder: Any = None
         if tracing_wanted():
-            # the SDK takes a while to import, and without a collector nobody needs it
-            from podwright_service import export
+            try:  # the SDK takes a while to import, and without a collector nobody needs it
+                from podwright_service import export
+            except ValueError as error:  # it reads its limits as it is imported
+                raise ConfigurationError(f"{error}.", suggestion="Correct that variable, or leave it out.") from error
 
             if export.exporters():
                 who = {

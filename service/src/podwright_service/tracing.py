@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry import propagate
 from opentelemetry.context import Context, attach, get_current, get_value
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from podwright import prices
+from podwright.errors import ConfigurationError
 from podwright.events import (
     RUN_ENDS,
     Event,
@@ -40,6 +40,13 @@ from podwright.events import (
 from podwright.messages import Message
 from podwright.usage import Usage
 from podwright_service import semconv
+
+try:
+    from opentelemetry import propagate
+except ValueError as wrong:  # it reads its variable as it is imported
+    raise ConfigurationError(
+        f"OTEL_PROPAGATORS: {wrong}", suggestion="Use some of: tracecontext, baggage, none."
+    ) from wrong
 
 if TYPE_CHECKING:
     from podwright_service.spans import Recorder
