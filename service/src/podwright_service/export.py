@@ -221,7 +221,7 @@ class Delivery:
                 trace.set_tracer_provider(self._provider)
         except (ImportError, OverflowError, RuntimeError, StopIteration, ValueError) as error:
             raise ConfigurationError(
-                f"OpenTelemetry refuses its variables: {error or type(error).__name__}.",
+                f"OpenTelemetry refuses its variables: {str(error) or type(error).__name__}.",
                 suggestion="Correct the one that this is about, or leave it out: each begins with OTEL_.",
             ) from error
 
