@@ -115,12 +115,15 @@ def raising(error: BaseException) -> Callable[[], object]:
 
 def cancelled() -> None:
     async def run() -> None:
+        begun = asyncio.Event()
+
         async def wait(request: ModelRequest) -> str:
+            begun.set()
             await asyncio.Event().wait()
             return ""
 
         task = asyncio.ensure_future(Agent("guide", "", FunctionModel(wait)).arun("hello"))
-        await asyncio.sleep(0.01)
+        await asyncio.wait_for(begun.wait(), 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as stop:
             await task
@@ -130,14 +133,14 @@ def cancelled() -> None:
     asyncio.run(run())
 
 
-def provided(*answer: Part) -> Callable[[], object]:
+def provided(*answer: Part, first_byte: float = 60.0) -> Callable[[], object]:
     """A run on a provider that answers each request with these bytes."""
 
     async def run() -> object:
         async with upstream() as serving:
             serving.answers(answer)
             model = ChatModel("openai/gpt-4o-mini", Connection("key", serving.url), ENDPOINTS["openai"])
-            model.timeouts, model.retries = Timeouts(first_byte=0.05), Retries(tries=1)
+            model.timeouts, model.retries = Timeouts(first_byte=first_byte), Retries(tries=1)
             return await Agent("guide", "", model).arun("hello")
 
     return lambda: asyncio.run(run())
@@ -147,13 +150,13 @@ def refused(status: int, code: str = "") -> Callable[[], object]:
     return provided(reply({"error": {"code": code}}, status))
 
 
-def elsewhere(*answer: Part) -> Callable[[], object]:
+def elsewhere(*answer: Part, timeout: float | None = None) -> Callable[[], object]:
     """A run of a remote component that answers with these bytes."""
 
     async def run() -> object:
         async with upstream() as serving:
             serving.answers(answer)
-            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=0.2).arun("hello")
+            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=timeout).arun("hello")
 
     return lambda: asyncio.run(run())
 
@@ -186,7 +189,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ModelError: lambda: scripted().run("hello"),
     errors.ModelAuthenticationError: refused(401),
     errors.ModelRateLimitError: refused(429),
-    errors.ModelTimeoutError: provided("hang"),
+    errors.ModelTimeoutError: provided("hang", first_byte=0.05),
     errors.ModelConnectionError: provided("reset"),
     errors.ModelUnavailableError: refused(503),
     errors.ModelRequestError: refused(404),
@@ -197,7 +200,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemoteError: ended("remote_failed"),
     errors.RemoteConnectionError: elsewhere(reply(b"", 200, "text/event-stream")),
     errors.RemoteUnavailableError: elsewhere(reply(b"", 503)),
-    errors.RemoteTimeoutError: elsewhere("hang"),
+    errors.RemoteTimeoutError: elsewhere("hang", timeout=0.2),
     errors.RemoteRejectedError: elsewhere(reply(b"", 401)),
     errors.RemoteResponseError: elsewhere(reply(b"", 307)),
     errors.RemotePausedError: ended("approval_required"),
