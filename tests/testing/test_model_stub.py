@@ -173,7 +173,7 @@ def test_latency_and_pace(stub: ModelStub) -> None:
     begin = time.monotonic()
     asyncio.run(connected(stub).complete(HELLO, lambda _: times.append(time.monotonic() - begin)))
     assert times[0] >= 0.2
-    assert times[-1] - times[0] >= 0.19
+    assert times[-1] >= 0.4  # of the beginning: the first may have been read late
 
 
 def test_answers_by_text(stub: ModelStub) -> None:
