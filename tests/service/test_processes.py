@@ -552,6 +552,7 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
     with client, concurrent.futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(call, range(100)))
         calls = 100
+        until(lambda: on_page(url, "http_requests_total", route="/run") == calls)  # it is counted after its answer
         os.kill(children(process.pid)[0], signal.SIGKILL)  # nothing is under way
         until(lambda: len(children(process.pid)) == 2)
         while len(seen) < 20 and calls < 4000:  # where much else is done, a replacement is long in coming
@@ -559,6 +560,7 @@ def test_counters_outlive_the_workers(start: Command, address: Address, tmp_path
             calls += 50
             until(lambda: len(children(process.pid)) == 2)  # those that are replaced leave in their own time
     assert counted(folder) == calls
+    until(lambda: on_page(url, "http_requests_total", route="/run") >= calls)
     assert on_page(url, "runs_total", status="ok") == on_page(url, "http_requests_total", route="/run") == calls
     assert on_page(url, "runs_in_progress") == on_page(url, "runs_waiting") == 0
     assert len(seen) > 19
@@ -615,6 +617,7 @@ def test_too_much_for_several_processes_is_refused(start: Command, address: Addr
     assert all(int(one.headers["retry-after"]) >= 1 and one.json()["code"] == "overloaded" for one in refused)
     assert on_page(url, "runs_rejected_total") == len(refused)
     assert on_page(url, "runs_total", status="ok") == len(answers) - len(refused)
+    until(lambda: on_page(url, "http_requests_total", route="/run") >= len(answers))
     assert on_page(url, "http_requests_total", route="/run") == len(answers)
     process.send_signal(signal.SIGTERM)
     ended(process)
@@ -671,17 +674,19 @@ def test_the_first_process_buries_what_tools_leave_behind(
     as_init: Command, address: Address, mode: dict[str, str]
 ) -> None:
     """Processes whose parents are gone do not stay as zombies; those that the service waits for keep their codes."""
-    process = as_init(**mode)
+    process = as_init(PODWRIGHT_DRAIN_DELAY="0", **mode)
     url = address(process)
-    assert run(url, "orphan").status_code == 200  # it checks an exit code
     [init] = children(process.pid)
 
     def below(pid: int) -> list[int]:
         return [one for child in children(pid) for one in (child, *below(child))]
 
-    time.sleep(0.3)  # the orphans' own time
-    until(lambda: all(alive(pid) for pid in below(init)))
-    assert len(below(init)) == (3 if mode else 1)
+    own = 3 if mode else 1
+    until(lambda: len(below(init)) == own)  # the workers come one after the other
+    assert run(url, "orphan").status_code == 200  # it checks an exit code
+    until(lambda: len(below(init)) == own)  # zombies are among them
+    os.kill(init, signal.SIGTERM)
+    ended(process)
 
 
 def test_the_first_process_can_be_stopped_while_it_loads(as_init: Command, tmp_path: Path) -> None:
