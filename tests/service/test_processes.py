@@ -623,11 +623,16 @@ def test_too_much_for_several_processes_is_refused(start: Command, address: Addr
     ended(process)
 
 
-def test_a_folder_for_metrics_is_made_and_removed(start: Command, address: Address) -> None:
+def test_a_folder_for_metrics_is_made_and_removed(start: Command, address: Address, tmp_path: Path) -> None:
     """Without PROMETHEUS_MULTIPROC_DIR there is a fresh one; what a killed service left, the next one removes."""
+    # in a place of its own: any service on this machine removes what was left in the usual one
+    code = (
+        "from podwright_service import Service, slots\nfrom made import agent\n"
+        f"slots.MEMORY = {str(tmp_path)!r}\nService(agent).run('127.0.0.1', 0)\n"
+    )
 
     def counting() -> tuple[subprocess.Popen[str], Path]:
-        process = start(PODWRIGHT_WORKERS="2")
+        process = start(code=code, PODWRIGHT_WORKERS="2")
         run(address(process), "count")
         maps = "".join(Path(f"/proc/{pid}/maps").read_text() for pid in children(process.pid))
         # a worker that has counted nothing yet still holds the file of the first process
