@@ -32,7 +32,7 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
         "serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News", PODWRIGHT_MODEL="offline/echo"
     )
     url = address(process)
-    assert httpx.get(f"{url}/info").json()["title"] == "News"
+    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "News"
     assert httpx.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
@@ -112,7 +112,7 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
     )
     process = command(code=code)
     url = address(process)
-    assert httpx.get(f"{url}/info").json()["title"] == "T"
+    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "T"
     assert httpx.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
@@ -124,7 +124,7 @@ def test_the_environment_alone_is_enough(command: Command, address: Address, tmp
     """With PODWRIGHT_COMPONENT and PODWRIGHT_PORT, `podwright serve` needs no arguments; a file will do."""
     (tmp_path / "a.json").write_text(json.dumps(AGENT))
     process = command("serve", PODWRIGHT_COMPONENT=str(tmp_path / "a.json"), PODWRIGHT_PORT="0", PODWRIGHT_TITLE="")
-    info = httpx.get(f"{address(process)}/info").json()
+    info = httpx.get(f"{address(process)}/info", timeout=30).json()
     assert (info["name"], info["title"]) == ("a", "a")
 
 

@@ -197,7 +197,10 @@ def test_a_reader_who_never_comes_back_is_dropped(serve: Serve) -> None:
     client = serve(Agent("helper", "Help.", talker), stream_buffer_bytes=100_000, stream_heartbeat=0.1)
     with connected(client, b'{"input": "x"}') as connection:
         assert talker.stopped.wait(20)
-        time.sleep(1.5)
+        deadline = time.monotonic() + 20
+        while 'route="/run/stream"' not in client.get("/metrics").text:  # it is counted once it has ended
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         assert not read_all(connection)[1]
 
 
