@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,9 +43,7 @@ def named(page: Path) -> str:
 @pytest.fixture(scope="module")
 def newsroom() -> Iterator[str]:
     """The address of what `make run` serves."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PODWRIGHT_")}
     server = subprocess.Popen(
         ["make", "run", f"PORT={port}"],
@@ -55,7 +53,7 @@ def newsroom() -> Iterator[str]:
     try:
         for _ in range(300):
             try:
-                if httpx.get(f"{address}/ready").status_code == 200:
+                if httpx.get(f"{address}/ready", timeout=30).status_code == 200:
                     break
             except httpx.TransportError:
                 time.sleep(0.1)

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from tests.ports import free_port
 
 import podwright
 from podwright import blueprints
@@ -123,12 +123,6 @@ class Fleet:
         for process in self._processes:
             process.terminate()
         assert [process.wait(60) for process in self._processes] == [0] * len(self._processes)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

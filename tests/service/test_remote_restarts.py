@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 from collections import Counter
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 from tests.service.test_fleet import AGENT, Vendor
 
 import podwright
@@ -41,8 +41,7 @@ class Callee:
     """One process on one port, started again and again."""
 
     def __init__(self, command: Start, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._command, self._address = command, address
         self._file = folder / "far.json"

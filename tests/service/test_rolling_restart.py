@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from typing import TypeVar
 import aiohttp
 import httpx
 import pytest
+from tests.ports import free_port
 
 T = TypeVar("T")
 COMMAND = Path(sys.executable).with_name("podwright")
@@ -98,8 +98,7 @@ class Balancer:
     """nginx, with what Kubernetes has for it: someone who watches readiness, and tells it a second later."""
 
     def __init__(self, folder: Path, replicas: list[Replica]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._folder, self.replicas = folder, replicas
         self.known = {replica.url for replica in replicas}
         self._write()
