@@ -432,7 +432,7 @@ def test_a_client_that_does_not_read_is_cut_off(serve: Serve) -> None:
 
 def test_a_client_that_reads_slowly_gets_it_all(serve: Serve) -> None:
     """An answer that is taken bit by bit is sent to its end."""
-    client = serve(Agent("a", "Do.", ScriptedModel("x" * 8_000_000)), **FAST)
+    client = serve(Agent("a", "Do.", ScriptedModel("x" * 8_000_000)), header_timeout=0.5, body_timeout=PATIENT)
     with connected(client) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         connection.sendall(WHOLE.replace(b"host: x", b"host: x\r\nconnection: close"))
@@ -442,6 +442,29 @@ def test_a_client_that_reads_slowly_gets_it_all(serve: Serve) -> None:
             time.sleep(0.025)
     assert got > 8_000_000
     assert time.monotonic() - begin > 2
+
+
+@pytest.mark.parametrize(
+    ("taken", "stuck_after"),
+    [([20_000] * 90, None), ([0, 0, 40_000] * 30, None), ([10_000] * 90, 3), ([20_000] * 9 + [0] * 9, 12)],
+    ids=["slowly", "with pauses", "too slowly", "no more"],
+)
+def test_how_slowly_an_answer_may_be_taken(taken: list[int], stuck_after: int | None) -> None:
+    """In the time of a body, a client takes a kilobyte for each second of it; looked at every ten seconds."""
+
+    class Unsent(Written):
+        left = 10_000_000
+
+        def get_write_buffer_size(self) -> int:
+            return self.left
+
+    connection, transport = protocol.Protocol.__new__(protocol.Protocol), Unsent()
+    connection.cycle, connection.transport = cast("Any", None), cast("Any", transport)
+    seen: list[bool] = []
+    for number, size in enumerate([0, *taken]):
+        transport.left -= size
+        seen.append(connection._stuck(number * 10.0))
+    assert (seen.index(True) if any(seen) else None) == stuck_after
 
 
 def test_idle_connections_harm_nobody(serve: Serve) -> None:
