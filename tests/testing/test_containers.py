@@ -28,6 +28,7 @@ from podwright_service.testing import (
     assert_counted,
     assert_spans,
     assert_usage,
+    containers,
 )
 
 MODEL = "openai/gpt-4o-mini"
@@ -163,8 +164,17 @@ def test_one_that_ends_early(image: str, tmp_path: Path) -> None:
         ComponentProcess(tmp_path / "broken").start()
 
 
-def test_one_that_is_late(image: str, calculator: Path) -> None:
+def test_one_that_is_late(image: str, calculator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A component that is not ready in time says so, with its log."""
+    wait = containers._Ready.wait_until_ready
+
+    def wait_from_its_first_words(strategy: containers._Ready, container: ComponentContainer) -> None:
+        deadline = time.monotonic() + 60
+        while "thinking" not in container.logs() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        wait(strategy, container)
+
+    monkeypatch.setattr(containers._Ready, "wait_until_ready", wait_from_its_first_words)
     slow = {"entrypoint": ["python"], "startup": 0.5}
     container = ComponentContainer(calculator, image=image, **slow)
     container.with_command(["-uc", "print('thinking'); import time; time.sleep(600)"])
