@@ -121,7 +121,7 @@ class LiteLLMModel(Model):
         async with self._within(patience, "no answer"):
             reply = await _litellm().acompletion(**self._arguments(request, patience, stream=False))
         answer = Answer()
-        answer.add(reply.model_dump())
+        answer.add(reply.model_dump(warnings=False))
         return answer
 
     async def _streamed(self, request: ModelRequest, on_token: TokenCallback) -> Answer:
@@ -136,7 +136,7 @@ class LiteLLMModel(Model):
                 if chunk is None:
                     break
                 patience = self.timeouts.idle
-                data = chunk.model_dump()
+                data = chunk.model_dump(warnings=False)
                 if data.get("usage") and not any(getattr(one, "usage", None) for one in stream.chunks):
                     del data["usage"]  # LiteLLM's own estimate
                 text = answer.add(data)
@@ -263,6 +263,8 @@ def _imported() -> Any:
         litellm.completion(**hello)
         for _ in litellm.completion(**hello, stream=True):
             pass
+    # what LiteLLM dumps itself: this warning quotes the answer, and a service writes warnings to its log
+    warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
     _rein_in()
     return litellm
 
