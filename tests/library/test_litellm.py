@@ -1,6 +1,7 @@
 """The wide lane: LiteLLM against real sockets, kept to our time-outs, our tries and our words."""
 
 import asyncio
+import importlib
 import json
 import logging
 import subprocess
@@ -402,6 +403,39 @@ async def test_a_key_that_is_missing_is_named(provider: Upstream, monkeypatch: p
         await LiteLLMModel(ANTHROPIC, Connection(None, provider.url)).complete(asking())
     assert caught.value.suggestion == "Set ANTHROPIC_API_KEY, or api_key."
     assert not provider.requests
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+@pytest.mark.parametrize("other_transport", ["False", "True"])
+async def test_neither_proxies_nor_cookies(
+    provider: Upstream, name: str, other_transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies that the environment names see no call and no key, and a cookie is not sent back to the next caller."""
+    monkeypatch.setenv("DISABLE_AIOHTTP_TRANSPORT", other_transport)
+    provider.answers([reply(completion(), Set_Cookie="tenant=alice; Path=/")])
+    async with upstream() as proxy:
+        proxy.answers([reply(completion())])
+        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        # LiteLLM looks for the proxy of a host once
+        elsewhere = LiteLLMModel(name, Connection(KEY, provider.url.replace("127.0.0.1", "localhost")))
+        for _ in range(2):
+            await elsewhere.complete(asking())
+        assert not proxy.requests
+    assert len(provider.requests) == 2
+    assert not any("cookie" in headers for headers in provider.headers)
+
+
+def test_what_is_looked_up_beside_a_call_uses_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM's clients that do not wait on the loop, which fetch tokens for some providers, use none either."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    lane._litellm()
+    handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler").HTTPHandler()
+    target = importlib.import_module("httpx").URL("https://acme.example/")
+    assert handler.client._transport_for_url(target) is handler.client._transport
+    assert not handler.client.follow_redirects
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -270,16 +270,22 @@ def _imported() -> Any:
 
 
 def _rein_in() -> None:
-    """Let LiteLLM's clients follow no redirect, for some providers' key goes along, and repeat nothing themselves."""
+    """Let LiteLLM's clients go where the URL says and nowhere else, keep nothing of an answer, and repeat nothing.
+
+    No redirect is followed, for some providers' key goes along; no proxy of the environment gets it, either.
+    """
+    litellm: Any = importlib.import_module("litellm")
     sdk: Any = importlib.import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
-    own: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+    handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     httpx: Any = importlib.import_module("httpx")
 
-    def without_redirects(make: Callable[..., Any]) -> Callable[..., Any]:
+    def reined(make: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(make)
         def made(*args: Any, **options: Any) -> Any:
             client = make(*args, **options)
             client.follow_redirects = False
+            client.cookies = handlers.blocked_cookie_jar()  # all callers share the client
+            client._mounts.clear()  # noqa: SLF001 - the proxies; they are asked for when it is made, or never
             return client
 
         return made
@@ -287,6 +293,10 @@ def _rein_in() -> None:
     async def lost(*_: Any, **__: Any) -> Any:
         raise httpx.ConnectError("lost")
 
-    own.create_client = without_redirects(own.create_client)
-    own.single_connection_post_request = lost  # what it does after a connection was lost: the same once more
-    sdk._get_async_http_client = staticmethod(without_redirects(sdk._get_async_http_client))  # noqa: SLF001 - it has no public name
+    litellm.disable_aiohttp_trust_env = True
+    for handler in (handlers.AsyncHTTPHandler, handlers.HTTPHandler):
+        handler.create_client = reined(handler.create_client)
+    handlers.AsyncHTTPHandler.single_connection_post_request = lost  # after a lost connection: the same once more
+    # the SDK's have no public name
+    sdk._get_async_http_client = staticmethod(reined(sdk._get_async_http_client))  # noqa: SLF001
+    sdk._get_sync_http_client = staticmethod(reined(sdk._get_sync_http_client))  # noqa: SLF001
