@@ -357,6 +357,49 @@ async def test_a_fault_in_a_stream_is_a_typed_error(provider: Upstream, name: st
     assert (type(error), requests) == (kind, tries)
 
 
+MUCH = "x" * 17 * 2**20
+LONG: dict[str, Script] = {
+    "plain": [reply(completion(MUCH))],
+    "compressed": [reply(completion(MUCH * 2), zipped=True)],
+    "refusal": [reply({"error": {"message": MUCH}}, 400)],
+}
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+@pytest.mark.parametrize("kind", LONG)
+async def test_an_answer_that_is_too_long_is_not_taken(provider: Upstream, name: str, kind: str) -> None:
+    """What is longer than 16 MiB, decompressed, is a final error."""
+    error, requests = await fails(provider, name, LONG[kind], streams=False)
+    if kind != "refusal" or name != VLLM:  # where the status alone says enough
+        assert isinstance(error, errors.ModelResponseError)
+        assert "longer than 16777216 bytes" in error.message
+    assert requests == 1
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+async def test_a_stream_that_is_too_long_is_not_taken(provider: Upstream, name: str) -> None:
+    """A stream that does not end is cut off at the same length."""
+    piece = chunk(sse(delta(content=MUCH[: 2**20]), done=False))
+    provider.answers([STREAM, *[piece] * 17, chunk(sse(delta("stop"))), chunk(b"")])
+    pieces: list[str] = []
+    with pytest.raises(errors.ModelResponseError, match="longer than 16777216 bytes") as caught:
+        await model_at(provider, name).complete(asking(), pieces.append)
+    assert not caught.value.transient
+    assert 2**23 < sum(map(len, pieces)) < 2**24
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+async def test_a_compressed_answer_is_read(provider: Upstream, name: str) -> None:
+    """Compression is not asked for; what is compressed all the same is read if its size can be bounded."""
+    provider.answers([reply(completion(), zipped=True)])
+    assert (await model_at(provider, name).complete(asking())).text == "Hi."
+    assert provider.headers[0]["accept-encoding"] == "identity"
+    for script in ([reply(completion(), Content_Encoding="br")], [reply(completion(), Content_Encoding="gzip")]):
+        provider.answers(script)
+        with pytest.raises(errors.ModelResponseError, match="no chat completion"):
+            await model_at(provider, name).complete(asking())
+
+
 @pytest.mark.parametrize(
     ("status", "kind"), [(401, errors.ModelAuthenticationError), (529, errors.ModelUnavailableError)]
 )

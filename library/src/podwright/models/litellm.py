@@ -14,6 +14,7 @@ import logging
 import os
 import threading
 import warnings
+import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -38,6 +39,7 @@ from podwright.errors import (
 )
 from podwright.messages import ModelRequest, ModelResponse, ToolSchema
 from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
+from podwright.models.chat import LONGEST_ANSWER
 from podwright.models.faults import refusal
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.wire import Answer, MalformedError, RefusedError, request_body
@@ -195,6 +197,10 @@ class LiteLLMModel(Model):
         def caused_by(*kinds: type[Exception]) -> bool:
             return any(isinstance(one, kinds) for one in chain)
 
+        if caused_by(_TooLongError):
+            too_long = ModelResponseError(f"{who}: the answer is longer than {LONGEST_ANSWER} bytes.")
+            too_long.transient = False
+            return too_long
         if caused_by(known.UnsupportedParamsError):
             wrong = ", ".join(f"'{key}'" for key in request.settings if f"'{key}'" in said) or "a setting"
             return ModelRequestError(f"{who} does not take {wrong}.", suggestion="Remove it from the config.")
@@ -205,6 +211,7 @@ class LiteLLMModel(Model):
         if caused_by(httpx.TimeoutException):
             return ModelTimeoutError(f"{who}: no answer in time.")
         if caused_by(
+            MalformedError,
             json.JSONDecodeError,
             importlib.import_module("aiohttp").ClientPayloadError,  # which comes with LiteLLM, and only so
             known.APIResponseValidationError,
@@ -223,6 +230,10 @@ class LiteLLMModel(Model):
         found: Any = next((getattr(one, given) for one in chain if hasattr(one, given)), None)
         headers = {str(key).lower(): str(found[key]) for key in found or ()}
         return refusal(self.name, status, said, headers)
+
+
+class _TooLongError(Exception):
+    """There is more of an answer than is taken."""
 
 
 def _chain(error: BaseException | None) -> Iterator[Any]:
@@ -270,7 +281,7 @@ def _imported() -> Any:
 
 
 def _rein_in() -> None:
-    """Let LiteLLM's clients go where the URL says and nowhere else, keep nothing of an answer, and repeat nothing.
+    """Let LiteLLM's clients go where the URL says and nowhere else, take so much, keep nothing, and repeat nothing.
 
     No redirect is followed, for some providers' key goes along; no proxy of the environment gets it, either.
     """
@@ -278,6 +289,7 @@ def _rein_in() -> None:
     sdk: Any = importlib.import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
     handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     httpx: Any = importlib.import_module("httpx")
+    bound = _bound(httpx)
 
     def reined(make: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(make)
@@ -286,6 +298,9 @@ def _rein_in() -> None:
             client.follow_redirects = False
             client.cookies = handlers.blocked_cookie_jar()  # all callers share the client
             client._mounts.clear()  # noqa: SLF001 - the proxies; they are asked for when it is made, or never
+            if isinstance(client, httpx.AsyncClient):
+                client.headers["Accept-Encoding"] = "identity"
+                client.event_hooks["response"].append(bound)
             return client
 
         return made
@@ -300,3 +315,38 @@ def _rein_in() -> None:
     # the SDK's have no public name
     sdk._get_async_http_client = staticmethod(reined(sdk._get_async_http_client))  # noqa: SLF001
     sdk._get_sync_http_client = staticmethod(reined(sdk._get_sync_http_client))  # noqa: SLF001
+
+
+def _bound(httpx: Any) -> Callable[[Any], Any]:
+    """A hook for the answers of a client, which bounds them: a little that is compressed may be very much."""
+
+    class Bounded(httpx.AsyncByteStream):
+        def __init__(self, stream: Any, zipped: bool) -> None:
+            self._stream = stream
+            self._unzip: Any = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS) if zipped else None
+
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            size = 0
+            async for data in self._stream:
+                piece = self._unzipped(data, LONGEST_ANSWER - size + 1) if self._unzip else data
+                size += len(piece)
+                if size > LONGEST_ANSWER:
+                    raise _TooLongError
+                yield piece
+
+        def _unzipped(self, data: bytes, most: int) -> bytes:
+            try:
+                return self._unzip.decompress(data, most)
+            except zlib.error as error:
+                raise MalformedError from error
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: Any) -> None:
+        coding = response.headers.pop("content-encoding", "identity").strip().lower()
+        if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise MalformedError
+        response.stream = Bounded(response.stream, zipped=coding not in ("", "identity"))
+
+    return bound
