@@ -357,6 +357,30 @@ async def test_a_fault_in_a_stream_is_a_typed_error(provider: Upstream, name: st
     assert (type(error), requests) == (kind, tries)
 
 
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+@pytest.mark.parametrize("reason", ["error", "insufficient_system_resource", "network_error"])
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_answer_that_broke_off_is_no_success(
+    provider: Upstream, name: str, reason: str, streams: bool
+) -> None:
+    """A provider's word that the answer is not whole is an error of the provider, as in the direct lane."""
+    whole = completion("Half an ans")
+    whole["choices"][0]["finish_reason"] = reason
+    provider.answers(streamed(sse(delta(content="Half"), delta(reason))) if streams else [reply(whole)])
+    with pytest.raises(errors.ModelUnavailableError) as caught:
+        await (told(model_at(provider, name)) if streams else model_at(provider, name).complete(asking()))
+    assert caught.value.transient
+
+
+async def test_so_it_is_in_another_protocol(provider: Upstream) -> None:
+    """A provider with another word for it is understood, too."""
+    said = {"content": {"parts": [{"text": "Half"}], "role": "model"}, "finishReason": "MALFORMED_RESPONSE", "index": 0}
+    counts = {"promptTokenCount": 2, "candidatesTokenCount": 1, "totalTokenCount": 3}
+    provider.answers([reply({"candidates": [said], "usageMetadata": counts})])
+    with pytest.raises(errors.ModelUnavailableError):
+        await LiteLLMModel("gemini/gemini-3-flash", Connection(KEY, provider.url)).complete(asking())
+
+
 MUCH = "x" * 17 * 2**20
 LONG: dict[str, Script] = {
     "plain": [reply(completion(MUCH))],

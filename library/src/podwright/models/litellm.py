@@ -49,6 +49,12 @@ _SET_BEFORE_IMPORT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # it would fetch a price list from the network
     "LITELLM_MODE": "PRODUCTION",  # it would read a .env file
 }
+_BROKEN = "malformed_function_call"
+"""The one reason to stop that LiteLLM hands on and that no answer can have which is whole."""
+_BREAKS = (
+    "error", "ERROR", "insufficient_system_resource", "network_error", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE",
+    _BROKEN,
+)  # fmt: skip
 _lock = threading.Lock()
 
 
@@ -180,6 +186,8 @@ class LiteLLMModel(Model):
         }
 
     def _response(self, answer: Answer, request: ModelRequest) -> ModelResponse:
+        if answer.reason == _BROKEN:
+            raise RefusedError(500, "")
         response = answer.response(request, ENDPOINTS.get(self.name.partition("/")[0], ANY))
         given = next((call for call in response.tool_calls if call.name == ANSWER_TOOL), None)
         if given and request.output:
@@ -309,6 +317,10 @@ def _rein_in() -> None:
         raise httpx.ConnectError("lost")
 
     litellm.disable_aiohttp_trust_env = True
+    # where a provider says that its answer broke off, LiteLLM would say that it came to its end
+    importlib.import_module("litellm.litellm_core_utils.core_helpers")._FINISH_REASON_MAP.update(  # noqa: SLF001
+        dict.fromkeys(_BREAKS, _BROKEN)
+    )
     for handler in (handlers.AsyncHTTPHandler, handlers.HTTPHandler):
         handler.create_client = reined(handler.create_client)
     handlers.AsyncHTTPHandler.single_connection_post_request = lost  # after a lost connection: the same once more
