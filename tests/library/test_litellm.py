@@ -4,11 +4,14 @@ import asyncio
 import importlib
 import json
 import logging
+import math
+import ssl
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +42,12 @@ from podwright.models.litellm import LiteLLMModel
 from podwright.prices import lookup
 from podwright.testing import events_of
 
-# pydantic's, about what LiteLLM does with each piece of a stream
-pytestmark = pytest.mark.filterwarnings("ignore:Accessing the:DeprecationWarning")
+pytestmark = [
+    # pydantic's, about what LiteLLM does with each piece of a stream
+    pytest.mark.filterwarnings("ignore:Accessing the:DeprecationWarning"),
+    # which the lane ignores itself, where pytest does not put its own filters before
+    pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
+]
 
 KEY = "sk-0123456789-top-secret"
 VENDOR = "VENDOR-WORDS"
@@ -294,6 +301,11 @@ FAULTS: dict[str, tuple[Script, type[errors.ModelError], int]] = {
     "filtered": (refused(400, code="content_filter"), errors.ContentFilterError, 1),
     "redirect": ([reply(b"", 307, Location="/elsewhere")], errors.ModelResponseError, 1),
     "no JSON": ([reply(b"<html>" + VENDOR.encode())], errors.ModelResponseError, 3),
+    "list": ([reply([VENDOR])], errors.ModelResponseError, 3),
+    "null": ([reply(None)], errors.ModelResponseError, 3),
+    "no text": ([reply(b'{"choices": [{"message": {"content": "\xff"}}]}')], errors.ModelResponseError, 3),
+    "not a number": ([reply(completion(VENDOR, {"prompt_tokens": math.nan}))], errors.ModelResponseError, 3),
+    "no choices": ([reply({"choices": 7, "id": VENDOR})], errors.ModelResponseError, 3),
     "truncated": ([reply(completion())[:-30], "close"], errors.ModelResponseError, 3),
     "reset": (["reset"], errors.ModelConnectionError, 3),
     "closed": (["close"], errors.ModelConnectionError, 3),
@@ -440,6 +452,50 @@ async def test_no_connection_is_a_typed_error(provider: Upstream) -> None:
     model = LiteLLMModel(OPENAI, Connection(KEY, "http://127.0.0.1:1/v1"))
     with pytest.raises(errors.ModelConnectionError):
         await model.complete(asking())
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+async def test_a_certificate_at_fault_is_told_once(name: str, tmp_path: Path) -> None:
+    """A certificate that nobody vouches for is not asked for again, and the error says what is at fault."""
+    made, key = tmp_path / "made.pem", tmp_path / "key.pem"
+    subject = ["-subj", "/CN=nobody", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(made)]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files], check=True, capture_output=True
+    )
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(made, key)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        with pytest.raises(errors.ModelConnectionError, match="certificate or TLS") as caught:
+            await LiteLLMModel(name, Connection(KEY, url)).complete(asking())
+    assert not caught.value.transient
+
+
+NO_TRUST = """
+import asyncio
+from podwright.errors import ModelConnectionError
+from podwright.messages import Message, ModelRequest
+from podwright.models import Connection
+from podwright.models.litellm import LiteLLMModel
+model = LiteLLMModel("openai/gpt-4o-mini", Connection("sk-x", "https://127.0.0.1:1/v1"))
+for _ in range(2):
+    try:
+        asyncio.run(model.complete(ModelRequest("m", (Message("user", "x"),))))
+    except ModelConnectionError as error:
+        assert "certificate or TLS" in error.message, error
+        assert not error.transient
+    else:
+        raise SystemExit("no error")
+"""
+
+
+def test_a_trust_file_at_fault_is_a_typed_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM reads whom to trust when it is imported; what is wrong there is said as for a connection."""
+    (tmp_path / "broken.pem").write_text("nothing")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "broken.pem"))
+    subprocess.run([sys.executable, "-c", NO_TRUST], check=True)
 
 
 async def test_a_setting_that_the_provider_lacks_is_named(provider: Upstream) -> None:

@@ -12,11 +12,13 @@ import importlib.util
 import json
 import logging
 import os
+import ssl
 import threading
 import warnings
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any
@@ -55,6 +57,13 @@ _BREAKS = (
     "error", "ERROR", "insufficient_system_resource", "network_error", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE",
     _BROKEN,
 )  # fmt: skip
+_NO_ANSWER = (
+    "invalid response from llm endpoint", "invalid response object", "error in response object format",
+    "litellm: provider returned",
+)  # fmt: skip
+"""What LiteLLM says of an answer that is not what it should be."""
+_heard: ContextVar[list[int]] = ContextVar("heard")
+"""The HTTP status of each answer to the call that is made."""
 _lock = threading.Lock()
 
 
@@ -97,6 +106,7 @@ class LiteLLMModel(Model):
         if self._has_schemas is None:
             self._has_schemas = await asyncio.to_thread(self._prepare)
         fault: ModelError
+        _heard.set([])
         try:
             if on_token is None:
                 answer = await self._whole(request)
@@ -117,7 +127,10 @@ class LiteLLMModel(Model):
     def _prepare(self) -> bool:
         """Do what takes long before the first call; tells whether LiteLLM knows of a JSON-schema mode."""
         prices.warm(self.name)
-        litellm = _litellm()
+        try:
+            litellm = _litellm()
+        except ssl.SSLError:  # it reads whom to trust when it is imported
+            raise self._insecure() from None
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.exceptions.BadRequestError:
@@ -196,7 +209,8 @@ class LiteLLMModel(Model):
 
     def _fault(self, error: Exception, request: ModelRequest) -> ModelError:
         """The same in our words."""
-        httpx: Any = importlib.import_module("httpx")  # LiteLLM brings it
+        httpx: Any = importlib.import_module("httpx")  # LiteLLM brings them
+        aiohttp: Any = importlib.import_module("aiohttp")
 
         known, who = _litellm().exceptions, f"'{self.name}'"
         chain = list(_chain(error))
@@ -216,14 +230,16 @@ class LiteLLMModel(Model):
             return ContextWindowError(f"{who}: the request is too long for the model.")
         if caused_by(known.ContentPolicyViolationError):
             return ContentFilterError(f"{who}: its content filter stopped the request.")
+        if caused_by(aiohttp.ClientSSLError):
+            return self._insecure()
         if caused_by(httpx.TimeoutException):
             return ModelTimeoutError(f"{who}: no answer in time.")
         if caused_by(
             MalformedError,
             json.JSONDecodeError,
-            importlib.import_module("aiohttp").ClientPayloadError,  # which comes with LiteLLM, and only so
+            aiohttp.ClientPayloadError,
             known.APIResponseValidationError,
-        ):
+        ) or _makes_no_sense(chain, said):
             return ModelResponseError(f"{who}: the answer is truncated, or no chat completion.")
         if caused_by(httpx.TransportError):
             return ModelConnectionError(f"{who}: no connection, or it was lost.")
@@ -239,9 +255,22 @@ class LiteLLMModel(Model):
         headers = {str(key).lower(): str(found[key]) for key in found or ()}
         return refusal(self.name, status, said, headers)
 
+    def _insecure(self) -> ModelError:
+        fault = ModelConnectionError(f"'{self.name}': no secure connection: the certificate or TLS is at fault.")
+        fault.transient = False
+        return fault
+
 
 class _TooLongError(Exception):
     """There is more of an answer than is taken."""
+
+
+def _makes_no_sense(chain: list[Any], said: str) -> bool:
+    """Whether LiteLLM stumbled over an answer that was none of HTTP's refusals."""
+    if not 200 <= next(reversed(_heard.get([])), 0) < 300:
+        return False
+    stumbled = isinstance(chain[-1], ValueError | TypeError | AttributeError | LookupError | RecursionError)
+    return stumbled or any(mark in said.lower() for mark in _NO_ANSWER)
 
 
 def _chain(error: BaseException | None) -> Iterator[Any]:
@@ -356,6 +385,7 @@ def _bound(httpx: Any) -> Callable[[Any], Any]:
             await self._stream.aclose()
 
     async def bound(response: Any) -> None:
+        _heard.get([]).append(response.status_code)
         coding = response.headers.pop("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip", "deflate"):
             raise MalformedError
