@@ -555,16 +555,9 @@ def test_connections_that_cannot_be_taken_are_told(start: Command, address: Addr
         for _ in range(90):
             stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=30))
         assert "Too many open files" in line(process, "Connections are dropped")
-    until(lambda: answered(url))
+    until(lambda: answered(url, "/ready", 200))
     process.send_signal(signal.SIGTERM)
     ended(process)
-
-
-def answered(url: str) -> bool:
-    try:
-        return run(url, "x").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 @pytest.mark.parametrize("fault", ["a file", "a folder in it", "no room"])
