@@ -132,13 +132,15 @@ async def test_a_stream_is_handed_out_in_order(provider: Upstream, name: str) ->
 
 
 @pytest.mark.parametrize("streams", [False, True])
-async def test_without_usage_the_price_is_unknown(provider: Upstream, streams: bool) -> None:
-    """Where the provider counts no tokens, they are estimated, and no estimate passes for a bill."""
+@pytest.mark.parametrize("sent", [None, -50])
+async def test_without_usage_the_price_is_unknown(provider: Upstream, streams: bool, sent: int | None) -> None:
+    """Where the provider counts no tokens, or fewer than none, they are estimated: no estimate passes for a bill."""
+    usage = sent and {"prompt_tokens": sent, "completion_tokens": 4, "total_tokens": sent + 4}
     if streams:
-        provider.answers(streamed(sse(delta(content="Hi."), delta("stop"))))
+        provider.answers(streamed(sse(delta(content="Hi."), delta("stop"), {"choices": [], "usage": usage})))
         response, _ = await told(model_at(provider))
     else:
-        provider.answers([reply(completion("Hi.", usage=None))])
+        provider.answers([reply(completion("Hi.", usage=usage))])
         response = await model_at(provider).complete(asking())
     assert response.usage.unpriced_model_calls == 1
     assert response.usage.cost is None
