@@ -30,7 +30,7 @@ PER_RESTART = 1000
 CLIENTS, PAUSE = 8, 0.02
 NEWS = 1.0
 """Seconds until a balancer has heard that a replica is not ready; for a Service in Kubernetes it is about one."""
-DELAY = 10.0
+DELAY = 5.0
 """Seconds of `drain_delay`: longer than that, also on a busy machine."""
 
 MADE = """
