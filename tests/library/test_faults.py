@@ -27,8 +27,8 @@ from tests.library.upstream import (
 
 from podwright import Agent, EventManager, FunctionModel, RunLimits, errors
 from podwright.models import Connection
-from podwright.models.chat import LONGEST_ANSWER, ChatModel
-from podwright.models.faults import Retries, Timeouts, retry_after, with_retries
+from podwright.models.chat import ChatModel
+from podwright.models.faults import LONGEST_ANSWER, Retries, Timeouts, retry_after, with_retries
 from podwright.models.providers import ENDPOINTS
 from podwright.testing import events_of
 

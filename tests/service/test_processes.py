@@ -506,7 +506,7 @@ def test_a_worker_that_leaves_is_replaced_once(command: Command, address: Addres
         seen.add(answer.json()["output"])
     until(lambda: len(children(process.pid)) == 2)
     time.sleep(2)  # in which a third would be started
-    until(lambda: len(children(process.pid)) == 2)
+    assert until(lambda: len(children(process.pid)) == 2)
     process.send_signal(signal.SIGTERM)
     ended(process)
 

@@ -22,15 +22,12 @@ from podwright.errors import (
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pool
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.faults import refusal
+from podwright.models.faults import LONGEST_ANSWER, insecure, refusal, too_long
 from podwright.models.http1 import BrokenError, HttpError, NotConnectedError, Reply
 from podwright.models.providers import ANY, Endpoint
 from podwright.models.target import Target
 from podwright.models.wire import Answer, Events, MalformedError, RefusedError, request_body, said_in
 from podwright.usage import Usage
-
-LONGEST_ANSWER = 16 * 2**20
-"""Bytes that an answer may have, decompressed."""
 
 _LONGEST_REFUSAL = 64 * 2**10
 
@@ -142,9 +139,7 @@ class ChatModel(Model):
             case NotConnectedError(reason="time"):
                 return ModelTimeoutError(f"{who}: no connection within {self.timeouts.connect:g} s.")
             case NotConnectedError(reason="tls"):
-                fault = ModelConnectionError(f"{who}: no secure connection: the certificate or TLS is at fault.")
-                fault.transient = False
-                return fault
+                return insecure(self.name)
             case NotConnectedError(reason="name"):
                 return ModelConnectionError(f"{who}: the host's name cannot be looked up.")
             case NotConnectedError():
@@ -202,9 +197,7 @@ class _Reading:
         chunk = await reply.more()
         self.size += len(chunk)
         if self.size > LONGEST_ANSWER:
-            fault = ModelResponseError(f"'{self._name}': the answer is longer than {LONGEST_ANSWER} bytes.")
-            fault.transient = False
-            raise fault
+            raise too_long(self._name)
         if not reply.at_end:
             self._deadline.renew(self._idle)
         return chunk

@@ -20,6 +20,7 @@ from podwright.errors import (
     ContentFilterError,
     ContextWindowError,
     ModelAuthenticationError,
+    ModelConnectionError,
     ModelError,
     ModelRateLimitError,
     ModelRequestError,
@@ -30,6 +31,9 @@ from podwright.errors import (
 )
 
 T = TypeVar("T")
+
+LONGEST_ANSWER = 16 * 2**20
+"""Bytes that an answer may have, decompressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,16 @@ def _refusal_of_class(who: str, status: int) -> ModelError:
             return ModelUnavailableError(f"{who}: it cannot serve now.")
         case _:
             return ModelResponseError(f"{who}, which means nothing in this protocol.")
+
+
+def insecure(model: str) -> ModelError:
+    """What is told of a model that cannot be reached in secret; it stays so."""
+    return _final(ModelConnectionError(f"'{model}': no secure connection: the certificate or TLS is at fault."))
+
+
+def too_long(model: str) -> ModelError:
+    """What is told of an answer beyond `LONGEST_ANSWER`; another would be no shorter."""
+    return _final(ModelResponseError(f"'{model}': the answer is longer than {LONGEST_ANSWER} bytes."))
 
 
 def _final(error: ModelError) -> ModelError:

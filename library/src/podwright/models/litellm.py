@@ -41,8 +41,7 @@ from podwright.errors import (
 )
 from podwright.messages import ModelRequest, ModelResponse, ToolSchema
 from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
-from podwright.models.chat import LONGEST_ANSWER
-from podwright.models.faults import refusal
+from podwright.models.faults import LONGEST_ANSWER, insecure, refusal, too_long
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.wire import Answer, MalformedError, RefusedError, request_body
 from podwright.usage import Usage
@@ -130,7 +129,7 @@ class LiteLLMModel(Model):
         try:
             litellm = _litellm()
         except ssl.SSLError:  # it reads whom to trust when it is imported
-            raise self._insecure() from None
+            raise insecure(self.name) from None
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.exceptions.BadRequestError:
@@ -220,9 +219,7 @@ class LiteLLMModel(Model):
             return any(isinstance(one, kinds) for one in chain)
 
         if caused_by(_TooLongError):
-            too_long = ModelResponseError(f"{who}: the answer is longer than {LONGEST_ANSWER} bytes.")
-            too_long.transient = False
-            return too_long
+            return too_long(self.name)
         if caused_by(known.UnsupportedParamsError):
             wrong = ", ".join(f"'{key}'" for key in request.settings if f"'{key}'" in said) or "a setting"
             return ModelRequestError(f"{who} does not take {wrong}.", suggestion="Remove it from the config.")
@@ -231,7 +228,7 @@ class LiteLLMModel(Model):
         if caused_by(known.ContentPolicyViolationError):
             return ContentFilterError(f"{who}: its content filter stopped the request.")
         if caused_by(aiohttp.ClientSSLError):
-            return self._insecure()
+            return insecure(self.name)
         if caused_by(httpx.TimeoutException):
             return ModelTimeoutError(f"{who}: no answer in time.")
         if caused_by(
@@ -254,11 +251,6 @@ class LiteLLMModel(Model):
         found: Any = next((getattr(one, given) for one in chain if hasattr(one, given)), None)
         headers = {str(key).lower(): str(found[key]) for key in found or ()}
         return refusal(self.name, status, said, headers)
-
-    def _insecure(self) -> ModelError:
-        fault = ModelConnectionError(f"'{self.name}': no secure connection: the certificate or TLS is at fault.")
-        fault.transient = False
-        return fault
 
 
 class _TooLongError(Exception):
