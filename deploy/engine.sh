@@ -14,6 +14,10 @@ LOG=/var/log/podwright-dockerd.log
 say() { echo "engine: $*" >&2; }
 fail() { say "$*"; exit 1; }
 
+# A command that fails without a message of its own is named.
+trap 'say "failed at line $LINENO: $BASH_COMMAND"' ERR
+set -o errtrace
+
 # A mirror that hiccups and a package manager that is busy are waited for.
 apt() {
     DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$@" >&2
@@ -49,26 +53,11 @@ install_engine() {
     apt install --no-install-recommends "${packages[@]}" iptables mmdebstrap
 }
 
-# Where this machine's own packages come from; of both forms that apt's sources are written in.
-mirror_of() {
-    cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk -v suite="$1" '
-        BEGIN { RS = ""; FS = "\n" }
-        {
-            uri = ""; fits = 0
-            for (i = 1; i <= NF; i++) {
-                n = split($i, words, " ")
-                if (words[1] == "URIs:") uri = words[2]
-                if (words[1] == "Suites:") for (j = 2; j <= n; j++) if (words[j] == suite) fits = 1
-            }
-            if (fits && uri != "") { print uri; exit }
-        }'
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null \
-        | sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) +'"$1"' .*/\2/p'
-}
-
 add_suite() {
-    mirror=$(mirror_of "$1" | head -1)
-    [ -n "$mirror" ] || fail "no source of $1 in /etc/apt to take $SUITE from as well; add one of $SUITE, or install Docker"
+    # apt itself reads both forms of its sources, *.list and *.sources
+    mirrors=$(apt-get indextargets --format '$(REPO_URI)' "Release: $1" 'Identifier: Packages')
+    mirror=${mirrors%%$'\n'*}
+    [ -n "$mirror" ] || fail "apt has no source for $1; add one, or a source for $SUITE, or install Docker"
     printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
         "$mirror" "$SUITE" /usr/share/keyrings/debian-archive-keyring.gpg \
         >/etc/apt/sources.list.d/podwright-$SUITE.sources
