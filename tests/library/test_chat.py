@@ -31,10 +31,10 @@ from tests.library.upstream import (
 from podwright import Agent, errors, models
 from podwright.messages import Message, ModelRequest, OutputSchema, ToolCall, ToolSchema
 from podwright.models import Connection, pool, resolve
-from podwright.models.chat import ChatModel
+from podwright.models.chat_completions import Events
 from podwright.models.offline import estimate_input, estimate_tokens
+from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.models.wire import Events
 from podwright.usage import Usage
 
 ASK = ModelRequest("openai/m", (Message("system", "Help."), Message("user", "Hello?")))

@@ -32,9 +32,9 @@ from podwright import (
 )
 from podwright.errors import HELP_URL, BlueprintValidationError, LimitExceededError, PodwrightError, RunError
 from podwright.models import Connection
-from podwright.models.chat import ChatModel
-from podwright.models.faults import Retries, Timeouts
+from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
+from podwright.models.retries import Retries, Timeouts
 from podwright.testing import ModelRequest, ToolCall
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"

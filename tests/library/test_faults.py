@@ -27,9 +27,9 @@ from tests.library.upstream import (
 
 from podwright import Agent, EventManager, FunctionModel, RunLimits, errors
 from podwright.models import Connection
-from podwright.models.chat import ChatModel
-from podwright.models.faults import LONGEST_ANSWER, Retries, Timeouts, retry_after, with_retries
+from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
+from podwright.models.retries import LONGEST_ANSWER, Retries, Timeouts, retry_after, with_retries
 from podwright.testing import events_of
 
 KEY = "sk-0123456789-top-secret"

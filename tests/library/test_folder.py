@@ -55,8 +55,8 @@ def write(tmp_path: Path) -> Write:
         for name, content in files.items():
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            as_text = blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
-            file.write_text(content if isinstance(content, str) else as_text(content), encoding="utf-8")
+            to_text = blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
+            file.write_text(content if isinstance(content, str) else to_text(content), encoding="utf-8")
         return tmp_path
 
     return made

@@ -37,9 +37,9 @@ from podwright import Agent, EventManager, errors
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall
 from podwright.models import Connection
 from podwright.models import litellm as lane
-from podwright.models.faults import Retries, Timeouts
 from podwright.models.litellm import LiteLLMModel
-from podwright.prices import lookup
+from podwright.models.pricing import lookup
+from podwright.models.retries import Retries, Timeouts
 from podwright.testing import events_of
 
 pytestmark = [

@@ -11,13 +11,12 @@ from typing import Any
 import genai_prices
 import pytest
 
-from podwright import prices
 from podwright.errors import ConfigurationError
 from podwright.messages import ModelRequest
-from podwright.models import Connection
-from podwright.models.chat import ChatModel
+from podwright.models import Connection, pricing
 from podwright.models.litellm import LiteLLMModel
-from podwright.prices import Cost, lookup
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.pricing import Cost, lookup
 from podwright.usage import Usage
 
 FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
@@ -37,7 +36,7 @@ BY_GENAI = {
     "vertex_ai/gemini-2.0-flash": ("google", "gemini-2.0-flash"),
     "vertex_ai/claude-sonnet-4-5@20250929": ("google", "claude-sonnet-4-5@20250929"),
     "bedrock/anthropic.claude-3-5-sonnet-20241022-v2:0": ("aws", "anthropic.claude-3-5-sonnet-20241022-v2:0"),
-    "bedrock/converse/us.amazon.nova-pro-v1:0": ("aws", "us.amazon.nova-pro-v1:0"),
+    "bedrock/run_chat/us.amazon.nova-pro-v1:0": ("aws", "us.amazon.nova-pro-v1:0"),
     "azure/gpt-4o": ("azure", "gpt-4o"),
     "azure_ai/gpt-4.1-mini": ("azure", "gpt-4.1-mini"),
     "mistral/mistral-large-latest": ("mistral", "mistral-large-latest"),
@@ -157,7 +156,7 @@ def test_the_sum_of_costs_is_exact() -> None:
 
 def priced_by(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(text)
-    monkeypatch.setenv(prices.VARIABLE, str(path))
+    monkeypatch.setenv(pricing.VARIABLE, str(path))
 
 
 def test_a_file_stands_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +173,8 @@ def test_a_file_stands_over_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert lookup("hosted_vllm/ours", usage) == Cost(2.000001, "override")
         assert lookup("ollama/llama3", usage) == Cost(0.0, "override")
         assert lookup("openai/gpt-4o-mini", usage) == Cost(float(genai("openai", "gpt-4o-mini", usage)), "genai-prices")
-    assert list(prices.version()) == ["override", "genai-prices", "litellm"]
-    assert prices.version()["override"].startswith("sha256:")
+    assert list(pricing.version()) == ["override", "genai-prices", "litellm"]
+    assert pricing.version()["override"].startswith("sha256:")
 
 
 def test_a_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,13 +212,13 @@ def test_a_wrong_file_is_refused_by_its_place(
         lookup("openai/gpt-4o", Usage(1))
     assert says in caught.value.message
     assert str(tmp_path) in caught.value.message
-    assert prices.VARIABLE in caught.value.message
+    assert pricing.VARIABLE in caught.value.message
 
 
 def test_a_missing_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is not there is an error, not a run at other prices."""
-    monkeypatch.setenv(prices.VARIABLE, str(tmp_path / "none.json"))
-    for ask in (lambda: lookup("openai/gpt-4o", Usage(1)), prices.version):
+    monkeypatch.setenv(pricing.VARIABLE, str(tmp_path / "none.json"))
+    for ask in (lambda: lookup("openai/gpt-4o", Usage(1)), pricing.version):
         with pytest.raises(ConfigurationError, match=r"Cannot read .*none\.json"):
             ask()
 
@@ -255,9 +254,9 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     code = """
 import sys, podwright
 assert "genai_prices" not in sys.modules
-from podwright import prices
+from podwright.models import pricing
 from podwright.usage import Usage
-assert prices.lookup("deepinfra/meta-llama/Llama-3.3-70B-Instruct", Usage(1)).source == "litellm"
+assert pricing.lookup("deepinfra/meta-llama/Llama-3.3-70B-Instruct", Usage(1)).source == "litellm"
 assert "genai_prices" in sys.modules
 assert not {"litellm", "httpx2"} & set(sys.modules)
 from genai_prices import UpdatePrices

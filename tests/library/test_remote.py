@@ -32,7 +32,7 @@ from podwright.budget import Budget, borrow
 from podwright.components import exchange
 from podwright.components import remote as module
 from podwright.errors import ConfigurationError, PodwrightError
-from podwright.models.faults import Retries, Timeouts
+from podwright.models.retries import Retries, Timeouts
 from podwright.testing import ModelResponse, ToolCall
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"

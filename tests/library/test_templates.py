@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from podwright import Agent, AgentStep, ScriptedModel, Workflow
 from podwright.errors import ContextError
-from podwright.templates import as_text, fill, fill_all, names, plain, sections, visible
+from podwright.templates import fill, fill_all, names, sections, to_json_data, to_text, visible
 
 CONTEXT: dict[str, Any] = {
     "input": "the moon",
@@ -166,8 +166,8 @@ class Strange:
 )
 def test_values_become_text(value: Any, text: str) -> None:
     """A string stays as it is; anything else is JSON that people can read, objects included."""
-    assert as_text(value) == text
-    assert as_text(plain(value)) == text or isinstance(plain(value), str)
+    assert to_text(value) == text
+    assert to_text(to_json_data(value)) == text or isinstance(to_json_data(value), str)
 
 
 def test_a_text_has_a_largest_size() -> None:

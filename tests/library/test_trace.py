@@ -36,7 +36,7 @@ from podwright import (
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import PlanStep, RunEvent, adapter
 from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema
-from podwright.subscribers import Printer
+from podwright.printer import Printer
 from podwright.testing import EchoModel, ToolCall, events_of, use_model
 
 

@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from podwright_service.metrics import Metrics
+from podwright_service.observability.metrics import Metrics
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "observability"
 OF_THE_SCRAPE = {"namespace", "job", "instance"}

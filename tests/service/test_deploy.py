@@ -131,9 +131,9 @@ def test_what_new_values_change() -> None:
 
 def test_blueprints_as_text_are_compared_as_data() -> None:
     """A blueprint given as text is the same as one that is data; where there is none, the place itself counts."""
-    as_text = {"components": {"x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}}}
+    to_text = {"components": {"x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}}}
     as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
-    assert deploy.diff(as_text, as_data) == []
+    assert deploy.diff(to_text, as_data) == []
     (change,) = deploy.diff(as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}})
     assert change.values == ["blueprint"]
     assert deploy.diff({}, {}) == []

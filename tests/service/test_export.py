@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from podwright.errors import ConfigurationError
-from podwright_service import export
+from podwright_service.observability import export
 from podwright_service.testing.serving import LocalServer, Request, reply
 
 Command = Callable[..., subprocess.Popen[str]]

@@ -16,7 +16,7 @@ import pytest
 
 from podwright import Agent
 from podwright.errors import ConfigurationError
-from podwright_service.keys import Keys
+from podwright_service.auth import Keys
 from podwright_service.settings import Settings, read_settings
 
 Serve = Callable[..., httpx.Client]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from podwright_service.runs import UnderWay
+from podwright_service.runs import ActiveRuns
 
 Tell = Callable[[], None]
 
@@ -35,7 +35,7 @@ async def test_who_leaves_as_the_answer_comes_disturbs_nothing() -> None:
         await asyncio.sleep(0)
         return "done"
 
-    assert await UnderWay().unless_gone(request(left=left), work()) == "done"
+    assert await ActiveRuns().unless_gone(request(left=left), work()) == "done"
     await asyncio.sleep(0.01)
     task = asyncio.current_task()
     assert task is not None
@@ -51,7 +51,7 @@ async def test_who_leaves_under_another_server_cancels_the_work() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ClientDisconnect):
-        await UnderWay().unless_gone(request(left=left), work())
+        await ActiveRuns().unless_gone(request(left=left), work())
 
 
 async def test_leaving_is_told_once() -> None:
@@ -75,6 +75,6 @@ async def test_leaving_is_told_once() -> None:
             raise
 
     with pytest.raises(ClientDisconnect):
-        await UnderWay().unless_gone(request(told.append), work())
+        await ActiveRuns().unless_gone(request(told.append), work())
     assert ended.is_set()
     assert told[-1] is None

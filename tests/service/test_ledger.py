@@ -23,7 +23,8 @@ from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
 from prometheus_client.parser import text_string_to_metric_families
 from tests.service.collector import Collector, collector
 
-from podwright import Usage, prices
+from podwright import Usage
+from podwright.models import pricing
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -223,7 +224,7 @@ def counted(urls: list[str]) -> tuple[dict[str, int], float]:
 
 
 def priced(tokens: list[int]) -> float:
-    found = prices.lookup(MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1]))
+    found = pricing.lookup(MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1]))
     assert found
     return found.amount
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 
 import httpx
 
-from podwright_service.logs import Writer
+from podwright_service.observability.logging import Writer
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -70,7 +70,7 @@ def test_lines_for_people_are_no_json(command: Command, address: Address, newsro
 
 ODD = """
 import logging, warnings
-from podwright_service import logs
+from podwright_service.observability import logging as logs
 from podwright_service.settings import Settings
 writer = logs.configure(Settings(log_format={format!r}))
 logging.getLogger("podwright").warning("a\\x1b[2Jb\\nc\\udc80")
@@ -158,7 +158,7 @@ def test_what_is_being_written_is_waited_for() -> None:
 
 WHILE_WRITING = """
 import os, select, sys, time
-from podwright_service import logs
+from podwright_service.observability import logging as logs
 from podwright_service.settings import Settings
 print("before")
 writer = logs.configure(Settings())
@@ -191,7 +191,7 @@ def test_a_process_forked_while_a_line_is_written_ends() -> None:
 
 FORKING = """
 import os, sys
-from podwright_service.logs import Writer
+from podwright_service.observability.logging import Writer
 writer = Writer(sys.stdout.buffer)
 writer.write(b"parent")
 if not os.fork():  # the parent's line is not yet written

@@ -25,12 +25,12 @@ from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel
 from podwright.errors import ModelError, PodwrightError
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
-from podwright_service import metrics as counting
 from podwright_service.admission import Admission
-from podwright_service.metrics import POSTED, UNKNOWN, Metrics
+from podwright_service.observability import metrics as counting
+from podwright_service.observability.metrics import POSTED, UNKNOWN, Metrics
+from podwright_service.observability.spans import Recorder, Span
+from podwright_service.observability.tracing import Spans
 from podwright_service.settings import Settings
-from podwright_service.spans import Recorder, Span
-from podwright_service.tracing import Spans
 
 Serve = Callable[..., httpx.Client]
 
@@ -167,7 +167,7 @@ SHARED = """
 import asyncio, os, sys
 from podwright import Agent
 from podwright.run import Task, execute
-from podwright_service.metrics import Metrics
+from podwright_service.observability.metrics import Metrics
 agent = Agent("a", "x", model="offline/echo")
 metrics = Metrics("a", "agent", {"a"}, {"offline/echo"}, (), ())
 metrics.serves("1", "d")
@@ -340,7 +340,7 @@ def test_a_bucket_gets_a_new_exemplar_now_and_then(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(counting, "get_current_span", lambda: NonRecordingSpan(context))
         timed.observe(seconds)
 
-    monkeypatch.setattr("podwright_service.metrics.time.monotonic", lambda: now)
+    monkeypatch.setattr("podwright_service.observability.metrics.time.monotonic", lambda: now)
     timed = counting._Timed(cast("Any", Child()), [0.1, 0.2])
     seen(1, 0.05)
     seen(2, 0.1)  # in the same bucket, whose bound belongs to it

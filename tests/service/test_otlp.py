@@ -27,9 +27,9 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from podwright_service import otlp
-from podwright_service.otlp import Encoded, encode
-from podwright_service.spans import Recorder, Span
+from podwright_service.observability import otlp
+from podwright_service.observability.otlp import Encoded, encode
+from podwright_service.observability.spans import Recorder, Span
 
 REMOTE = SpanContext(7, 9, True, TraceFlags(1))
 STATED = SpanContext(7, 9, True, TraceFlags(1), TraceState([("vendor", "x")]))

@@ -49,7 +49,7 @@ def rest(connection: socket.socket) -> bytes:
     return got
 
 
-def said(client: httpx.Client, *pieces: bytes) -> bytes:
+def describe_error(client: httpx.Client, *pieces: bytes) -> bytes:
     """What the service says to these bytes until it closes the connection."""
     with connected(client) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -132,7 +132,7 @@ def test_a_client_that_dribbles_is_cut_off(
 
 def test_a_client_that_says_nothing_is_cut_off(quick: httpx.Client) -> None:
     """A connection on which nothing comes is closed without a word."""
-    assert said(quick) == b""
+    assert describe_error(quick) == b""
 
 
 def test_the_body_of_a_refused_request_has_its_time_too(serve: Serve) -> None:
@@ -181,22 +181,22 @@ def test_a_kept_connection_may_rest_between_requests(quick: httpx.Client) -> Non
 def test_a_huge_head_is_refused(client: httpx.Client, start: bytes) -> None:
     """A head of more than 64 KiB is a 431, whether it ends or not."""
     end = b" HTTP/1.1\r\n\r\n" if b"\r" not in start else b"\r\n\r\n"
-    check(said(client, start, b"x" * 70_000 + end), 431, "headers_too_large")
-    check(said(client, start, b"x" * 5_000_000), 431, "headers_too_large")
+    check(describe_error(client, start, b"x" * 70_000 + end), 431, "headers_too_large")
+    check(describe_error(client, start, b"x" * 5_000_000), 431, "headers_too_large")
 
 
 def test_a_head_at_the_limit_is_taken(client: httpx.Client) -> None:
     """A head of 60 KiB is no fault."""
-    answer = said(client, WHOLE.replace(b"host: x", b"host: x\r\nconnection: close\r\na: " + b"x" * 61_000))
+    answer = describe_error(client, WHOLE.replace(b"host: x", b"host: x\r\nconnection: close\r\na: " + b"x" * 61_000))
     assert answer.endswith(b'{"output":"Echo: x"}')
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b""], ids=["ended", "open"])
 def test_many_headers_are_refused(client: httpx.Client, end: bytes) -> None:
     """More than 256 headers are a 431, and 200 are none."""
-    check(said(client, HEAD + b"a: b\r\n" * 300 + end), 431, "headers_too_large")
+    check(describe_error(client, HEAD + b"a: b\r\n" * 300 + end), 431, "headers_too_large")
     few = b"connection: close\r\n" + b"a: b\r\n" * 200
-    assert said(client, HEAD + few + WHOLE.removeprefix(HEAD)).endswith(b'{"output":"Echo: x"}')
+    assert describe_error(client, HEAD + few + WHOLE.removeprefix(HEAD)).endswith(b'{"output":"Echo: x"}')
 
 
 MALFORMED = {
@@ -232,18 +232,18 @@ MALFORMED = {
 @pytest.mark.parametrize("sent", MALFORMED.values(), ids=MALFORMED)
 def test_what_is_no_http_is_refused(client: httpx.Client, sent: bytes) -> None:
     """Bytes that are no request, or one that two readers could take for two things, are one 400 and the end."""
-    check(said(client, sent), 400, "request_malformed")
+    check(describe_error(client, sent), 400, "request_malformed")
 
 
 def test_a_lie_in_the_length_is_the_next_request(client: httpx.Client) -> None:
     """A body longer than announced is cut there; what follows is no request, and ends the connection."""
-    answer = said(client, HEAD + b"content-length: 14\r\n\r\n" + BODY + b"smuggled")
+    answer = describe_error(client, HEAD + b"content-length: 14\r\n\r\n" + BODY + b"smuggled")
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) in ([], [b"200", b"400"])
 
 
 def test_a_length_that_is_not_reached_waits_and_ends(quick: httpx.Client) -> None:
     """A body shorter than announced is a 408."""
-    check(said(quick, HEAD + b"content-length: 20\r\n\r\n" + BODY), 408, "request_too_slow")
+    check(describe_error(quick, HEAD + b"content-length: 20\r\n\r\n" + BODY), 408, "request_too_slow")
 
 
 def test_pipelined_requests_are_answered_in_turn(client: httpx.Client) -> None:
@@ -251,7 +251,7 @@ def test_pipelined_requests_are_answered_in_turn(client: httpx.Client) -> None:
     bodies = [b'{"input": "%03d"}' % number for number in range(20)]
     sent = [HEAD + b"content-length: %d\r\n\r\n" % len(body) + body for body in bodies]
     last = b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-    answer = said(client, b"".join(sent) + last)
+    answer = describe_error(client, b"".join(sent) + last)
     assert answer.count(b"HTTP/1.1 200 ") == 21
     found = [answer.index(b"Echo: %03d" % number) for number in range(20)]
     assert found == sorted(found)
@@ -262,7 +262,7 @@ def test_what_follows_an_answer_without_a_body_comes_after_it(serve: Serve) -> N
     client = serve(echo(), api_keys="0123456789abcdef")
     head = b"HEAD /health HTTP/1.1\r\nhost: x\r\n\r\n"
     last = b"POST /run HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-    answer = said(client, head + last)
+    answer = describe_error(client, head + last)
     assert re.findall(rb"HTTP/1.1 (\d+) ", answer) == [b"200", b"401"]
 
 
@@ -360,9 +360,9 @@ async def test_an_application_may_end_a_connection() -> None:
 def test_an_endless_body_is_cut_off(serve: Serve) -> None:
     """Chunks, extensions and trailers without end are not read for as long as they come."""
     client = serve(echo(), max_body_bytes=1000)
-    assert said(client, CHUNKED + b"1;" + b"x" * 2_000_000).startswith(b"HTTP/1.1 413 ")
-    assert said(client, CHUNKED + b"1\r\n{\r\n0\r\n", *[b"a: b\r\n" * 300] * 2).startswith(b"HTTP/1.1 413 ")
-    assert said(client, CHUNKED, *[b"400\r\n" + b" " * 1024 + b"\r\n"] * 2000).startswith(b"HTTP/1.1 413 ")
+    assert describe_error(client, CHUNKED + b"1;" + b"x" * 2_000_000).startswith(b"HTTP/1.1 413 ")
+    assert describe_error(client, CHUNKED + b"1\r\n{\r\n0\r\n", *[b"a: b\r\n" * 300] * 2).startswith(b"HTTP/1.1 413 ")
+    assert describe_error(client, CHUNKED, *[b"400\r\n" + b" " * 1024 + b"\r\n"] * 2000).startswith(b"HTTP/1.1 413 ")
 
 
 def test_who_sends_all_before_it_reads_is_told_why_not(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,7 +395,7 @@ def test_trailers_are_no_headers(client: httpx.Client) -> None:
     """A trailer changes nothing of what the headers said."""
     body = b"%x\r\n%s\r\n0\r\ncontent-encoding: gzip\r\ncontent-type: text/plain\r\n\r\n" % (len(BODY), BODY)
     sent = CHUNKED.replace(b"host: x", b"host: x\r\nconnection: close") + body
-    assert said(client, sent).endswith(b'{"output":"Echo: x"}')
+    assert describe_error(client, sent).endswith(b'{"output":"Echo: x"}')
 
 
 UPGRADE = b"connection: upgrade\r\nupgrade: h2c\r\n"
@@ -404,7 +404,7 @@ UPGRADE = b"connection: upgrade\r\nupgrade: h2c\r\n"
 def test_an_upgrade_is_not_made(client: httpx.Client) -> None:
     """A request that would rather speak something else is answered in HTTP/1.1, and is the connection's last."""
     again = b"GET /info HTTP/1.1\r\nhost: x\r\n\r\n"
-    answer = said(client, b"GET /health HTTP/1.1\r\nhost: x\r\n" + UPGRADE + b"\r\n", again)
+    answer = describe_error(client, b"GET /health HTTP/1.1\r\nhost: x\r\n" + UPGRADE + b"\r\n", again)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.count(b"HTTP/1.1 ") == 1
 
@@ -487,8 +487,8 @@ def test_the_command_serves_with_it(command: Any, address: Any, newsroom: Any) -
         PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HEADER_TIMEOUT="0.3",
     )  # fmt: skip
     with httpx.Client(base_url=address(process)) as client:
-        check(said(client, HEAD), 408, "request_too_slow")
-        check(said(client, MALFORMED["noise"]), 400, "request_malformed")
+        check(describe_error(client, HEAD), 408, "request_too_slow")
+        check(describe_error(client, MALFORMED["noise"]), 400, "request_malformed")
     process.terminate()
     output, _ = process.communicate(timeout=PATIENT)
     assert "Traceback" not in output

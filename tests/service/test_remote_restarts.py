@@ -18,7 +18,7 @@ from tests.service.test_fleet import AGENT, Vendor
 
 import podwright
 from podwright import Remote, Workflow, errors
-from podwright.models.faults import Retries
+from podwright.models.retries import Retries
 from podwright_service.testing import ModelStub
 
 Start = Callable[..., subprocess.Popen[str]]

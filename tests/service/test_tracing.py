@@ -42,7 +42,7 @@ from opentelemetry import trace
 from podwright import Agent, AgentStep, ApprovalStep, Conductor, ParallelStep, ScriptedModel, Workflow
 from podwright.errors import ModelUnavailableError
 from podwright.testing import ToolCall
-from podwright.models.faults import Retries
+from podwright.models.retries import Retries
 
 
 def look(place: str) -> str:

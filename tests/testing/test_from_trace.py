@@ -15,8 +15,8 @@ from podwright.errors import ModelError, ModelRateLimitError, TraceError
 from podwright.events import Event
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models import Connection, FunctionModel, Model, ScriptedModel, use_model
-from podwright.models.chat import ChatModel
-from podwright.models.faults import Retries
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.usage import Usage
 from podwright_service.testing import ModelStub, assert_usage

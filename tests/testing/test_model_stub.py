@@ -26,8 +26,8 @@ from podwright.errors import (
 )
 from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema, ToolCall
 from podwright.models import Connection
-from podwright.models.chat import ChatModel
-from podwright.models.faults import Timeouts
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.retries import Timeouts
 from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
 

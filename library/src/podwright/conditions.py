@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from podwright import blueprints
-from podwright.errors import ConditionError, Problem, did_you_mean, said, shortened
-from podwright.templates import as_text, fill_all
+from podwright.errors import ConditionError, Problem, describe_error, did_you_mean, truncate
+from podwright.templates import fill_all, to_text
 from podwright.tools import called
 
 Condition = Callable[..., Any]
@@ -21,15 +21,15 @@ Conditions = Mapping[str, Condition]
 
 
 def _folded(value: Any) -> str:
-    return as_text(value).casefold()
+    return to_text(value).casefold()
 
 
 def _number(value: Any) -> float:
-    text = as_text(value).strip()
+    text = to_text(value).strip()
     try:
         return float(text)
     except ValueError:
-        shown = shortened(text, 60)
+        shown = truncate(text, 60)
         raise ConditionError(
             f"A condition compares numbers, but was given {shown!r}.",
             suggestion="Make the step before it answer with a bare number, or use 'equals'.",
@@ -37,7 +37,7 @@ def _number(value: Any) -> float:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return as_text(one).strip() == as_text(other).strip()
+    return to_text(one).strip() == to_text(other).strip()
 
 
 _TESTS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]] = {
@@ -48,7 +48,7 @@ _TESTS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]] = {
     "one_of": (("value", "options"), lambda a: any(_same(a["value"], option) for option in a["options"])),
     "greater_than": (("value", "than"), lambda a: _number(a["value"]) > _number(a["than"])),
     "less_than": (("value", "than"), lambda a: _number(a["value"]) < _number(a["than"])),
-    "is_empty": (("value",), lambda a: not as_text(a["value"]).strip()),
+    "is_empty": (("value",), lambda a: not to_text(a["value"]).strip()),
 }  # fmt: skip
 """The built-in tests: their arguments and what they do. Texts are compared without regard to outer white space."""
 
@@ -93,7 +93,7 @@ async def _ask(name: str, condition: Condition, args: dict[str, Any], context: M
     try:
         return bool(await called(condition, given, **args))
     except Exception as error:
-        raise ConditionError(f"Condition '{name}' raised {said(error)}") from error
+        raise ConditionError(f"Condition '{name}' raised {describe_error(error)}") from error
 
 
 def _filled(value: Any, context: Mapping[str, Any], name: str) -> Any:

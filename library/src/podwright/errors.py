@@ -110,12 +110,12 @@ class PodwrightError(Exception):
             "suggestion": self.suggestion,
             "help_url": self.help_url,
         }
-        from podwright.templates import plain  # which imports this module
+        from podwright.templates import to_json_data  # which imports this module
 
         for name in ("run_id", "component", "context", "resume_path"):
             value = getattr(self, name)
             if value is not None:
-                facts[name] = plain(value)
+                facts[name] = to_json_data(value)
         return facts
 
     def rich_print(self, console: Console | None = None) -> None:
@@ -479,7 +479,7 @@ class RunCancelledError(RunError):
     default_suggestion = "Run it again; a workflow goes on from this error's context and resume_path."
 
 
-def said(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What kind of error it is and what it says, whatever its own `__str__` does."""
     try:
         return f"{type(error).__name__}: {error}"
@@ -487,7 +487,7 @@ def said(error: BaseException) -> str:
         return f"{type(error).__name__}: (its text cannot be had)"
 
 
-def why(error: Exception) -> str:
+def os_error_reason(error: Exception) -> str:
     """What an error of the system says, without its number and the name of the file."""
     return getattr(error, "strerror", None) or str(error)
 
@@ -497,7 +497,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
-def shortened(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     """A text of so many characters at most."""
     return text if len(text) <= most else text[: most - 1] + "…"
 

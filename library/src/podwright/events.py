@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from podwright.errors import ConfigurationError, did_you_mean
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.templates import plain
+from podwright.templates import to_json_data
 from podwright.usage import Usage
 
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
@@ -47,7 +47,7 @@ class RunEvent:
 
     def to_dict(self) -> dict[str, Any]:
         """The event as a JSON-compatible dictionary."""
-        return plain(self)
+        return to_json_data(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from podwright.errors import TraceError
 from podwright.events import Event, Subscriber, adapter
-from podwright.subscribers import Printer
-from podwright.templates import plain
+from podwright.printer import Printer
+from podwright.templates import to_json_data
 from podwright.usage import Usage
 
 FORMAT = "podwright.trace/1"
@@ -60,7 +60,7 @@ class ExecutionResult:
         """The result as a JSON-compatible dictionary, the trace included."""
         return {
             "format": FORMAT,
-            "value": plain(self.value),
+            "value": to_json_data(self.value),
             "events": [event.to_dict() for event in self.events],
             "duration_ms": self.duration_ms,
             "usage": self.usage.to_dict(),

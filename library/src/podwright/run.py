@@ -35,7 +35,7 @@ from podwright.events import (
     Subscriber,
 )
 from podwright.result import ExecutionResult
-from podwright.templates import plain
+from podwright.templates import to_json_data
 from podwright.usage import NOTHING, RunLimits, Usage
 
 T = TypeVar("T")
@@ -369,7 +369,7 @@ class Run:
                 )
             )
         else:
-            self.emit(RunFailed(error=plain(error.to_dict()), usage=self.usage, duration_ms=self.duration_ms))
+            self.emit(RunFailed(error=to_json_data(error.to_dict()), usage=self.usage, duration_ms=self.duration_ms))
 
     def _attach(self, error: PodwrightError) -> None:
         """Tell an error about its run: the innermost component raised it, the outermost run is the caller's."""
@@ -384,7 +384,7 @@ class Run:
 def _shown(value: Any) -> Any:
     """A value as the trace has it: what is no JSON is only named there."""
     try:
-        return plain(value)
+        return to_json_data(value)
     except (ValueError, RecursionError):
         return f"({type(value).__name__}, no JSON)"
 
@@ -442,7 +442,7 @@ async def execute(
     return ExecutionResult(value, events, run.duration_ms, run.usage)
 
 
-async def together(work: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
     """Await all at once; the first failure cancels the others, waits for them, and is raised."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

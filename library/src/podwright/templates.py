@@ -41,7 +41,7 @@ def fill(template: str, context: Mapping[str, Any]) -> str:
         nonlocal length
         if match[1] not in context:
             return match[0]
-        text = as_text(context[match[1]])
+        text = to_text(context[match[1]])
         length += len(text)
         if length > _LONGEST:
             raise ContextError(
@@ -78,11 +78,11 @@ def sections(context: Mapping[str, Any], leave_out: Iterable[str] = ()) -> str:
     skip = set(leave_out)
     shown = [name for name in visible(context) if name not in skip]
     if len(shown) == 1:
-        return as_text(context[shown[0]])
-    return "\n\n".join(f"## {name}\n{as_text(context[name])}" for name in shown)
+        return to_text(context[shown[0]])
+    return "\n\n".join(f"## {name}\n{to_text(context[name])}" for name in shown)
 
 
-def plain(value: Any) -> Any:
+def to_json_data(value: Any) -> Any:
     """A value as JSON-compatible data: models and dataclasses as objects, anything strange as its text."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -100,8 +100,8 @@ def _finite(data: Any) -> Any:
     return data
 
 
-def as_text(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A value as a model or a caller reads it: a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
-    return json.dumps(plain(value), ensure_ascii=False)
+    return json.dumps(to_json_data(value), ensure_ascii=False)

@@ -20,7 +20,7 @@ from podwright.events import Event
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, use_model
 from podwright.result import ExecutionResult
-from podwright.templates import as_text
+from podwright.templates import to_text
 from podwright.usage import Usage
 
 __all__ = [
@@ -66,7 +66,7 @@ def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> N
             (
                 number + 1
                 for number, event in enumerate(events[position:], position)
-                if event.type == kind and all(as_text(getattr(event, key, None)) == value for key, value in fields)
+                if event.type == kind and all(to_text(getattr(event, key, None)) == value for key, value in fields)
             ),
             -1,
         )

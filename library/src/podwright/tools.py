@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, did_you_mean, said, shortened
+from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, describe_error, did_you_mean, truncate
 from podwright.messages import ToolSchema
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> 
         closed = isinstance(error, GeneratorExit) and asyncio.current_task() is not task
         if closed or (isinstance(error, asyncio.CancelledError) and task.cancelling()):
             raise
-        raise RuntimeError(f"the function raised {said(error)}") from error
+        raise RuntimeError(f"the function raised {describe_error(error)}") from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -123,7 +123,7 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             future.set_exception(error)
         else:  # a future cannot hold a StopIteration, and a tool's sys.exit() must not end the process
-            stopped = RuntimeError(f"the function raised {said(error)}")
+            stopped = RuntimeError(f"the function raised {describe_error(error)}")
             stopped.__cause__ = error
             future.set_exception(stopped)
 
@@ -345,4 +345,4 @@ def _bare(
 
 def _compact(schema: Any) -> str:
     text = json.dumps(schema, separators=(",", ":"))
-    return shortened(text, 80)
+    return truncate(text, 80)

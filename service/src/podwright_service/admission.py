@@ -111,7 +111,7 @@ class Admission:
         )
 
 
-class AdmissionDoor:
+class AdmissionMiddleware:
     """ASGI middleware that counts those inside, and refuses one more before its body is read.
 
     A body that is still on its way counts: so the memory that bodies take is bounded as well.

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from podwright import __version__, prices
+from podwright import __version__
 from podwright.components import Component
-from podwright.models import resolve
+from podwright.models import pricing, resolve
 from podwright_service import problems
-from podwright_service.admission import AdmissionDoor
+from podwright_service.admission import AdmissionMiddleware
+from podwright_service.auth import PATHS, AuthenticationMiddleware, Keys
 from podwright_service.docs import DocsPage
 from podwright_service.doors import Doors
 from podwright_service.health import Health
-from podwright_service.keys import PATHS, KeyDoor, Keys
+from podwright_service.inline_blueprints import models_of
 from podwright_service.openapi import Documentation
-from podwright_service.posted import models_of
 from podwright_service.remotes import remotes_in
 from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
-    from podwright_service.telemetry import Telemetry
+    from podwright_service.observability.telemetry import Telemetry
 
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
@@ -44,9 +44,9 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     models = list(dict.fromkeys(model.name for model in answering))
     for model in models:
         if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
-            prices.warm(model)
+            pricing.warm(model)
     # the metrics' library chooses at its import where it keeps values, which is not settled before
-    from podwright_service.telemetry import Telemetry, Watched
+    from podwright_service.observability.telemetry import Telemetry, Watched
 
     keys = Keys(settings)
     health, routes = Health(), Routes(component, settings, models)
@@ -70,9 +70,9 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     app.state.admission, app.state.telemetry = routes.admission, telemetry
     app.state.doors = Doors(keys, routes.admission, PATHS, telemetry.answered)
     problems.install(app)
-    app.add_middleware(AdmissionDoor, admission=routes.admission)
+    app.add_middleware(AdmissionMiddleware, admission=routes.admission)
     if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place
-        app.add_middleware(KeyDoor, keys=keys)
+        app.add_middleware(AuthenticationMiddleware, keys=keys)
     app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
 
     _add_routes(app, health, routes, telemetry, docs)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from podwright import blueprints
-from podwright.errors import BlueprintValidationError, Problem, shortened
+from podwright.errors import BlueprintValidationError, Problem, truncate
 from podwright_service.problems import MOST_ERRORS, RequestError
 from podwright_service.settings import Settings
 
@@ -130,7 +130,7 @@ def _pointer(place: _Place) -> str:
         place, key = place
         parts.append(key)
     # the sender knows its keys; one of a megabyte is not sent back for each fault below it
-    short = [part if isinstance(part, int) else shortened(part, 100) for part in reversed(parts)]
+    short = [part if isinstance(part, int) else truncate(part, 100) for part in reversed(parts)]
     return blueprints.pointer(*short)
 
 

@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from starlette.datastructures import Headers
 
-from podwright import fields
+from podwright import structured_fields
 from podwright.usage import RunLimits
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
 T = TypeVar("T", int, float)
 
-BUDGET = fields.DICTIONARY
+BUDGET = structured_fields.DICTIONARY
 """What a `Podwright-Budget` looks like; the values of its members are looked at one by one."""
 HOPS = r"^[ \t]*[0-9]{0,15}[ \t]*$"
 """What `Podwright-Hops` looks like."""
@@ -48,7 +48,7 @@ def granted(headers: Headers, settings: Settings) -> Granted:
         hops = min(hops, int(told))
     try:
         # lines of one name are one dictionary: a second one must not be passed over
-        members = fields.read(",".join(headers.getlist("podwright-budget")))
+        members = structured_fields.read(",".join(headers.getlist("podwright-budget")))
     except ValueError as error:
         raise _malformed("Podwright-Budget", "a dictionary of structured fields (RFC 9651)") from error
     return Granted(
@@ -62,21 +62,21 @@ def granted(headers: Headers, settings: Settings) -> Granted:
     )
 
 
-def _number(members: Mapping[str, fields.Value], name: str) -> float | None:
+def _number(members: Mapping[str, structured_fields.Value], name: str) -> float | None:
     value = members.get(name)
     if isinstance(value, str | bool) or (value is not None and value < 0):
         raise _malformed("Podwright-Budget", f"a number of {name}, 0 or more")
     return value
 
 
-def _count(members: Mapping[str, fields.Value], name: str) -> int | None:
+def _count(members: Mapping[str, structured_fields.Value], name: str) -> int | None:
     value = _number(members, name)
     if isinstance(value, float):
         raise _malformed("Podwright-Budget", f"a whole number of {name}, 0 or more")
     return value
 
 
-def _money(members: Mapping[str, fields.Value]) -> float | None:
+def _money(members: Mapping[str, structured_fields.Value]) -> float | None:
     value = members.get("cost")
     if value is None:
         return None

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.components.folder import Folder
-from podwright.errors import BlueprintValidationError, ConfigurationError, why
+from podwright.errors import BlueprintValidationError, ConfigurationError, os_error_reason
 from podwright_service.images.context import component_files, requirements
 
 _CONFIG_MAP_BYTES = 900_000
@@ -119,7 +119,7 @@ def _files(folder: Path) -> dict[str, str]:
         contents = {path.as_posix(): blueprints.read_bytes(folder / path) for path in paths}
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"The files of the component '{folder.name}' cannot be read: {why(error)}.",
+            f"The files of the component '{folder.name}' cannot be read: {os_error_reason(error)}.",
             suggestion="Let this user read them." if isinstance(error, OSError) else _IMAGE,
         ) from error
     for path, content in contents.items():
@@ -166,7 +166,7 @@ class ComponentChange:
 
 
 def _told(change: blueprints.Change) -> str:
-    was, now = blueprints.brief(change.old), blueprints.brief(change.new)
+    was, now = blueprints.short_repr(change.old), blueprints.short_repr(change.new)
     return {"added": f": {now}", "removed": f": {was}", "changed": f": {was} -> {now}"}[change.op]
 
 

@@ -13,7 +13,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from podwright_service.admission import Admission
-from podwright_service.keys import CALLER, Keys
+from podwright_service.auth import CALLER, Keys
 from podwright_service.problems import MEDIA_TYPE, RequestError, as_bytes, document
 
 Told = Callable[[str, str, int, float], None]

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from podwright.errors import ConfigurationError
 from podwright_service.health import Health
 from podwright_service.protocol import CLOSE
-from podwright_service.runs import UnderWay
+from podwright_service.runs import ActiveRuns
 from podwright_service.settings import Settings
 
 TO_ANSWER = 2
@@ -74,7 +74,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         state: State = cast("FastAPI", config.app).state
         self._health: Health = state.health
-        self._under_way: UnderWay = state.under_way
+        self._under_way: ActiveRuns = state.under_way
         self._settings, self._most, self._on_start, self._on_leave = settings, most_requests, started, leaving
         self._ends_at: float | None = None
         self._told_early = self._leaves = self._out_of_files = False

@@ -15,9 +15,9 @@ from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.components.workflow import outputs_of
 from podwright_service import budgets, schema
+from podwright_service.auth import secure
 from podwright_service.idempotency import LONGEST_KEY
-from podwright_service.keys import secure
-from podwright_service.posted import Allowed
+from podwright_service.inline_blueprints import Allowed
 from podwright_service.problems import MEDIA_TYPE, document
 from podwright_service.settings import Settings
 from podwright_service.sse import EventStream

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from podwright import errors
 from podwright.errors import HELP_URL, PodwrightError, Problem, did_you_mean
-from podwright.templates import plain
+from podwright.templates import to_json_data
 from podwright.usage import Usage
 
 MEDIA_TYPE = "application/problem+json"
@@ -131,7 +131,7 @@ def _facts(error: PodwrightError) -> dict[str, Any]:
     for name in ("run_id", "component", "context", "resume_path"):
         value = getattr(error, name)
         if value is not None:
-            facts[name] = plain(value)
+            facts[name] = to_json_data(value)
     if isinstance(error.usage, Usage):
         facts["usage"] = error.usage.to_dict()
     if isinstance(error, errors.LimitExceededError):

@@ -33,7 +33,7 @@ from gunicorn.workers.base import Worker
 from podwright.errors import ConfigurationError
 from podwright_service import slots
 from podwright_service.draining import ENDING, TO_ANSWER, DrainingServer, Told, log
-from podwright_service.logs import THREAD
+from podwright_service.observability.logging import THREAD
 from podwright_service.settings import Settings
 
 _HANGS = 30

@@ -9,7 +9,7 @@ from typing import Any, cast
 from podwright.blueprints import from_json, read_bytes
 from podwright.components import Component
 from podwright.components.remote import Remote
-from podwright.errors import BlueprintValidationError, ConfigurationError, did_you_mean, why
+from podwright.errors import BlueprintValidationError, ConfigurationError, did_you_mean, os_error_reason
 from podwright_service.settings import Settings
 
 
@@ -51,7 +51,9 @@ def _in_file(path: str | None) -> dict[str, str]:
     try:
         found: Any = from_json(read_bytes(path))
     except (OSError, ValueError, BlueprintValidationError) as error:
-        reason = error.problems[0].detail if isinstance(error, BlueprintValidationError) else f"{why(error)}."
+        reason = (
+            error.problems[0].detail if isinstance(error, BlueprintValidationError) else f"{os_error_reason(error)}."
+        )
         raise ConfigurationError(
             f"PODWRIGHT_AGENTS_FILE, '{path}', cannot be read: {reason}", suggestion="Correct or unset it."
         ) from error

@@ -19,15 +19,15 @@ from podwright import blueprints
 from podwright.components import Component, Workflow
 from podwright.errors import BlueprintValidationError, did_you_mean
 from podwright.events import Subscriber
-from podwright.templates import plain
+from podwright.templates import to_json_data
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
 from podwright_service.budgets import granted
 from podwright_service.idempotency import Once, Turn
-from podwright_service.posted import allowed_by, build, tools_of
+from podwright_service.inline_blueprints import allowed_by, build, tools_of
 from podwright_service.problems import RequestError, answer, as_entries, as_json
 from podwright_service.remotes import remotes_in
-from podwright_service.runs import UnderWay, Watch, perform
+from podwright_service.runs import ActiveRuns, Watch, perform
 from podwright_service.schema import (
     ComplexRun,
     PostedCheck,
@@ -65,7 +65,7 @@ class Routes:
         """Names of the models that answer."""
         self.settings = settings
         self.allowed = allowed_by(component, settings)
-        self.under_way = UnderWay()
+        self.under_way = ActiveRuns()
         """The runs."""
         self.admission = Admission(settings)
         """The places that runs wait for."""
@@ -170,7 +170,7 @@ class Routes:
             return answer(request, _STOPPED, watch.headers())
         except Exception as error:  # noqa: BLE001 - whatever it is, the answer tells which run it was and what it cost
             return answer(request, error, watch.headers())
-        value = plain(result.value)
+        value = to_json_data(result.value)
         shown = result.to_dict() if trace else value if isinstance(component, Workflow) else {"output": value}
         return as_json(shown, headers=watch.headers())
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
-from podwright import fields
+from podwright import structured_fields
 from podwright.components import Component, Workflow
 from podwright.errors import RunCancelledError
 from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, Subscriber
@@ -57,7 +57,7 @@ class Watch:
 def usage_header(usage: Usage) -> str:
     """A usage as a dictionary of structured fields (RFC 9651); an unknown cost is left out."""
     tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return fields.write({**tokens, "cost": fields.money(usage.cost)})
+    return structured_fields.write({**tokens, "cost": structured_fields.money(usage.cost)})
 
 
 async def perform(
@@ -91,7 +91,7 @@ async def perform(
             raise
 
 
-class UnderWay:
+class ActiveRuns:
     """The work that requests wait for."""
 
     def __init__(self) -> None:

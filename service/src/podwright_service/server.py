@@ -8,12 +8,12 @@ import os
 import uvicorn
 
 from podwright.components import Component
-from podwright_service import logs
 from podwright_service.app import create_app
+from podwright_service.auth import warn_if_open
 from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
 from podwright_service.init import become_init
-from podwright_service.keys import warn_if_open
 from podwright_service.listening import BACKLOG, listen, url
+from podwright_service.observability import logging as logs
 from podwright_service.protocol import protocol_for
 from podwright_service.settings import Settings, read_settings
 

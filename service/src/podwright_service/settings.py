@@ -31,7 +31,7 @@ from pydantic_settings import (
 )
 
 from podwright.blueprints import from_json
-from podwright.errors import BlueprintValidationError, ConfigurationError, shortened
+from podwright.errors import BlueprintValidationError, ConfigurationError, truncate
 from podwright.models import LANES
 from podwright.usage import RunLimits
 from podwright_service import variables
@@ -236,7 +236,7 @@ def read_settings(**given: Any) -> Settings:
         if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
             found.append(f"PODWRIGHT_SECRETS_DIR must be a folder, not '{folder}'.")
         if (lane := os.environ.get("PODWRIGHT_MODEL_LANE") or LANES[0]) not in LANES:
-            found.append(f"PODWRIGHT_MODEL_LANE must be one of {', '.join(LANES)}, not '{shortened(lane, 60)}'.")
+            found.append(f"PODWRIGHT_MODEL_LANE must be one of {', '.join(LANES)}, not '{truncate(lane, 60)}'.")
         settings = Settings(**given)
     except ValidationError as error:
         found = [*found, *_told(error, given)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import podwright
 from podwright.components import Component
-from podwright.errors import ConfigurationError, PodwrightError, did_you_mean, said, shortened
+from podwright.errors import ConfigurationError, PodwrightError, describe_error, did_you_mean, truncate
 
 
 def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
@@ -34,7 +34,7 @@ def load_component(source: str, agents: Mapping[str, Component] | None = None) -
     if colon and module and attribute and "/" not in module:
         return _from_module(module, attribute)
     raise ConfigurationError(
-        f"There is no component at '{shortened(source, 200)}'.",
+        f"There is no component at '{truncate(source, 200)}'.",
         suggestion=did_you_mean(path.name, (name for name in _beside(path) if not name.startswith(".")))
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
@@ -70,7 +70,7 @@ def _from_module(name: str, attribute: str) -> Component:
         raise
     except BaseException as error:
         raise ConfigurationError(
-            f"The module '{name}' cannot be imported: {said(error)}",
+            f"The module '{name}' cannot be imported: {describe_error(error)}",
             suggestion=f"Try `python -c 'import {name}'` in this folder.",
         ) from error
     if not isinstance(found, Component):

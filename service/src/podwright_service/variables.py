@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import SecretStr
 from pydantic_core import ErrorDetails
 
-from podwright.errors import ConfigurationError, did_you_mean, shortened
+from podwright.errors import ConfigurationError, did_you_mean, truncate
 
 PREFIX = "PODWRIGHT_"
 
@@ -132,7 +132,7 @@ def wrong(error: ErrorDetails, name: str, secret: bool) -> str:
         secret: Whether the value must not be shown.
     """
     inner = "".join(f"[{part!r}]" for part in error["loc"][1:] if part != "[key]")
-    given = "what it is" if secret else shortened(repr(masked(error["input"])), 100)
+    given = "what it is" if secret else truncate(repr(masked(error["input"])), 100)
     context: Mapping[str, Any] = error.get("ctx", {})
     wanted = _EXPECTED.get(error["type"])
     if wanted is None:

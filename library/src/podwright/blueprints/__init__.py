@@ -1,12 +1,12 @@
 """Blueprints as data: read, write, check, migrate, compare. Nothing here runs anything."""
 
-from podwright.blueprints.check import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
 from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
-from podwright.blueprints.wording import brief
+from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
+from podwright.blueprints.wording import short_repr
 
 __all__ = [
     "MAX_DEPTH",
@@ -16,7 +16,6 @@ __all__ = [
     "Change",
     "as_array",
     "as_object",
-    "brief",
     "check",
     "copy",
     "diff",
@@ -32,6 +31,7 @@ __all__ = [
     "problems",
     "read_bytes",
     "read_file",
+    "short_repr",
     "to_json",
     "to_yaml",
     "unreadable",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from podwright.blueprints.check import kind_of, migrate
 from podwright.blueprints.data import pointer
+from podwright.blueprints.validation import kind_of, migrate
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from podwright.blueprints.check import Blueprint, invalid
-from podwright.errors import BlueprintValidationError, ConfigurationError, Problem, did_you_mean, shortened, why
+from podwright.blueprints.validation import Blueprint, invalid
+from podwright.errors import (
+    BlueprintValidationError,
+    ConfigurationError,
+    Problem,
+    did_you_mean,
+    os_error_reason,
+    truncate,
+)
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -133,7 +140,7 @@ def read_file(path: str | Path) -> Blueprint:
     except (OSError, ValueError) as error:
         there = "Name a regular file of at most 16 MiB, which this user can read."
         hint = there if _exists(file) else _nearest(file)
-        raise ConfigurationError(f"Cannot read '{_shown(file)}': {why(error)}.", suggestion=hint) from error
+        raise ConfigurationError(f"Cannot read '{_shown(file)}': {os_error_reason(error)}.", suggestion=hint) from error
     try:
         data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     except BlueprintValidationError as error:
@@ -177,7 +184,7 @@ def _nearest(file: Path) -> str | None:
 
 
 def _shown(file: Path) -> str:
-    return shortened(str(file), 200)
+    return truncate(str(file), 200)
 
 
 def digest(blueprint: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from podwright.blueprints.check import kind_of
 from podwright.blueprints.data import as_array, as_object
-from podwright.errors import shortened
+from podwright.blueprints.validation import kind_of
+from podwright.errors import truncate
 
 _LONGEST = 80
 
@@ -42,7 +42,7 @@ def mermaid(blueprint: Mapping[str, Any]) -> str:
 def _label(text: str) -> str:
     """A text within double quotes, in which Mermaid finds no markup, no link and no end of the label."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    line = shortened(line, _LONGEST)
+    line = truncate(line, _LONGEST)
     safe = (char if char.isalnum() or char in " .,-?!…'" or ord(char) > 127 else f"#{ord(char)};" for char in line)
     return "".join(safe)
 

@@ -17,7 +17,7 @@ from podwright.blueprints.schema import (
     MemberConfig,
     TeamConfig,
 )
-from podwright.errors import Problem, did_you_mean, shortened
+from podwright.errors import Problem, did_you_mean, truncate
 from podwright.events import Kind
 
 _JSON_NAMES: dict[object, str] = {
@@ -37,17 +37,17 @@ def shown(value: object) -> str:
     name = _JSON_NAMES.get(type(value), type(value).__name__)
     if value is None or isinstance(value, dict | list):
         return name
-    return f"the {name} {brief(value)}"
+    return f"the {name} {short_repr(value)}"
 
 
-def brief(value: object) -> str:
+def short_repr(value: object) -> str:
     """The beginning of a value as Python writes it, whatever the value is."""
     try:
         # Python refuses to write out an integer of thousands of digits
         text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
     except Exception:  # noqa: BLE001 - such an integer further in, or a caller's own class
         text = f"({type(value).__name__})"
-    return shortened(text, 60)
+    return truncate(text, 60)
 
 
 def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:

@@ -9,15 +9,15 @@ from typing_extensions import Unpack
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components.base import AgentOptions, Modelled, checked, described, overridden
-from podwright.components.loop import Party, converse, opening
+from podwright.components.base import AgentOptions, ModelComponent, checked, described, overridden
+from podwright.components.chat import ChatSession, opening, run_chat
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 
-class Agent(Modelled):
+class Agent(ModelComponent):
     """A model with instructions and tools.
 
     Args:
@@ -84,10 +84,10 @@ class Agent(Modelled):
         attached, drifted = attach(whole.get("tools"), tools_by_name(tools), "/tools")
         found += drifted if validate else []
         if found:
-            raise blueprints.invalid(found, f"The blueprint of agent {blueprints.brief(whole.get('name'))}")
+            raise blueprints.invalid(found, f"The blueprint of agent {blueprints.short_repr(whole.get('name'))}")
         self = cls.__new__(cls)
         self._tools = attached
-        Modelled.__init__(self, blueprints.check(whole, "agent", validate), options or None, model)
+        ModelComponent.__init__(self, blueprints.check(whole, "agent", validate), options or None, model)
         return self
 
     @property
@@ -97,5 +97,5 @@ class Agent(Modelled):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Converse with the model until it answers."""
-        party = Party(self.model, self.settings, self.max_loops, self._tools)
-        return await converse(run, party, opening(self.instructions, task.input), task.response_model)
+        party = ChatSession(self.model, self.settings, self.max_loops, self._tools)
+        return await run_chat(run, party, opening(self.instructions, task.input), task.response_model)

@@ -18,9 +18,9 @@ from podwright.errors import ConfigurationError, RunCancelledError, did_you_mean
 from podwright.events import Event, EventManager, Kind, Subscriber
 from podwright.messages import ModelSettings
 from podwright.models import DEFAULT, Connection, Model, resolve
+from podwright.printer import Printer, tokens_to
 from podwright.run import Run, Task, current, execute
-from podwright.subscribers import Printer, tokens_to
-from podwright.templates import as_text
+from podwright.templates import to_text
 from podwright.usage import NOTHING, RunLimits, Usage
 
 
@@ -115,7 +115,7 @@ class Component(ABC):
 
     def text(self, value: Any) -> str:
         """A value of this component's runs as text for the component that comes next."""
-        return as_text(value)
+        return to_text(value)
 
     @abstractmethod
     async def perform(self, run: Run, task: Task) -> Any:
@@ -152,7 +152,7 @@ class Component(ABC):
         return iterate_sync(self._astream(task), _home())
 
 
-class Answering(Component):
+class PromptComponent(Component):
     """A component that is asked and answers: agent, conductor and pipeline run alike (spec §4.4)."""
 
     __slots__ = ()
@@ -200,7 +200,7 @@ class Answering(Component):
         return self._astream(Task(input_data, response_model))
 
 
-class Modelled(Answering):
+class ModelComponent(PromptComponent):
     """A component with a model of its own: agent and conductor."""
 
     __slots__ = ("_model",)
@@ -257,7 +257,7 @@ def _listeners(options: Options) -> tuple[Subscriber, ...]:
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
             raise ConfigurationError(
-                f"'{name}' takes an object of class {wanted.__name__}, not {blueprints.brief(value)}."
+                f"'{name}' takes an object of class {wanted.__name__}, not {blueprints.short_repr(value)}."
             )
     found: list[Subscriber] = []
     if options.get("verbose"):
@@ -358,7 +358,7 @@ def by_name(given: object, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise ConfigurationError(
-            f"{what} is a map from names to {what}, not {blueprints.brief(given)}.",
+            f"{what} is a map from names to {what}, not {blueprints.short_repr(given)}.",
             suggestion=f"Write {what}={{'name': …}}.",
         )
     return dict(cast("Mapping[str, Any]", given))

@@ -13,8 +13,8 @@ from typing_extensions import Unpack
 
 from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components.base import AgentOptions, Component, Modelled, by_name, checked, described
-from podwright.components.loop import Party, as_context, converse, opening
+from podwright.components.base import AgentOptions, Component, ModelComponent, by_name, checked, described
+from podwright.components.chat import ChatSession, opening, run_chat, to_context
 from podwright.components.members import entries_for, rebuilt
 from podwright.errors import ToolArgumentsError
 from podwright.events import Kind, PlanMade, PlanStep
@@ -26,7 +26,7 @@ from podwright.tools import Tool
 REVISE = "revise_plan"
 
 
-class Conductor(Modelled):
+class Conductor(ModelComponent):
     """A model whose tools are agents.
 
     Args:
@@ -93,7 +93,7 @@ class Conductor(Modelled):
         """
         parts = rebuilt("conductor", blueprint, tools, validate, by_name(agents, "agents"), kwargs)
         self = cls.__new__(cls)
-        Modelled.__init__(self, parts.blueprint, parts.options, parts.model)
+        ModelComponent.__init__(self, parts.blueprint, parts.options, parts.model)
         self._skills = _by_tool_name(parts.members)
         return self
 
@@ -117,19 +117,19 @@ class Conductor(Modelled):
         return {skill.name: skill for skill in self._skills.values()}
 
     async def perform(self, run: Run, task: Task) -> Any:
-        """Plan if told to, then converse, with the skills as tools."""
+        """Plan if told to, then run_chat, with the skills as tools."""
         progress = _Progress()
-        messages = opening(self.instructions, as_context(task.input))
+        messages = opening(self.instructions, to_context(task.input))
         tools: dict[str, Tool] = {name: _SkillTool(name, skill, progress) for name, skill in self._skills.items()}
-        party = Party(self.model, self.settings, self.max_loops, tools)
+        party = ChatSession(self.model, self.settings, self.max_loops, tools)
         if self.planning:
             plan = _plan_model(tuple(self._skills))
             messages += await self._plan(run, party, messages, plan, progress)
             tools[REVISE] = _PlanTool(plan, progress)
-        return await converse(run, party, messages, task.response_model)
+        return await run_chat(run, party, messages, task.response_model)
 
     async def _plan(
-        self, run: Run, party: Party, messages: list[Message], plan: type[BaseModel], progress: _Progress
+        self, run: Run, party: ChatSession, messages: list[Message], plan: type[BaseModel], progress: _Progress
     ) -> list[Message]:
         offered = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
         order = Message(
@@ -138,8 +138,8 @@ class Conductor(Modelled):
             f"The skills are:\n{offered}",
         )
         with run.step("plan", "plan", run.path):
-            planner = Party(party.model, party.settings, party.max_loops, {})
-            made = await converse(run, planner, [*messages, order], plan)
+            planner = ChatSession(party.model, party.settings, party.max_loops, {})
+            made = await run_chat(run, planner, [*messages, order], plan)
             progress.take(run, made)
         told = f"Carry out the plan, a skill call a step; call {REVISE} if it has to change. Then give the answer."
         return [Message("assistant", f"The plan:\n{progress.listed()}"), Message("user", told)]
@@ -241,7 +241,7 @@ def _plan_model(skills: tuple[str, ...]) -> type[BaseModel]:
 
 def _purpose(skill: Component) -> str:
     """What a skill is for, in a line."""
-    instructions = skill.instructions if isinstance(skill, Modelled) else ""
+    instructions = skill.instructions if isinstance(skill, ModelComponent) else ""
     text = skill.description or instructions.strip() or f"The {skill.kind} '{skill.name}'."
     return text.splitlines()[0]
 

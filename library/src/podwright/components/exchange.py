@@ -23,10 +23,10 @@ from podwright.errors import (
     RemoteUnavailableError,
 )
 from podwright.models import pool
-from podwright.models.faults import Timeouts, retry_after
+from podwright.models.chat_completions import Events
 from podwright.models.http1 import BrokenError, HttpError, LostError, NotConnectedError, Reply
+from podwright.models.retries import Timeouts, retry_after
 from podwright.models.target import Target
-from podwright.models.wire import Events
 
 LONGEST_EVENT = 8 * 2**20
 """Bytes that one event of a remote may have."""

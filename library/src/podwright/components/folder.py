@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
-from podwright.errors import ConfigurationError, did_you_mean, said
+from podwright.errors import ConfigurationError, describe_error, did_you_mean
 
 _LONGEST = 240
 """Bytes in a file's name, without its suffix."""
@@ -161,7 +161,7 @@ def _imported(path: Path) -> ModuleType:
         if isinstance(error, KeyboardInterrupt):
             raise
         raise ConfigurationError(
-            f"'{path.name}' of '{path.parent.name}' cannot be imported: {said(error).rstrip('.')}.",
+            f"'{path.name}' of '{path.parent.name}' cannot be imported: {describe_error(error).rstrip('.')}.",
             suggestion=_remedy(path, error),
         ) from error
     finally:

@@ -73,7 +73,7 @@ def rebuilt(
     for number, entry in enumerate(blueprints.as_array(whole.get(key))):
         found += _member_problems(blueprints.as_object(entry), f"/{key}/{number}", supplied, agents, shared, validate)
     if found:
-        raise blueprints.invalid(found, f"The blueprint of {kind} {blueprints.brief(whole.get('name'))}")
+        raise blueprints.invalid(found, f"The blueprint of {kind} {blueprints.short_repr(whole.get('name'))}")
     whole = blueprints.check(whole, kind, validate)
     members = [_member(entry, tools, agents, shared, validate) for entry in whole[key]]
     return Rebuilt(whole, options or None, model, members)

@@ -10,9 +10,9 @@ from typing_extensions import Unpack
 from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.base import (
-    Answering,
     Component,
     DescribedOptions,
+    PromptComponent,
     by_name,
     checked,
     described,
@@ -22,7 +22,7 @@ from podwright.events import Kind
 from podwright.run import Run, Task
 
 
-class Pipeline(Answering):
+class Pipeline(PromptComponent):
     """Agents in a row; the output of each is the input of the next.
 
     Args:
@@ -78,7 +78,7 @@ class Pipeline(Answering):
         """
         parts = rebuilt("pipeline", blueprint, tools, validate, by_name(agents, "agents"), kwargs)
         self = cls.__new__(cls)
-        Answering.__init__(self, parts.blueprint, parts.options)
+        PromptComponent.__init__(self, parts.blueprint, parts.options)
         self._steps = parts.members
         return self
 

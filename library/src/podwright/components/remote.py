@@ -17,12 +17,12 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from podwright import fields
+from podwright import structured_fields
 from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
-from podwright.components.base import Answering, DescribedOptions, described
-from podwright.components.loop import as_context
+from podwright.components.base import DescribedOptions, PromptComponent, described
+from podwright.components.chat import to_context
 from podwright.components.relay import Context, Relay, told
 from podwright.deadlines import Deadline
 from podwright.errors import (
@@ -33,10 +33,10 @@ from podwright.errors import (
     RemoteTimeoutError,
 )
 from podwright.events import Kind
-from podwright.models.faults import Retries, Timeouts, with_retries
+from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.target import Target
 from podwright.run import Run, Task
-from podwright.templates import as_text, plain
+from podwright.templates import to_json_data, to_text
 from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
@@ -45,7 +45,7 @@ PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []
 _log = logging.getLogger("podwright")
 
 
-class Remote(Answering):
+class Remote(PromptComponent):
     """A component that runs in another container.
 
     Args:
@@ -104,8 +104,8 @@ class Remote(Answering):
     def text(self, value: Any) -> str:
         """What a remote workflow wrote last, and what any other component answered."""
         if isinstance(value, Context) and value:
-            return as_text(next(reversed(value.values())))
-        return as_text(value)
+            return to_text(next(reversed(value.values())))
+        return to_text(value)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Have the remote do it, and relay what it tells."""
@@ -118,8 +118,8 @@ class Remote(Answering):
             raise told(
                 self.name, RemoteHopsError(f"'{self.name}' was not called: the run may pass no further container.")
             )
-        context = as_context(task.input)
-        body = {"input": task.input} if isinstance(task.input, str) else {"inputs": plain(context)}
+        context = to_context(task.input)
+        body = {"input": task.input} if isinstance(task.input, str) else {"inputs": to_json_data(context)}
         data = json.dumps(body).encode()
         deadline = Deadline(self._timeout)
         try:
@@ -193,12 +193,12 @@ def _address(name: str, url: object) -> Target:
 def _granted(run: Run, limits: RunLimits, timeout: float | None) -> dict[str, str]:
     """The headers that say what the remote may use, and how far it may go (RFC 9651)."""
     time_left = max(0.0, min(run.time_left, math.inf if timeout is None else timeout))
-    budget = fields.write(
+    budget = structured_fields.write(
         {
             "wall_time": time_left if time_left < math.inf else None,
             "tokens": limits.tokens,
             "model_calls": limits.model_calls,
-            "cost": fields.money(limits.cost),
+            "cost": structured_fields.money(limits.cost),
         }
     )
     return {"Podwright-Hops": str(run.hops - 1)} | ({"Podwright-Budget": budget} if budget else {})

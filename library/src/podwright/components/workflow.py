@@ -14,8 +14,8 @@ from typing_extensions import Unpack
 from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.base import Component, DescribedOptions, Options, by_name, checked, described, overridden
-from podwright.components.loop import as_context
-from podwright.components.progress import KEY, MOST_ITEMS, Node, Route, path_of, restored
+from podwright.components.chat import to_context
+from podwright.components.resume import KEY, MOST_ITEMS, Node, Route, path_of, restored
 from podwright.components.steps import Parts, Step
 from podwright.conditions import Conditions, holds
 from podwright.conditions import problems as condition_problems
@@ -28,8 +28,8 @@ from podwright.errors import (
     did_you_mean,
 )
 from podwright.events import ConditionChecked, Event, EventManager, Kind
-from podwright.run import Checkpoint, Run, Task, together
-from podwright.templates import as_text, fill, fill_all, sections, visible
+from podwright.run import Checkpoint, Run, Task, gather_or_cancel
+from podwright.templates import fill, fill_all, sections, to_text, visible
 
 
 class Workflow(Component):
@@ -112,7 +112,7 @@ class Workflow(Component):
         if validate:
             found = [*blueprints.problems(whole, "workflow"), *_problems(whole, parts.agents, parts.conditions)]
             if found:
-                raise blueprints.invalid(found, f"The blueprint of workflow {blueprints.brief(whole.get('name'))}")
+                raise blueprints.invalid(found, f"The blueprint of workflow {blueprints.short_repr(whole.get('name'))}")
         return cls.from_parts(
             blueprints.check(whole, "workflow", validate), parts.agents, parts.conditions, options or None
         )
@@ -147,7 +147,7 @@ class Workflow(Component):
     def text(self, value: Any) -> str:
         """What was written last: a workflow's answer to the component that comes next."""
         written = blueprints.as_object(value)
-        return as_text(next(reversed(written.values())) if written else value)
+        return to_text(next(reversed(written.values())) if written else value)
 
     def run(
         self,
@@ -212,7 +212,7 @@ class Workflow(Component):
         Raises:
             InputError: The context, the start step or the resume path is wrong.
         """
-        given = dict(as_context({"input": ""} if context is None else context))
+        given = dict(to_context({"input": ""} if context is None else context))
         progress = restored(_route(self), given.pop(KEY, None), start_step, resume_path)
         outputs = outputs_of(self.steps)
         inputs = {key: value for key, value in given.items() if key not in ("input", *outputs)}
@@ -231,7 +231,7 @@ class Workflow(Component):
                 suggestion="Named inputs may have any other name; an input of that name goes into `context`.",
             )
         if updates:
-            context = {**({} if context is None else as_context(context)), **updates}
+            context = {**({} if context is None else to_context(context)), **updates}
         return self.task(context, start_step, resume_path)
 
     async def perform(self, run: Run, task: Task) -> Any:
@@ -245,7 +245,7 @@ class Workflow(Component):
                 saved = blueprints.copy({**context, KEY: walk.progress})
                 run.checkpoint = Checkpoint(saved, path_of(walk.progress))
             raise
-        return {key: as_text(context[key]) for key in visible(context)}
+        return {key: to_text(context[key]) for key in visible(context)}
 
 
 _OF_OTHER_KINDS = {"input_data", "response_model", "stream"}
@@ -390,7 +390,7 @@ class _Walker:
         parts = [node["parts"][str(number)]["set"] for number in range(len(items))]
         for key in outputs_of(step["steps"]):
             if not parts or any(key in part for part in parts):
-                scope.write(key, as_text([part.get(key) for part in parts]))
+                scope.write(key, to_text([part.get(key) for part in parts]))
 
     async def _fan_out(
         self,
@@ -427,7 +427,7 @@ class _Walker:
 
         try:
             with contextlib.suppress(Exception):  # it is in `stopped`, perhaps with others
-                await together(work() for _ in range(min(limit, len(sequences))))
+                await gather_or_cancel(work() for _ in range(min(limit, len(sequences))))
         finally:
             node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
         for number in sorted(stopped, key=lambda one: (isinstance(stopped[one], ApprovalRequired), one)):
@@ -468,7 +468,7 @@ def _items(step: Blueprint, context: Mapping[str, Any]) -> list[Any]:
         except (ValueError, RecursionError):
             value = [line.strip() for line in value.splitlines() if line.strip()]
     if not isinstance(value, list):
-        raise ContextError(f"Step '{step['name']}' goes over '{name}', which is no list: {as_text(value)[:60]!r}.")
+        raise ContextError(f"Step '{step['name']}' goes over '{name}', which is no list: {to_text(value)[:60]!r}.")
     items = cast("list[Any]", value)
     if len(items) > MOST_ITEMS:
         raise ContextError(

@@ -140,7 +140,7 @@ def _vendor(name: str, connection: Connection) -> Model:
             return LiteLLMModel(name, connection)
         except UnknownModelError as error:  # it is not installed, but then it may be a misspelt name just as well
             raise error if endpoint else _unknown(name, error.suggestion) from None
-    from podwright.models.chat import ChatModel
+    from podwright.models.openai_compatible import ChatModel
 
     return ChatModel(name, connection, endpoint)
 

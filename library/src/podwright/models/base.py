@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models.faults import Retries, Timeouts
+from podwright.models.retries import Retries, Timeouts
 from podwright.usage import Usage
 
 ANSWER_TOOL = "final_answer"
@@ -44,7 +44,7 @@ class Model(ABC):
 
     @abstractmethod
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Answer one request, in one try: whoever asks repeats it, with `podwright.models.faults.with_retries`.
+        """Answer one request, in one try: whoever asks repeats it, with `podwright.models.retries.with_retries`.
 
         Args:
             request: The whole request.

@@ -25,7 +25,6 @@ from typing import Any
 
 import orjson
 
-from podwright import prices
 from podwright.deadlines import Deadline
 from podwright.errors import (
     ContentFilterError,
@@ -40,10 +39,11 @@ from podwright.errors import (
     UnknownModelError,
 )
 from podwright.messages import ModelRequest, ModelResponse, ToolSchema
+from podwright.models import pricing
 from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
-from podwright.models.faults import LONGEST_ANSWER, insecure, refusal, too_long
+from podwright.models.chat_completions import Answer, MalformedError, RefusedError, request_body
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.models.wire import Answer, MalformedError, RefusedError, request_body
+from podwright.models.retries import LONGEST_ANSWER, insecure, refusal, too_long
 from podwright.usage import Usage
 
 _SET_BEFORE_IMPORT = {
@@ -92,7 +92,7 @@ class LiteLLMModel(Model):
 
     def price(self, usage: Usage) -> float | None:
         """What `usage` would cost, in USD; None if nobody knows."""
-        cost = prices.lookup(self.name, usage)
+        cost = pricing.lookup(self.name, usage)
         return cost.amount if cost else None
 
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
@@ -125,7 +125,7 @@ class LiteLLMModel(Model):
 
     def _prepare(self) -> bool:
         """Do what takes long before the first call; tells whether LiteLLM knows of a JSON-schema mode."""
-        prices.warm(self.name)
+        pricing.warm(self.name)
         try:
             litellm = _litellm()
         except ssl.SSLError:  # it reads whom to trust when it is imported

@@ -17,12 +17,12 @@ from itertools import islice
 from typing import Any, Protocol
 
 from podwright.blueprints import as_array, as_object
-from podwright.errors import ModelError, ReplayMismatchError, TraceError, shortened
+from podwright.errors import ModelError, ReplayMismatchError, TraceError, truncate
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
-from podwright.models.faults import Timeouts
-from podwright.templates import plain
+from podwright.models.retries import Timeouts
+from podwright.templates import to_json_data
 from podwright.usage import Usage
 
 _PIECES = re.compile(r"\s*\S+|\s+")
@@ -97,7 +97,7 @@ class EchoModel(OfflineModel):
 def _gist(text: str, limit: int) -> str:
     """The text on one line, cut to a length: echoes of echoes must not grow."""
     line = " ".join(text.split())
-    return shortened(line, limit)
+    return truncate(line, limit)
 
 
 _FORMATS = {
@@ -399,7 +399,7 @@ def differences(recorded: ModelRequest, asked: ModelRequest) -> str:
     if len(recorded.messages) != len(asked.messages):
         return f"it had {len(recorded.messages)} messages, now {len(asked.messages)}"
     for name in ("tools", "settings", "output", "tool_choice"):
-        was, now = plain(getattr(recorded, name)), plain(getattr(asked, name))
+        was, now = to_json_data(getattr(recorded, name)), to_json_data(getattr(asked, name))
         if was != now:
             return f"{name} was {_gist(json.dumps(was), 120)}, now {_gist(json.dumps(now), 120)}"
     return ""
@@ -407,7 +407,7 @@ def differences(recorded: ModelRequest, asked: ModelRequest) -> str:
 
 def _excerpt(message: Message, other: Message) -> str:
     """What a message says where it first differs from another."""
-    text, against = (json.dumps(plain(one), ensure_ascii=False) for one in (message, other))
+    text, against = (json.dumps(to_json_data(one), ensure_ascii=False) for one in (message, other))
     if message.content != other.content:
         text, against = message.content, other.content
     start = next(

@@ -15,11 +15,11 @@ from podwright.errors import (
     ConfigurationError,
     PodwrightError,
     Problem,
+    os_error_reason,
     printable,
-    shortened,
-    why,
+    truncate,
 )
-from podwright.templates import plain
+from podwright.templates import to_json_data
 
 _MOST = 256 * 1024 * 1024
 """Characters; a longer trace is none, and a device such as /dev/zero never ends."""
@@ -40,7 +40,7 @@ def say(text: str, file: TextIO | None = None) -> None:
 
 def say_json(data: Any) -> None:
     """Print data as JSON."""
-    say(json.dumps(plain(data), ensure_ascii=False, indent=2))
+    say(json.dumps(to_json_data(data), ensure_ascii=False, indent=2))
 
 
 def hint(problem: Problem) -> Problem:
@@ -76,7 +76,7 @@ def read_text(path: str) -> str:
             raise ValueError(f"it has more than {_MOST // 1024 // 1024} Mi characters")
         return text
     except (OSError, ValueError) as error:
-        words = f"Cannot read '{shortened(path, 200)}': {why(error)}."
+        words = f"Cannot read '{truncate(path, 200)}': {os_error_reason(error)}."
         raise ConfigurationError(words, suggestion="Name a readable UTF-8 file.") from error
 
 
@@ -109,5 +109,5 @@ def write_text(path: str, text: str) -> None:
 
 
 def _unwritable(path: str, error: Exception) -> ConfigurationError:
-    words = f"Cannot write '{shortened(path, 200)}': {why(error)}."
+    words = f"Cannot write '{truncate(path, 200)}': {os_error_reason(error)}."
     return ConfigurationError(words, suggestion="Name another file.")

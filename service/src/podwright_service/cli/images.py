@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from podwright.blueprints import as_array, as_object
-from podwright.errors import ConfigurationError, shortened
+from podwright.errors import ConfigurationError, truncate
 from podwright_service.cli.console import say, say_json
 from podwright_service.images import building, labels
 from podwright_service.images.docker import Docker, image_name
@@ -26,7 +26,7 @@ def build_image(folder: str, image: str, base: str, locked: bool, docker: str | 
             f"Note: nobody in {base} provides {', '.join(missing)}. Build with --base podwright:full, or set "
             "PODWRIGHT_MODEL where it runs."
         )
-    listed = shortened(", ".join(built.files), 300)
+    listed = truncate(", ".join(built.files), 300)
     say(f"Built {image}: {built.facts['kind']} '{built.facts['name']}', {built.facts['digest']}; {listed}.")
 
 

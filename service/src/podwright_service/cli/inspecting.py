@@ -98,7 +98,7 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
     if as_json:
         say_json(changes)
     for change in () if as_json else changes:
-        was, now = blueprints.brief(change.old), blueprints.brief(change.new)
+        was, now = blueprints.short_repr(change.old), blueprints.short_repr(change.new)
         values = {"added": now, "removed": was, "changed": f"{was} -> {now}"}[change.op]
         say(f"{change}: {values}")
     return any(change.breaking for change in changes)

@@ -25,9 +25,9 @@ from podwright.errors import (
 )
 from podwright.events import Event
 from podwright.models import use_model
+from podwright.printer import Printer
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.subscribers import Printer
 from podwright.usage import Usage
 from podwright_service.cli.console import complain, read_text, say, say_json, try_to_write, write_text
 from podwright_service.remotes import remotes_of

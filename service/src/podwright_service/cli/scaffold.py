@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from podwright import Agent, blueprints
-from podwright.errors import ConfigurationError, shortened, why
+from podwright.errors import ConfigurationError, os_error_reason, truncate
 from podwright_service.cli.console import say
 from podwright_service.scaffold import tools
 
@@ -51,7 +51,7 @@ def make(folder: str, model: str) -> None:
             with (path / file).open("x", encoding="utf-8") as opened:
                 opened.write(text)
     except (OSError, ValueError) as error:
-        told = f"Cannot make '{shortened(folder, 200)}': {why(error)}."
+        told = f"Cannot make '{truncate(folder, 200)}': {os_error_reason(error)}."
         raise ConfigurationError(told, suggestion="Name another folder.") from error
     say(f"Made {path}: {', '.join(files)}.")
     say(f'Next: podwright run {shlex.quote(str(path))} "What is 2 + 3?"')

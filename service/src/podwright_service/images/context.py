@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from podwright.components.folder import Folder
-from podwright.errors import ConfigurationError, shortened, why
+from podwright.errors import ConfigurationError, os_error_reason, truncate
 
 LOCK = "requirements.lock"
 """The file in the folder that its dependencies are locked in."""
@@ -50,7 +50,7 @@ def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
         for path in [inside, *inside.rglob("*")]:  # whoever builds
             path.chmod(0o755 if path.is_dir() else 0o644)
     except OSError as error:
-        told = f"The folder '{folder.path.name}' cannot be copied: {why(error)}: {error.filename}."
+        told = f"The folder '{folder.path.name}' cannot be copied: {os_error_reason(error)}: {error.filename}."
         raise ConfigurationError(told, suggestion="Let this user read it.") from error
     return sorted(str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file())
 
@@ -123,7 +123,7 @@ def _regular(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         what = "a link, which may lead out of the folder" if stat.S_ISLNK(mode) else "no regular file"
         raise ConfigurationError(
-            f"'{shortened(path.name, 100)}' in '{path.parent.name}' is {what}.", suggestion="Put the file itself there."
+            f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {what}.", suggestion="Put the file itself there."
         )
 
 

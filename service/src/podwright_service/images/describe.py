@@ -13,9 +13,9 @@ from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
-from podwright.components.base import Modelled
+from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
-from podwright_service.posted import tools_of
+from podwright_service.inline_blueprints import tools_of
 from podwright_service.remotes import everything_in, remotes_in, remotes_of
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import load_component
@@ -61,7 +61,7 @@ def _unserved(component: Component) -> list[str]:
     missing: list[str] = []
     for part in everything_in(component):
         try:
-            _ = part.model if isinstance(part, Modelled) else None
+            _ = part.model if isinstance(part, ModelComponent) else None
         except UnknownModelError:
             missing += part.models()
     return list(dict.fromkeys(missing))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import ConfigurationError, shortened
+from podwright.errors import ConfigurationError, truncate
 from podwright_service.cli.console import say
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}", re.ASCII)
@@ -38,7 +38,7 @@ def image_name(text: str) -> str:
     """
     if not _REFERENCE.fullmatch(text):
         raise ConfigurationError(
-            f"'{shortened(text, 100)}' is no name of an image.", suggestion="Write it as NAME or NAME:TAG."
+            f"'{truncate(text, 100)}' is no name of an image.", suggestion="Write it as NAME or NAME:TAG."
         )
     return text
 
@@ -74,7 +74,7 @@ class Docker:
         if "no such image" in done.stderr.lower():
             return None
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise ConfigurationError(f"The Docker engine does not answer: {shortened(said, 300)}", suggestion=_HINT)
+        raise ConfigurationError(f"The Docker engine does not answer: {truncate(said, 300)}", suggestion=_HINT)
 
     def pull(self, name: str) -> bool:
         """Fetch an image from its registry, and tell whether it is here."""
@@ -102,7 +102,7 @@ class Docker:
                     say(said[-1], sys.stderr)
         if building.returncode:
             lines = failed_step(said)
-            told = shortened(" ".join(" ".join(lines).split()), 1_500)
+            told = truncate(" ".join(" ".join(lines).split()), 1_500)
             raise BuildError(f"{what} cannot be built: {told}", lines, "With --verbose, all of the build is shown.")
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

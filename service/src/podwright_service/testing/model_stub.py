@@ -17,7 +17,7 @@ from podwright.blueprints import as_object
 from podwright.events import Event
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.result import ExecutionResult
-from podwright.templates import plain
+from podwright.templates import to_json_data
 from podwright_service.testing.answers import (
     Answer,
     Fault,
@@ -136,7 +136,7 @@ class ModelStub(LocalServer):
                 return self._complete(request, connection)
             case "GET", path if path == CONTROL:
                 recorded = [one.asked for one in self.script.recorded]
-                told = {"asked": plain(self.asked), "complaints": self.complaints, "recorded": recorded}
+                told = {"asked": to_json_data(self.asked), "complaints": self.complaints, "recorded": recorded}
                 connection.sendall(reply(as_json(told)))
             case "PUT", path if path == CONTROL:
                 self.answers().script = SCRIPT.validate_json(request.body)

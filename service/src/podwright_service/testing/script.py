@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import TraceError, why
+from podwright.errors import TraceError, os_error_reason
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import ModelRequest, ModelResponse, OutputSchema
 from podwright.models.base import ANSWER_TOOL
+from podwright.models.chat_completions import request_body
 from podwright.models.offline import differences
 from podwright.models.providers import ANY
-from podwright.models.wire import request_body
 from podwright.result import ExecutionResult
 from podwright_service.testing.answers import Fault, Said, read_request
 
@@ -92,7 +92,7 @@ def read_events(trace: str | Path | ExecutionResult | Iterable[Event]) -> Iterab
         try:
             data: Any = json.loads(Path(trace).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise TraceError(f"The trace '{trace}' cannot be read: {why(error)}.") from error
+            raise TraceError(f"The trace '{trace}' cannot be read: {os_error_reason(error)}.") from error
         trace = ExecutionResult.from_dict(data)
     return trace.events if isinstance(trace, ExecutionResult) else trace
 

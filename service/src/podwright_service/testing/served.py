@@ -10,7 +10,7 @@ import httpx
 
 from podwright.errors import ConfigurationError
 from podwright.events import Event, adapter
-from podwright.models.wire import Events
+from podwright.models.chat_completions import Events
 from podwright.result import ExecutionResult
 from podwright_service.testing.metrics import Metrics
 

@@ -27,8 +27,8 @@ from podwright.errors import (
     PodwrightError,
     ToolArgumentsError,
     ToolError,
+    describe_error,
     did_you_mean,
-    said,
 )
 from podwright.events import (
     ModelCallFailed,
@@ -51,10 +51,10 @@ from podwright.messages import (
 )
 from podwright.models import Model
 from podwright.models.base import ANSWER_TOOL
-from podwright.models.faults import with_retries
 from podwright.models.offline import estimate_input
-from podwright.run import Run, together
-from podwright.templates import as_text, fill, names, sections
+from podwright.models.retries import with_retries
+from podwright.run import Run, gather_or_cancel
+from podwright.templates import fill, names, sections, to_text
 from podwright.tools import Tool
 from podwright.usage import NOTHING, Usage
 
@@ -62,7 +62,7 @@ _CANCELLED = {"code": "run_cancelled", "message": "The run was cancelled."}
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class ChatSession:
     """The model's side of a conversation."""
 
     model: Model
@@ -146,7 +146,7 @@ def opening(instructions: str, data: object) -> list[Message]:
     Raises:
         ContextError: The input is neither text nor named inputs.
     """
-    context = as_context(data)
+    context = to_context(data)
     named = [name for name in names(instructions) if name in context]
     rest = sections(context, leave_out=named) or sections(context)
     messages = [Message("user", rest)]
@@ -155,7 +155,7 @@ def opening(instructions: str, data: object) -> list[Message]:
     return messages
 
 
-def as_context(data: object) -> Mapping[str, Any]:
+def to_context(data: object) -> Mapping[str, Any]:
     """An input as named values; a text is named `input`.
 
     Raises:
@@ -176,13 +176,13 @@ def as_context(data: object) -> Mapping[str, Any]:
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from outside
             raise ContextError(f"The name of an input is a string, not {key!r}.")
         try:
-            as_text(value).encode()
+            to_text(value).encode()
         except (UnicodeEncodeError, ValueError, RecursionError, TypeError) as error:
             raise ContextError(f"The input '{key}' is not JSON, or not Unicode text: {error}.") from error
     return context
 
 
-async def converse(run: Run, party: Party, messages: list[Message], response_model: Any = None) -> Any:
+async def run_chat(run: Run, party: ChatSession, messages: list[Message], response_model: Any = None) -> Any:
     """Ask the model, do what it wants done, and ask again, until it answers.
 
     Args:
@@ -219,7 +219,9 @@ async def converse(run: Run, party: Party, messages: list[Message], response_mod
         elif response.tool_calls:
             reason = ""
             before = frozenset(told)
-            messages += await together(_call_tool(run, party.tools, call, before, told) for call in response.tool_calls)
+            messages += await gather_or_cancel(
+                _call_tool(run, party.tools, call, before, told) for call in response.tool_calls
+            )
         else:
             return response.text
     if reason:
@@ -240,7 +242,7 @@ def _answer_tool(output: Output) -> ToolSchema:
 
 async def ask(
     run: Run,
-    party: Party,
+    party: ChatSession,
     messages: Sequence[Message],
     tools: Sequence[ToolSchema] = (),
     *,
@@ -337,7 +339,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
         run.emit(ModelCallFailed(call=call, model=model.name, error=error.to_dict(), duration_ms=elapsed()))
         raise
     except (Exception, SystemExit) as error:
-        failure = ModelError(f"Model '{model.name}' raised {said(error)}")
+        failure = ModelError(f"Model '{model.name}' raised {describe_error(error)}")
         run.emit(ModelCallFailed(call=call, model=model.name, error=failure.to_dict(), duration_ms=elapsed()))
         raise failure from error
     response = _priced(model, response)
@@ -387,7 +389,7 @@ async def _call_tool(
         if tool is None:
             known = did_you_mean(call.name, tools) or "There are no tools."
             raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{run.component}'. {known}")
-        text = as_text(await tool.call(run, arguments))
+        text = to_text(await tool.call(run, arguments))
     except CancelledError:
         failed(_CANCELLED)
         raise
@@ -401,7 +403,7 @@ async def _call_tool(
         failed(error.to_dict())
         raise
     except Exception as error:
-        failure = ToolError(f"Tool '{call.name}' raised {said(error)}")
+        failure = ToolError(f"Tool '{call.name}' raised {describe_error(error)}")
         failed(failure.to_dict())
         raise failure from error
     took = round((perf_counter() - started) * 1000, 3)

@@ -24,14 +24,15 @@ from podwright.components.remote import PROPAGATORS
 from podwright.errors import ConfigurationError
 from podwright.events import Subscriber
 from podwright.models import Model
-from podwright_service import logs, semconv
-from podwright_service.keys import PATHS
-from podwright_service.metrics import UNKNOWN, Metrics
-from podwright_service.plain_structlog import structlog
-from podwright_service.posted import Allowed
+from podwright_service.auth import PATHS
+from podwright_service.inline_blueprints import Allowed
+from podwright_service.observability import logging as logs
+from podwright_service.observability import semconv
+from podwright_service.observability.metrics import UNKNOWN, Metrics
+from podwright_service.observability.plain_structlog import structlog
+from podwright_service.observability.tracing import RESUMED, Spans, propagated
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
-from podwright_service.tracing import RESUMED, Spans, propagated
 
 Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 
@@ -85,7 +86,7 @@ class Telemetry:
         self.recorder: Any = None
         if tracing_wanted():
             try:  # the SDK takes a while to import, and without a collector nobody needs it
-                from podwright_service import export
+                from podwright_service.observability import export
             except ValueError as error:  # it reads its limits as it is imported
                 raise ConfigurationError(f"{error}.", suggestion="Correct that variable, or leave it out.") from error
 

@@ -20,9 +20,9 @@ import orjson
 from opentelemetry.trace import get_current_span
 
 from podwright.events import RUN_ENDS, Event, RunFailed, RunFinished, RunStarted
-from podwright_service.plain_structlog import structlog
+from podwright_service.observability.plain_structlog import structlog
+from podwright_service.observability.tracing import STATUS
 from podwright_service.settings import Settings
-from podwright_service.tracing import STATUS
 
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.schema import SHAPES, VERSION, adapter
-from podwright.blueprints.wording import brief, shown, worded
+from podwright.blueprints.wording import short_repr, shown, worded
 from podwright.errors import BlueprintValidationError, Problem, did_you_mean
 from podwright.events import Kind
 
@@ -38,7 +38,9 @@ def kind_of(blueprint: Mapping[str, Any]) -> Kind:
             return kind
     names = [shape.__name__.removesuffix("Blueprint") for shape in SHAPES.values()]
     problem = Problem(
-        "/type", f"no kind of component is called {brief(given)}.", did_you_mean(brief(given).strip("'"), names)
+        "/type",
+        f"no kind of component is called {short_repr(given)}.",
+        did_you_mean(short_repr(given).strip("'"), names),
     )
     raise BlueprintValidationError("The blueprint is invalid: 1 problem.", problems=[problem])
 
@@ -133,12 +135,12 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
                 version.lstrip("0") if isinstance(version, str) and version.isascii() and version.isdecimal() else ""
             )
             newer = (len(digits), digits) > (len(VERSION), VERSION)
-            detail = f"schema version {brief(version)} is " + (
+            detail = f"schema version {short_repr(version)} is " + (
                 f"newer than {VERSION!r}, the newest that this release reads." if newer else "unknown."
             )
             known = [*MIGRATIONS, VERSION]
             hint = "Upgrade podwright." if newer else f"Known here: {', '.join(map(repr, known))}."
-            hint = f"Write it in quotes: {str(version)!r}." if brief(version) in known else hint
+            hint = f"Write it in quotes: {str(version)!r}." if short_repr(version) in known else hint
             raise invalid([Problem("/version", detail, hint)])
         current = step(current)
     return current
@@ -175,7 +177,7 @@ def _written(place: _Place) -> str:
 
 def _key_fault(key: object) -> tuple[str, ...] | None:
     if not isinstance(key, str):
-        return (f"the key {brief(key)} is not a string.", "Put it in quotes.")
+        return (f"the key {short_repr(key)} is not a string.", "Put it in quotes.")
     return None if _encodable(key) else ("a key holds half of a surrogate pair, which is no Unicode text.",)
 
 
@@ -262,7 +264,9 @@ def _remote_refs(value: object, at: str) -> list[Problem]:
         found += _remote_refs(item, f"{at}/{number}")
     for key, item in as_object(value).items():
         if key == "$ref" and isinstance(item, str) and not item.startswith("#"):
-            found.append(Problem(f"{at}/$ref", f"a schema may refer only to itself ('#/…'), not to {brief(item)}."))
+            found.append(
+                Problem(f"{at}/$ref", f"a schema may refer only to itself ('#/…'), not to {short_repr(item)}.")
+            )
         else:
             found += _remote_refs(item, at + pointer(key))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
-from podwright.components.base import Modelled
+from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
 from podwright.events import Kind
 from podwright.models import Model
@@ -68,7 +68,7 @@ def models_of(component: Component) -> list[Model]:
     Raises:
         UnknownModelError: Nobody here provides one of them.
     """
-    return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, Modelled)))
+    return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, ModelComponent)))
 
 
 def tools_of(component: Component) -> dict[str, FunctionTool]:

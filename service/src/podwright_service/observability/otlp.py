@@ -16,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanContext, SpanKind
 
-from podwright_service.spans import Recorder, Span
+from podwright_service.observability.spans import Recorder, Span
 
 _KINDS = {
     SpanKind.INTERNAL: 1,

@@ -30,7 +30,7 @@ from podwright.events import (
     ToolCallFailed,
     ToolCallFinished,
 )
-from podwright_service.tracing import STATUS, RunEnd
+from podwright_service.observability.tracing import STATUS, RunEnd
 
 if TYPE_CHECKING:
     from podwright_service.admission import Admission

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.blueprints import read_bytes
-from podwright.errors import ConfigurationError, did_you_mean, why
+from podwright.errors import ConfigurationError, did_you_mean, os_error_reason
 from podwright_service.problems import RequestError, answer
 from podwright_service.settings import Settings
 
@@ -136,7 +136,7 @@ class Keys:
             lines = read_bytes(self._path).decode().splitlines()
         except (OSError, ValueError) as error:
             # the error of a decoder has the bytes that it could not read, which may be a key's
-            reason = "it is not UTF-8" if isinstance(error, UnicodeError) else why(error)
+            reason = "it is not UTF-8" if isinstance(error, UnicodeError) else os_error_reason(error)
             raise ConfigurationError(
                 f"PODWRIGHT_API_KEYS_FILE: '{self._path}' cannot be read: {reason}.", suggestion=_NO_FILE
             ) from None
@@ -177,7 +177,7 @@ def _read(where: str, entry: str) -> tuple[bytes, frozenset[str]]:
     return hashlib.sha256(key.encode()).digest(), scopes
 
 
-class KeyDoor:
+class AuthenticationMiddleware:
     """ASGI middleware that lets in who sends a key; who that is stands in the request's state as `caller`."""
 
     def __init__(self, app: ASGIApp, keys: Keys) -> None:

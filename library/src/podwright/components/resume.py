@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.blueprints import Blueprint, as_object, brief
+from podwright.blueprints import Blueprint, as_object, short_repr
 from podwright.errors import ResumePathError
 
 KEY = "_resume"
@@ -69,19 +69,21 @@ def restored(route: Route, saved: object, start_step: object, resume_path: objec
     """
     steps = route.steps
     if not isinstance(start_step, int) or isinstance(start_step, bool):
-        raise ResumePathError(f"start_step is a whole number, not {brief(start_step)}.")
+        raise ResumePathError(f"start_step is a whole number, not {short_repr(start_step)}.")
     if resume_path is None:
         if not 0 <= start_step < len(steps):
-            raise ResumePathError(f"start_step={brief(start_step)} is no step: there are steps 0 to {len(steps) - 1}.")
+            raise ResumePathError(
+                f"start_step={short_repr(start_step)} is no step: there are steps 0 to {len(steps) - 1}."
+            )
         return {"step": start_step}
     if not isinstance(resume_path, Sequence) or isinstance(resume_path, str | bytes) or not resume_path:
-        raise ResumePathError(f"resume_path is a list of step indices, not {brief(cast('object', resume_path))}.")
+        raise ResumePathError(f"resume_path is a list of step indices, not {short_repr(cast('object', resume_path))}.")
     path = list(cast("Sequence[Any]", resume_path))
     for index in path:
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < _MOST_INDEX:
-            raise ResumePathError(f"resume_path={brief(path)} holds {brief(index)}, which is no index.")
+            raise ResumePathError(f"resume_path={short_repr(path)} holds {short_repr(index)}, which is no index.")
     if start_step not in (0, path[0]):
-        raise ResumePathError(f"start_step={brief(start_step)} and resume_path={path} begin at different steps.")
+        raise ResumePathError(f"start_step={short_repr(start_step)} and resume_path={path} begin at different steps.")
     built = _from_path(route, path, path)
     if path[0] >= len(steps):
         raise ResumePathError(f"resume_path={path} leads past the last step, {len(steps) - 1}.")
@@ -197,4 +199,4 @@ def _number(node: Node, key: str, count: int) -> int:
 
 
 def _damaged(node: object) -> ResumePathError:
-    return ResumePathError(f"The context's '{KEY}' does not fit this workflow: {brief(node)}.")
+    return ResumePathError(f"The context's '{KEY}' does not fit this workflow: {short_repr(node)}.")

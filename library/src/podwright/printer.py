@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from podwright.errors import printable, shortened
+from podwright.errors import printable, truncate
 from podwright.events import (
     ConditionChecked,
     Event,
@@ -151,4 +151,4 @@ def _text(value: Any) -> str:
 
 def _cut(text: str) -> str:
     line = " ".join(text.split()) if "\n" in text else text
-    return shortened(line, _WIDTH)
+    return truncate(line, _WIDTH)

@@ -22,11 +22,11 @@ from podwright.errors import (
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pool
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.faults import LONGEST_ANSWER, insecure, refusal, too_long
+from podwright.models.chat_completions import Answer, Events, MalformedError, RefusedError, request_body, said_in
 from podwright.models.http1 import BrokenError, HttpError, NotConnectedError, Reply
 from podwright.models.providers import ANY, Endpoint
+from podwright.models.retries import LONGEST_ANSWER, insecure, refusal, too_long
 from podwright.models.target import Target
-from podwright.models.wire import Answer, Events, MalformedError, RefusedError, request_body, said_in
 from podwright.usage import Usage
 
 _LONGEST_REFUSAL = 64 * 2**10
@@ -84,9 +84,9 @@ class ChatModel(Model):
 
     def price(self, usage: Usage) -> float | None:
         """What `usage` would cost, in USD; None if nobody knows."""
-        from podwright import prices  # tables that only a run with a paid model needs
+        from podwright.models import pricing  # tables that only a run with a paid model needs
 
-        cost = prices.lookup(self.name, usage)
+        cost = pricing.lookup(self.name, usage)
         return cost.amount if cost else None
 
     def address(self) -> tuple[str, int] | None:
@@ -99,9 +99,9 @@ class ChatModel(Model):
 
     async def _begin(self) -> tuple[Target, bytes]:
         self._target = self._aim()
-        from podwright import prices  # as in `price`
+        from podwright.models import pricing  # as in `price`
 
-        await asyncio.to_thread(prices.warm, self.name)
+        await asyncio.to_thread(pricing.warm, self.name)
         return self._target
 
     def _aim(self) -> tuple[Target, bytes]:

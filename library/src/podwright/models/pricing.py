@@ -29,7 +29,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from podwright.blueprints import from_json, from_yaml, pointer, read_bytes
-from podwright.errors import BlueprintValidationError, ConfigurationError, why
+from podwright.errors import BlueprintValidationError, ConfigurationError, os_error_reason
 from podwright.usage import Usage
 
 Source = Literal["override", "genai-prices", "litellm", "provider"]
@@ -53,7 +53,7 @@ _IDS: Mapping[str, str] = {
 }
 """Providers whose name in a blueprint differs from their id in genai-prices."""
 
-_ROUTES = re.compile(r"^(converse|invoke|responses)/")
+_ROUTES = re.compile(r"^(run_chat|invoke|responses)/")
 """How a call travels, which some names begin with; it does not change the price."""
 
 _PICO = 10**12
@@ -199,7 +199,9 @@ def _read(path: str) -> bytes:
     try:
         return read_bytes(path)
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"Cannot read the price file '{path}' of {VARIABLE}: {why(error)}.") from error
+        raise ConfigurationError(
+            f"Cannot read the price file '{path}' of {VARIABLE}: {os_error_reason(error)}."
+        ) from error
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.context import Context, attach, get_current, get_value
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_span_in_context
 
-from podwright import prices
 from podwright.errors import ConfigurationError
 from podwright.events import (
     RUN_ENDS,
@@ -38,8 +37,9 @@ from podwright.events import (
     ToolCallStarted,
 )
 from podwright.messages import Message
+from podwright.models import pricing
 from podwright.usage import Usage
-from podwright_service import semconv
+from podwright_service.observability import semconv
 
 try:
     from opentelemetry import propagate
@@ -49,7 +49,7 @@ except ValueError as wrong:  # it reads its variable as it is imported
     ) from wrong
 
 if TYPE_CHECKING:
-    from podwright_service.spans import Recorder
+    from podwright_service.observability.spans import Recorder
 
 RESUMED = "podwright-resumes"
 """Where the middleware puts the link of a run that goes on from a stopped one, in the OpenTelemetry context."""
@@ -297,7 +297,7 @@ def _source(model: str, usage: Usage) -> str:
     """Who says what a call cost: the tables, if they say just that, else the provider."""
     if model.startswith("offline/"):
         return "offline"
-    known = prices.lookup(model, usage)
+    known = pricing.lookup(model, usage)
     return known.source if known and known.amount == usage.cost else "provider"
 
 

@@ -31,8 +31,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import Timeout
 
 from podwright.errors import ConfigurationError, did_you_mean
-from podwright_service.otlp import Encoded, encode
-from podwright_service.spans import Recorder, Span
+from podwright_service.observability.otlp import Encoded, encode
+from podwright_service.observability.spans import Recorder, Span
 
 FLUSH_TIMEOUT = 3.0
 """Seconds that the end of the service waits for the last spans."""

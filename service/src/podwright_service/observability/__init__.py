@@ -1,0 +1,1 @@
+"""Spans, metrics and log lines: subscribers of the events of runs."""
