@@ -25,6 +25,7 @@ from podwright import (
     BlueprintValidationError,
     blueprints,
 )
+from podwright.text import short_repr
 
 # --- digest
 
@@ -233,7 +234,7 @@ def test_what_is_no_json_is_refused(text: str | bytes, reason: str) -> None:
         ("<<: {a: 1}", "not YAML: could not determine a constructor"),
         ("a: {<<: [1], b: 2}", "not YAML: could not determine a constructor"),
     ],
-    ids=blueprints.short_repr,
+    ids=short_repr,
 )
 def test_what_is_no_yaml_is_refused(text: str | bytes, reason: str) -> None:
     """A text that is no YAML, or more than data, is one problem; nothing in it runs."""

@@ -128,7 +128,7 @@ WRONG: list[tuple[Any, list[tuple[str, str, str]]]] = [
         ("/args/valeu", "the condition 'is_empty' has no argument 'valeu'.", "Did you mean 'value'?"),
     ]),
     ({"name": "is_empty", "args": {"value": 1, "a/b": 1}}, [
-        ("/args/a~1b", "the condition 'is_empty' has no argument 'a/b'.", "Known here: value."),
+        ("/args/a~1b", "the condition 'is_empty' has no argument 'a/b'.", "Known names: value."),
     ]),
     ({"name": "one_of", "args": {"value": "x", "options": "xyz"}}, [("/args/options", "expected an array.", "")]),
     ({"name": "isempty", "args": {"value": 1}}, [
@@ -161,7 +161,7 @@ WRONG: list[tuple[Any, list[tuple[str, str, str]]]] = [
         ("/args/condition/arg", "unknown key 'arg'.", "Did you mean 'args'?"),
     ]),
     ({"name": "not", "args": {"condition": {"name": "mine"}}}, [
-        ("/args/condition/name", "no condition called 'mine' was given, nor is one built in.", "Known here: equals"),
+        ("/args/condition/name", "no condition called 'mine' was given, nor is one built in.", "Known names: equals"),
     ]),
 ]  # fmt: skip
 

@@ -36,6 +36,7 @@ from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries, Timeouts
 from podwright.testing import ModelRequest, ToolCall
+from podwright.text import did_you_mean
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = {
@@ -370,9 +371,9 @@ def test_a_limit_is_named() -> None:
 def test_a_guess_takes_no_time() -> None:
     """Names that are far too long, or far too many, are not compared."""
     names = [f"{number}{'ab' * 100_000}" for number in range(3)]
-    assert errors.did_you_mean("ab" * 240_000, [*names, "look"]) == "Known here: look."
-    assert errors.did_you_mean("loook", [*names, "look"]) == "Did you mean 'look'?"
-    assert errors.did_you_mean("n9999", (f"n{number}" for number in range(10_000))).startswith("Did you mean 'n")
+    assert did_you_mean("ab" * 240_000, [*names, "look"]) == "Known names: look."
+    assert did_you_mean("loook", [*names, "look"]) == "Did you mean 'look'?"
+    assert did_you_mean("n9999", (f"n{number}" for number in range(10_000))).startswith("Did you mean 'n")
 
 
 def test_an_error_can_be_finer_than_its_class() -> None:

@@ -349,7 +349,7 @@ def test_a_missing_file_is_told_with_the_nearest(write: Write) -> None:
 def test_a_missing_folder_is_told_with_the_nearest(write: Write) -> None:
     """A folder that is not there is told as that, and not as one without a blueprint; so is a file in its place."""
     root = write({"newsroom/blueprint.json": agent("newsroom"), ".newsrooms/notes.txt": "", "notes.txt": ""})
-    for name, hint in (("newsrom", "Did you mean 'newsroom'?"), ("notes.txt", "Known here: newsroom.")):
+    for name, hint in (("newsrom", "Did you mean 'newsroom'?"), ("notes.txt", "Known names: newsroom.")):
         with pytest.raises(ConfigurationError) as caught:
             Folder(root / name).blueprint()
         assert (caught.value.message, caught.value.suggestion) == (f"There is no folder '{name}'.", hint)

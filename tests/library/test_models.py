@@ -406,7 +406,7 @@ def test_a_provider_makes_models() -> None:
     ("name", "message", "suggestion"),
     [
         ("ofline/echo", "Unknown model provider 'ofline' in 'ofline/echo'.", "Did you mean 'offline'? Or make yours"),
-        ("zzz/model", "Unknown model provider 'zzz' in 'zzz/model'.", "Known here: "),
+        ("zzz/model", "Unknown model provider 'zzz' in 'zzz/model'.", "Known names: "),
         ("echo", "The model 'echo' has no provider.", "Write it as '<provider>/echo'"),
         ("offline/eco", "Unknown offline model 'offline/eco'.", "Use 'offline/echo'"),
         ("", "The model '' has no provider.", "Write it as '<provider>/'"),

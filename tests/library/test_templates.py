@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from podwright import Agent, AgentStep, ScriptedModel, Workflow
 from podwright.errors import ContextError
-from podwright.templates import fill, fill_all, names, sections, to_json_data, to_text, visible
+from podwright.json_data import to_json_data, to_text
+from podwright.templates import fill, fill_all, names, sections, visible
 
 CONTEXT: dict[str, Any] = {
     "input": "the moon",

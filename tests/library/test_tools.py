@@ -516,7 +516,7 @@ def test_a_missing_callable_is_asked_for() -> None:
         return city
 
     assert problems_of(made, plane, slow) == [Problem("/tools/0", missing.format("plain"), "Did you mean 'plane'?")]
-    assert problems_of(made, slow, nothing)[0].suggestion == "Known here: slow, nothing. Give it in tools=[plain]."
+    assert problems_of(made, slow, nothing)[0].suggestion == "Known names: slow, nothing. Give it in tools=[plain]."
 
 
 def test_drift_is_a_problem_of_the_blueprint() -> None:

@@ -113,7 +113,7 @@ TOLD: dict[str, tuple[str, Any, str, str]] = {
     "a misspelt key": ("writer", {"inptu": "x"}, "neither is there.", "Did you mean 'input'?"),
     "an array": ("writer", ["x"], "the body is an array, not an object.", 'Send {"input": "…"}.'),
     "no inputs": ("writer", {"inputs": {}}, "'inputs' is empty.", "Put something into it."),
-    "a key too many": ("writer", {"input": "x", "strem": 1}, "unknown key 'strem'.", NAMED + "Known here: input."),
+    "a key too many": ("writer", {"input": "x", "strem": 1}, "unknown key 'strem'.", NAMED + "Known names: input."),
     "a step": ("writer", {"input": "x", "start_step": 1}, "'start_step' is for workflows, and not for this agent.", ""),
     "a path with a text": (
         "newsroom",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from podwright import blueprints
-from podwright.errors import ConditionError, Problem, describe_error, did_you_mean, truncate
-from podwright.templates import fill_all, to_text
+from podwright.errors import ConditionError, Problem
+from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text
+from podwright.templates import fill_all
+from podwright.text import describe_error, did_you_mean, truncate
 from podwright.tools import called
 
 Condition = Callable[..., Any]
@@ -89,7 +90,7 @@ async def holds(ref: Mapping[str, Any], context: Mapping[str, Any], conditions: 
 
 
 async def _ask(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
-    given = blueprints.copy(dict(context))  # what a condition does to its context stays there
+    given = copy_json(dict(context))  # what a condition does to its context stays there
     try:
         return bool(await called(condition, given, **args))
     except Exception as error:
@@ -106,7 +107,7 @@ def _filled(value: Any, context: Mapping[str, Any], name: str) -> Any:
 
 def problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
     """What is wrong with a reference to a condition: an unknown name, or a built-in's arguments."""
-    known = blueprints.as_object(ref)
+    known = as_object(ref)
     name, args = known.get("name"), known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict) or name in conditions:
         return  # what is no name or no object, the shape has said
@@ -122,7 +123,7 @@ def problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
         if key == "condition" and key in given:
             yield from _inner_problems(inner, f"{at}/args/condition", conditions)
         elif key in given:
-            listed = blueprints.as_array(inner)
+            listed = as_array(inner)
             if not listed:
                 yield Problem(f"{at}/args/conditions", "expected an array of at least one condition.")
             for number, one in enumerate(listed):
@@ -134,7 +135,7 @@ def problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
 
 def _inner_problems(ref: object, at: str, conditions: Conditions) -> Iterator[Problem]:
     """As `problems`, for a condition among the arguments of another, where no shape is checked."""
-    known = blueprints.as_object(ref)
+    known = as_object(ref)
     if not isinstance(known.get("name"), str):
         yield Problem(at, "a condition is an object with a 'name'.")
         return
@@ -143,7 +144,7 @@ def _inner_problems(ref: object, at: str, conditions: Conditions) -> Iterator[Pr
     for key in known:
         if key not in ("name", "args"):
             hint = did_you_mean(key, ("name", "args"))
-            yield Problem(at + blueprints.pointer(key), f"unknown key '{key}'.", hint)
+            yield Problem(at + json_pointer(key), f"unknown key '{key}'.", hint)
     yield from problems(ref, at, conditions)
 
 
@@ -154,7 +155,7 @@ def _arguments(name: str, given: Mapping[str, Any], wanted: tuple[str, ...], at:
     for key in given:
         if key not in wanted:
             yield Problem(
-                f"{at}/args" + blueprints.pointer(key),
+                f"{at}/args" + json_pointer(key),
                 f"the condition '{name}' has no argument '{key}'.",
                 did_you_mean(key, wanted),
             )

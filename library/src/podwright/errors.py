@@ -44,11 +44,12 @@ Catch the root to catch them all; each class has a stable `code`, which the serv
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from podwright.json_data import to_json_data
+from podwright.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,6 @@ class PodwrightError(Exception):
             "suggestion": self.suggestion,
             "help_url": self.help_url,
         }
-        from podwright.templates import to_json_data  # which imports this module
 
         for name in ("run_id", "component", "context", "resume_path"):
             value = getattr(self, name)
@@ -477,43 +477,3 @@ class RunCancelledError(RunError):
 
     code = "run_cancelled"
     default_suggestion = "Run it again; a workflow goes on from this error's context and resume_path."
-
-
-def describe_error(error: BaseException) -> str:
-    """What kind of error it is and what it says, whatever its own `__str__` does."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - it comes from a caller's class
-        return f"{type(error).__name__}: (its text cannot be had)"
-
-
-def os_error_reason(error: Exception) -> str:
-    """What an error of the system says, without its number and the name of the file."""
-    return getattr(error, "strerror", None) or str(error)
-
-
-def printable(text: str) -> str:
-    """A text that may be shown on a terminal: words from outside must not steer it."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
-
-
-def truncate(text: str, most: int) -> str:
-    """A text of so many characters at most."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-_LONGEST_NAME = 100
-_MOST_NAMES = 200
-"""What a guess looks at: the time that it takes grows with all three of word, options and their number."""
-
-
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A sentence that names the option nearest to a misspelt word, else the options, else nothing."""
-    known = [one for one in islice(dict.fromkeys(options), _MOST_NAMES) if len(one) <= _LONGEST_NAME]
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6) if len(word) <= _LONGEST_NAME else []
-    if near:
-        return f"Did you mean '{near[0]}'?"
-    if known:
-        shown = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
-        return f"Known here: {shown}."
-    return ""

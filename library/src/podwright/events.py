@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from podwright.errors import ConfigurationError, did_you_mean
+from podwright.errors import ConfigurationError
+from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.templates import to_json_data
+from podwright.text import did_you_mean
 from podwright.usage import Usage
 
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from podwright.errors import printable, truncate
 from podwright.events import (
     ConditionChecked,
     Event,
@@ -28,6 +27,7 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from podwright.text import printable, truncate
 
 if TYPE_CHECKING:
     from rich.console import Console

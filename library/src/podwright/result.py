@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from podwright.errors import TraceError
 from podwright.events import Event, Subscriber, adapter
+from podwright.json_data import to_json_data
 from podwright.printer import Printer
-from podwright.templates import to_json_data
 from podwright.usage import Usage
 
 FORMAT = "podwright.trace/1"

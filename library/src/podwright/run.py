@@ -34,8 +34,8 @@ from podwright.events import (
     StepStarted,
     Subscriber,
 )
+from podwright.json_data import to_json_data
 from podwright.result import ExecutionResult
-from podwright.templates import to_json_data
 from podwright.usage import NOTHING, RunLimits, Usage
 
 T = TypeVar("T")

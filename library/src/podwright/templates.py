@@ -5,15 +5,13 @@ No attributes, no indexes, no format specs, no second expansion: a value that lo
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from pydantic_core import to_jsonable_python
-
-from podwright.errors import ContextError, did_you_mean
+from podwright.errors import ContextError
+from podwright.json_data import to_text
+from podwright.text import did_you_mean
 
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
@@ -80,28 +78,3 @@ def sections(context: Mapping[str, Any], leave_out: Iterable[str] = ()) -> str:
     if len(shown) == 1:
         return to_text(context[shown[0]])
     return "\n\n".join(f"## {name}\n{to_text(context[name])}" for name in shown)
-
-
-def to_json_data(value: Any) -> Any:
-    """A value as JSON-compatible data: models and dataclasses as objects, anything strange as its text."""
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    return _finite(to_jsonable_python(value, fallback=str))
-
-
-def _finite(data: Any) -> Any:
-    """JSON has no infinities and no NaN: they become text."""
-    if isinstance(data, float):
-        return data if math.isfinite(data) else json.dumps(data)
-    if isinstance(data, dict):
-        return {key: _finite(item) for key, item in cast("dict[str, Any]", data).items()}
-    if isinstance(data, list):
-        return [_finite(item) for item in cast("list[Any]", data)]
-    return data
-
-
-def to_text(value: Any) -> str:
-    """A value as a model or a caller reads it: a string as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(to_json_data(value), ensure_ascii=False)

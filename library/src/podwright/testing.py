@@ -17,10 +17,10 @@ from collections.abc import Generator, Iterable
 
 from podwright.errors import ModelError
 from podwright.events import Event
+from podwright.json_data import to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, use_model
 from podwright.result import ExecutionResult
-from podwright.templates import to_text
 from podwright.usage import Usage
 
 __all__ = [

@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, 
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
-from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError, describe_error, did_you_mean, truncate
+from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
+from podwright.json_data import as_array, as_object, copy_json
 from podwright.messages import ToolSchema
+from podwright.text import describe_error, did_you_mean, truncate
 
 if TYPE_CHECKING:
     from podwright.run import Run
@@ -263,7 +264,7 @@ def attach(
     """
     tools: dict[str, FunctionTool] = {}
     found: list[Problem] = []
-    for number, entry in enumerate(blueprints.as_array(entries)):
+    for number, entry in enumerate(as_array(entries)):
         match entry:
             case {"name": str(name), "schema": {"function": {"name": str(), "parameters": dict()}} as found_schema}:
                 schema = cast("ToolSchema", found_schema)
@@ -280,7 +281,7 @@ def attach(
             hint = "Export the blueprint anew, or change the function back."
             found.append(Problem(f"{at}/{number}/schema/function/parameters", f"tool '{name}': {difference}.", hint))
         same = schema == tool.schema
-        tools[name] = tool if same else FunctionTool(tool.function, blueprints.copy(schema), tool.arguments)
+        tools[name] = tool if same else FunctionTool(tool.function, copy_json(schema), tool.arguments)
     return tools, found
 
 
@@ -293,7 +294,7 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
             found.append(f"the blueprint has the parameter '{name}', the function has not")
         elif had[name] != has[name]:
             found.append(f"the parameter '{name}' was {_compact(had[name])}, and is {_compact(has[name])}")
-    required_before = blueprints.as_array(stored.get("required"))
+    required_before = as_array(stored.get("required"))
     for name in actual.get("required", ()):
         if name not in had:
             found.append(f"the function requires '{name}', which the blueprint does not have")
@@ -303,8 +304,8 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    definitions = blueprints.as_object(schema.get("$defs"))
-    properties = blueprints.as_object(schema.get("properties"))
+    definitions = as_object(schema.get("$defs"))
+    properties = as_object(schema.get("properties"))
     left = [_MOST_PARTS]
     return {name: _bare(one, definitions, (), left) for name, one in properties.items()}
 

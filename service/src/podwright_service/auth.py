@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.blueprints import read_bytes
-from podwright.errors import ConfigurationError, did_you_mean, os_error_reason
+from podwright.errors import ConfigurationError
+from podwright.text import did_you_mean, os_error_reason
 from podwright_service.problems import RequestError, answer
 from podwright_service.settings import Settings
 

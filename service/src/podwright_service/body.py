@@ -9,7 +9,9 @@ from typing import Any, cast
 from starlette.requests import Request
 
 from podwright import blueprints
-from podwright.errors import BlueprintValidationError, Problem, truncate
+from podwright.errors import BlueprintValidationError, Problem
+from podwright.json_data import json_pointer
+from podwright.text import truncate
 from podwright_service.problems import MOST_ERRORS, RequestError
 from podwright_service.settings import Settings
 
@@ -131,7 +133,7 @@ def _pointer(place: _Place) -> str:
         parts.append(key)
     # the sender knows its keys; one of a megabyte is not sent back for each fault below it
     short = [part if isinstance(part, int) else truncate(part, 100) for part in reversed(parts)]
-    return blueprints.pointer(*short)
+    return json_pointer(*short)
 
 
 def _fault(value: object, longest: int | None = None) -> str | None:

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from podwright import blueprints
 from podwright.components.folder import Folder
-from podwright.errors import BlueprintValidationError, ConfigurationError, os_error_reason
+from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.json_data import as_array, as_object
+from podwright.text import os_error_reason, short_repr
 from podwright_service.images.context import component_files, requirements
 
 _CONFIG_MAP_BYTES = 900_000
@@ -56,11 +58,11 @@ def renew(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[str
             f"Of the folders {', '.join(sorted(path.name for path in paths))}, two would be one component.",
             suggestion="Give them names that differ in more than case and underscores.",
         )
-    before = blueprints.as_object(running.get("components"))
+    before = as_object(running.get("components"))
     fleet = {**{name: name for name in before}, **names}
     components = dict(before)
     for path in paths:
-        was = blueprints.as_object(before.get(names[path.name]))
+        was = as_object(before.get(names[path.name]))
         kept = {key: value for key, value in was.items() if key not in ("blueprint", "files", "agents")}
         components[names[path.name]] = {**kept, **_component(path.name, Folder(path), fleet, _agents(was))}
     return {**running, "components": dict(sorted(components.items()))}
@@ -68,8 +70,8 @@ def renew(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[str
 
 def _agents(component: Mapping[str, Any]) -> dict[str, Any]:
     """A component's agents by the names that its blueprint has for them."""
-    given = blueprints.as_array(component.get("agents"))
-    return {one if isinstance(one, str) else str(blueprints.as_object(one).get("name")): one for one in given}
+    given = as_array(component.get("agents"))
+    return {one if isinstance(one, str) else str(as_object(one).get("name")): one for one in given}
 
 
 def _component_name(folder: str) -> str:
@@ -166,7 +168,7 @@ class ComponentChange:
 
 
 def _told(change: blueprints.Change) -> str:
-    was, now = blueprints.short_repr(change.old), blueprints.short_repr(change.new)
+    was, now = short_repr(change.old), short_repr(change.new)
     return {"added": f": {now}", "removed": f": {was}", "changed": f": {was} -> {now}"}[change.op]
 
 
@@ -180,7 +182,7 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     Raises:
         ConfigurationError: A blueprint in the values is none.
     """
-    before, after = (blueprints.as_object(values.get("components")) for values in (running, new))
+    before, after = (as_object(values.get("components")) for values in (running, new))
     was, now = ({key: value for key, value in values.items() if key != "components"} for values in (running, new))
     places = sorted(_changed(was, now))
     changes = [_component_change(name, before.get(name), after.get(name)) for name in sorted({*before, *after})]
@@ -191,12 +193,12 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
 def _component_change(name: str, old: Any, new: Any) -> ComponentChange | None:
     if old is None or new is None:
         return ComponentChange(name, "added" if old is None else "removed")
-    before, after = blueprints.as_object(old), blueprints.as_object(new)
+    before, after = as_object(old), as_object(new)
     was, now = _blueprint(name, before), _blueprint(name, after)
     changes = blueprints.diff(was, now) if was and now else []
     told = ("inline", "file") if was and now else ()  # by the changes, whether it stands there as data or as text
     sources = [
-        {key: value for key, value in blueprints.as_object(side.get("blueprint")).items() if key not in told}
+        {key: value for key, value in as_object(side.get("blueprint")).items() if key not in told}
         for side in (before, after)
     ]
     places = [place for place in _changed(before, after) if not place.startswith("blueprint.")]
@@ -211,16 +213,16 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any], at: str = "") -> It
         if was == now:
             continue
         if all(side is None or isinstance(side, dict) for side in (was, now)):
-            yield from _changed(blueprints.as_object(was), blueprints.as_object(now), f"{at}{key}.")
+            yield from _changed(as_object(was), as_object(now), f"{at}{key}.")
         else:
             yield f"{at}{key}"
 
 
 def _blueprint(name: str, component: Mapping[str, Any]) -> dict[str, Any] | None:
-    given = blueprints.as_object(component.get("blueprint")).get("inline")
+    given = as_object(component.get("blueprint")).get("inline")
     if given is None:
         return None
-    blueprint = blueprints.as_object(blueprints.from_yaml(given) if isinstance(given, str) else given)
+    blueprint = as_object(blueprints.from_yaml(given) if isinstance(given, str) else given)
     if not blueprint:
         raise ConfigurationError(
             f"The blueprint of the component '{name}' is no object.",
@@ -239,7 +241,7 @@ def read_values(text: str) -> dict[str, Any]:
         data = blueprints.from_yaml(_HEADING.sub("", text))
     except BlueprintValidationError as error:
         raise _no_values(error.problems[0].detail) from error
-    values = blueprints.as_object(data)
+    values = as_object(data)
     if data is not None and not isinstance(data, dict):  # none is what Helm prints of a release without values
         raise _no_values("no map")
     if "type" in values or not isinstance(values.get("components", {}), dict):

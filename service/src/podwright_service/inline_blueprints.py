@@ -10,9 +10,11 @@ from typing import Any
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
 from podwright.components.base import ModelComponent
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
+from podwright.json_data import as_array, as_object, json_pointer
 from podwright.models import Model
+from podwright.text import did_you_mean
 from podwright.tools import FunctionTool, tool_of
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
@@ -101,7 +103,7 @@ def build(
         raise blueprints.invalid(found, "The posted blueprint")
     supplied = dict(allowed.agents)
     for name in in_order(agents):
-        made, wrong = _built(allowed, None, agents[name], supplied, blueprints.pointer("agents", name))
+        made, wrong = _built(allowed, None, agents[name], supplied, json_pointer("agents", name))
         supplied[name] = made or _STAND_IN
         found += wrong
     component, wrong = _built(allowed, kind, blueprint, supplied, "/blueprint")
@@ -154,7 +156,7 @@ def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem
 
 
 def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Iterator[Problem]:
-    settings = blueprints.as_object(agent.get("config"))
+    settings = as_object(agent.get("config"))
     model = settings.get("model")
     if isinstance(model, str) and model not in allowed.models:
         hint = did_you_mean(model, allowed.models)
@@ -201,7 +203,7 @@ def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
         around = sum(at.startswith(f"{other}/") for other, _ in walked)
         if around == settings.max_nesting:  # of a nest that is too deep, the first step tells
             yield Problem(at, f"steps are nested deeper than {settings.max_nesting}.", "Flatten them.")
-        count = len(blueprints.as_array(step.get("branches")))
+        count = len(as_array(step.get("branches")))
         if count > settings.max_branches:
             detail = f"{count} branches are too many; {settings.max_branches} are allowed."
             yield Problem(f"{at}/branches", detail, "Do some of them one after the other.")

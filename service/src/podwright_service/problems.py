@@ -16,8 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from podwright import errors
-from podwright.errors import HELP_URL, PodwrightError, Problem, did_you_mean
-from podwright.templates import to_json_data
+from podwright.errors import HELP_URL, PodwrightError, Problem
+from podwright.json_data import to_json_data
+from podwright.text import did_you_mean
 from podwright.usage import Usage
 
 MEDIA_TYPE = "application/problem+json"

@@ -9,7 +9,8 @@ from typing import Any, cast
 from podwright.blueprints import from_json, read_bytes
 from podwright.components import Component
 from podwright.components.remote import Remote
-from podwright.errors import BlueprintValidationError, ConfigurationError, did_you_mean, os_error_reason
+from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.text import did_you_mean, os_error_reason
 from podwright_service.settings import Settings
 
 

@@ -17,9 +17,10 @@ from starlette.types import Receive, Scope, Send
 import podwright
 from podwright import blueprints
 from podwright.components import Component, Workflow
-from podwright.errors import BlueprintValidationError, did_you_mean
+from podwright.errors import BlueprintValidationError
 from podwright.events import Subscriber
-from podwright.templates import to_json_data
+from podwright.json_data import to_json_data
+from podwright.text import did_you_mean
 from podwright_service.admission import Admission
 from podwright_service.body import read_json
 from podwright_service.budgets import granted

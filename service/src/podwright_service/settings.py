@@ -31,8 +31,9 @@ from pydantic_settings import (
 )
 
 from podwright.blueprints import from_json
-from podwright.errors import BlueprintValidationError, ConfigurationError, truncate
+from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.models import LANES
+from podwright.text import truncate
 from podwright.usage import RunLimits
 from podwright_service import variables
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from podwright import blueprints
 from podwright.errors import Problem
+from podwright.json_data import as_array, json_pointer
 from podwright_service.settings import Settings
 
 MOST_VALUES = 10_000
@@ -28,7 +29,7 @@ def too_large(settings: Settings, blueprint: Mapping[str, Any], agents: Blueprin
     """Where a posted blueprint, with the agents that it names, has more of something than it may have."""
     if len(agents) > settings.max_steps:
         return [_problem("/agents", len(agents), "agents", settings.max_steps)]
-    places = {"/blueprint": blueprint} | {blueprints.pointer("agents", name): one for name, one in agents.items()}
+    places = {"/blueprint": blueprint} | {json_pointer("agents", name): one for name, one in agents.items()}
     sizes = {at: len(json.dumps(one, separators=(",", ":"))) for at, one in places.items()}
     values = {at: _values(one) for at, one in places.items()}
     for counts, what, most in ((sizes, "bytes", settings.max_blueprint_bytes), (values, "JSON values", MOST_VALUES)):
@@ -61,10 +62,10 @@ def _values(data: object) -> int:
 
 def _entries(settings: Settings, blueprint: Mapping[str, Any], at: str) -> Iterator[Problem]:
     """What one blueprint has too many of."""
-    counts = {"/steps": _steps(blueprint), "/skills": len(blueprints.as_array(blueprint.get("skills")))}
-    counts["/tools"] = len(blueprints.as_array(blueprint.get("tools")))
+    counts = {"/steps": _steps(blueprint), "/skills": len(as_array(blueprint.get("skills")))}
+    counts["/tools"] = len(as_array(blueprint.get("tools")))
     for place, member in members(blueprint):
-        counts[f"{place}/tools"] = len(blueprints.as_array(member.get("tools")))
+        counts[f"{place}/tools"] = len(as_array(member.get("tools")))
     for place, count in counts.items():
         if count > settings.max_steps:
             yield _problem(at + place, count, place.rpartition("/")[2], settings.max_steps)
@@ -74,10 +75,10 @@ def _nested(settings: Settings, blueprint: Mapping[str, Any], agents: Blueprints
     """Where there are too many steps once each agent stands in the place of its name, or too deep ones."""
     steps: dict[str, int] = {}
     depths: dict[str, int] = {}
-    parts = {blueprints.pointer("agents", name): (name, agents[name]) for name in in_order(agents)}
+    parts = {json_pointer("agents", name): (name, agents[name]) for name in in_order(agents)}
     own = 0
     for at, (name, part) in {**parts, "/blueprint": ("", blueprint)}.items():
-        here = _steps(part) + len(blueprints.as_array(part.get("skills")))
+        here = _steps(part) + len(as_array(part.get("skills")))
         inside = [one for one in _references(part) if one in steps]
         own += here
         steps[name] = here + sum(steps[one] for one in inside)
@@ -106,7 +107,7 @@ def members(blueprint: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 def entries(value: object) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects in an array, each with its index; none in what is no array."""
-    for number, one in enumerate(blueprints.as_array(value)):
+    for number, one in enumerate(as_array(value)):
         if isinstance(one, dict):
             yield number, cast("dict[str, Any]", one)
 
@@ -134,7 +135,7 @@ def _texts(value: object, at: str) -> Iterator[tuple[str, str]]:
         yield at, value
     elif isinstance(value, Mapping):
         for key, one in cast("Mapping[str, object]", value).items():
-            yield from _texts(one, at + blueprints.pointer(key))
+            yield from _texts(one, at + json_pointer(key))
     elif isinstance(value, list):
         for number, one in enumerate(cast("list[object]", value)):
             yield from _texts(one, f"{at}/{number}")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import podwright
 from podwright.components import Component
-from podwright.errors import ConfigurationError, PodwrightError, describe_error, did_you_mean, truncate
+from podwright.errors import ConfigurationError, PodwrightError
+from podwright.text import describe_error, did_you_mean, truncate
 
 
 def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:

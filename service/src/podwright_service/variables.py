@@ -11,7 +11,8 @@ from typing import Any, cast
 from pydantic import SecretStr
 from pydantic_core import ErrorDetails
 
-from podwright.errors import ConfigurationError, did_you_mean, truncate
+from podwright.errors import ConfigurationError
+from podwright.text import did_you_mean, truncate
 
 PREFIX = "PODWRIGHT_"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from podwright import blueprints
-from podwright.errors import Problem, did_you_mean
+from podwright.errors import Problem
+from podwright.json_data import json_pointer
+from podwright.text import did_you_mean
 
 _NAMES: dict[type, str] = {dict: "an object", list: "an array", str: "a text", int: "a number", float: "a number"}
 _WANTED = {
@@ -33,7 +34,7 @@ def worded(error: Any, known: Iterable[str]) -> Problem:
         known: The keys that the body may have.
     """
     loc, value, context = error["loc"], error["input"], error.get("ctx", {})
-    at, key, name = blueprints.pointer(*loc), str(loc[-1]) if loc else "", "/".join(str(part) for part in loc)
+    at, key, name = json_pointer(*loc), str(loc[-1]) if loc else "", "/".join(str(part) for part in loc)
     subject = f"'{name}'" if name else "the body"
     match error["type"]:
         case "extra_forbidden":

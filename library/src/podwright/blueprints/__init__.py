@@ -1,12 +1,11 @@
 """Blueprints as data: read, write, check, migrate, compare. Nothing here runs anything."""
 
-from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
 from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
+from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
-from podwright.blueprints.wording import short_repr
 
 __all__ = [
     "MAX_DEPTH",
@@ -14,10 +13,7 @@ __all__ = [
     "VERSION",
     "Blueprint",
     "Change",
-    "as_array",
-    "as_object",
     "check",
-    "copy",
     "diff",
     "digest",
     "from_json",
@@ -27,11 +23,9 @@ __all__ = [
     "kind_of",
     "mermaid",
     "migrate",
-    "pointer",
     "problems",
     "read_bytes",
     "read_file",
-    "short_repr",
     "to_json",
     "to_yaml",
     "unreadable",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from podwright.blueprints.data import pointer
 from podwright.blueprints.validation import kind_of, migrate
+from podwright.json_data import json_pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[_Row]:
 
 def _compare_keys(old: Mapping[Any, Any], new: Mapping[Any, Any], at: str) -> Iterator[_Row]:
     for key in [*old, *(key for key in new if key not in old)]:
-        here = at + pointer(key)
+        here = at + json_pointer(key)
         was, now = old.get(key, []), new.get(key, [])
         if key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list):
             yield from _compare(was, now, here)

@@ -10,14 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from podwright.blueprints.validation import Blueprint, invalid
-from podwright.errors import (
-    BlueprintValidationError,
-    ConfigurationError,
-    Problem,
-    did_you_mean,
-    os_error_reason,
-    truncate,
-)
+from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
+from podwright.text import did_you_mean, os_error_reason, truncate
 
 SUFFIXES = (".json", ".yaml", ".yml")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from podwright.blueprints.data import as_array, as_object
 from podwright.blueprints.validation import kind_of
-from podwright.errors import truncate
+from podwright.json_data import as_array, as_object
+from podwright.text import truncate
 
 _LONGEST = 80
 

@@ -8,11 +8,13 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.data import as_array, as_object, copy, pointer, walk_steps
 from podwright.blueprints.schema import SHAPES, VERSION, adapter
-from podwright.blueprints.wording import short_repr, shown, worded
-from podwright.errors import BlueprintValidationError, Problem, did_you_mean
+from podwright.blueprints.steps import walk_steps
+from podwright.blueprints.wording import shown, worded
+from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
+from podwright.json_data import as_array, as_object, copy_json, json_pointer
+from podwright.text import did_you_mean, short_repr
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
@@ -99,7 +101,7 @@ def check(blueprint: object, kind: Kind | None = None, validate: bool = True) ->
         found = [problem for problem in problems(blueprint, kind) if not problem.detail.startswith("duplicate")]
     if found:
         raise invalid(found)
-    return copy(migrate(cast("Mapping[str, Any]", blueprint)))
+    return copy_json(migrate(cast("Mapping[str, Any]", blueprint)))
 
 
 def invalid(found: list[Problem], what: str = "The blueprint") -> BlueprintValidationError:
@@ -139,7 +141,7 @@ def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
                 f"newer than {VERSION!r}, the newest that this release reads." if newer else "unknown."
             )
             known = [*MIGRATIONS, VERSION]
-            hint = "Upgrade podwright." if newer else f"Known here: {', '.join(map(repr, known))}."
+            hint = "Upgrade podwright." if newer else f"Known names: {', '.join(map(repr, known))}."
             hint = f"Write it in quotes: {str(version)!r}." if short_repr(version) in known else hint
             raise invalid([Problem("/version", detail, hint)])
         current = step(current)
@@ -172,7 +174,7 @@ def _written(place: _Place) -> str:
     while place is not None:
         place, key = place
         parts.append(key)
-    return pointer(*reversed(parts))
+    return json_pointer(*reversed(parts))
 
 
 def _key_fault(key: object) -> tuple[str, ...] | None:
@@ -268,13 +270,13 @@ def _remote_refs(value: object, at: str) -> list[Problem]:
                 Problem(f"{at}/$ref", f"a schema may refer only to itself ('#/…'), not to {short_repr(item)}.")
             )
         else:
-            found += _remote_refs(item, at + pointer(key))
+            found += _remote_refs(item, at + json_pointer(key))
     return found
 
 
 def _without_unknown(blueprint: object, found: list[Problem]) -> object:
     """A copy without the keys that the problems call unknown."""
-    slim: Any = copy(blueprint)
+    slim: Any = copy_json(blueprint)
     for problem in found:
         if problem.detail.startswith("unknown key"):
             *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in problem.pointer.split("/")[1:]]

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.data import as_array, as_object, pointer
 from podwright.blueprints.schema import (
     PLACES,
     SHAPES,
@@ -17,8 +16,10 @@ from podwright.blueprints.schema import (
     MemberConfig,
     TeamConfig,
 )
-from podwright.errors import Problem, did_you_mean, truncate
+from podwright.errors import Problem
 from podwright.events import Kind
+from podwright.json_data import as_array, as_object, json_pointer
+from podwright.text import did_you_mean, short_repr
 
 _JSON_NAMES: dict[object, str] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
@@ -38,16 +39,6 @@ def shown(value: object) -> str:
     if value is None or isinstance(value, dict | list):
         return name
     return f"the {name} {short_repr(value)}"
-
-
-def short_repr(value: object) -> str:
-    """The beginning of a value as Python writes it, whatever the value is."""
-    try:
-        # Python refuses to write out an integer of thousands of digits
-        text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
-    except Exception:  # noqa: BLE001 - such an integer further in, or a caller's own class
-        text = f"({type(value).__name__})"
-    return truncate(text, 60)
 
 
 def worded(blueprint: dict[str, Any], kind: Kind, error: ValidationError) -> list[Problem]:
@@ -82,7 +73,7 @@ def _joined(group: list[Problem]) -> list[Problem]:
 
 def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Problem:
     place, here = _place(blueprint, error["loc"])
-    at, name = pointer(*place), str(error["loc"][-1]) if error["loc"] else ""
+    at, name = json_pointer(*place), str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "missing":
             return Problem(at, f"the key '{name}' is missing.")
@@ -95,7 +86,7 @@ def _problem(blueprint: dict[str, Any], kind: Kind, error: dict[str, Any]) -> Pr
             tag = str(error["ctx"]["tag"])
             return Problem(f"{at}/type", f"no type of step is called {tag!r}.", did_you_mean(tag, STEP_SHAPES))
         case "union_tag_not_found":
-            return Problem(at, "the key 'type' is missing.", f"Known here: {', '.join(STEP_SHAPES)}.")
+            return Problem(at, "the key 'type' is missing.", f"Known names: {', '.join(STEP_SHAPES)}.")
         case "string_pattern_mismatch":
             wanted = _MODEL if at.endswith("/model") else _NAME if here else "a name that is not empty"
             bare = str(here).strip("{}")

@@ -14,6 +14,7 @@ from podwright.components.chat import ChatSession, opening, run_chat
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
+from podwright.text import short_repr
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 
@@ -84,7 +85,7 @@ class Agent(ModelComponent):
         attached, drifted = attach(whole.get("tools"), tools_by_name(tools), "/tools")
         found += drifted if validate else []
         if found:
-            raise blueprints.invalid(found, f"The blueprint of agent {blueprints.short_repr(whole.get('name'))}")
+            raise blueprints.invalid(found, f"The blueprint of agent {short_repr(whole.get('name'))}")
         self = cls.__new__(cls)
         self._tools = attached
         ModelComponent.__init__(self, blueprints.check(whole, "agent", validate), options or None, model)

@@ -14,13 +14,14 @@ from podwright import blueprints
 from podwright._sync import iterate_sync, run_sync
 from podwright.blueprints import Blueprint
 from podwright.blueprints.schema import SHAPES, AgentConfig, adapter
-from podwright.errors import ConfigurationError, RunCancelledError, did_you_mean
+from podwright.errors import ConfigurationError, RunCancelledError
 from podwright.events import Event, EventManager, Kind, Subscriber
+from podwright.json_data import as_object, copy_json, to_text
 from podwright.messages import ModelSettings
 from podwright.models import DEFAULT, Connection, Model, resolve
 from podwright.printer import Printer, tokens_to
 from podwright.run import Run, Task, current, execute
-from podwright.templates import to_text
+from podwright.text import did_you_mean, short_repr
 from podwright.usage import NOTHING, RunLimits, Usage
 
 
@@ -101,7 +102,7 @@ class Component(ABC):
 
     def to_blueprint(self) -> dict[str, Any]:
         """The blueprint, a dictionary of JSON data that `from_blueprint` reads (spec §4.4)."""
-        return blueprints.copy(self._blueprint)
+        return copy_json(self._blueprint)
 
     def members(self) -> Mapping[str, Component]:
         """The components inside this one, by name."""
@@ -256,9 +257,7 @@ def _listeners(options: Options) -> tuple[Subscriber, ...]:
     for name, wanted in (("limits", RunLimits), ("event_manager", EventManager)):
         value = options.get(name)
         if value is not None and not isinstance(value, wanted):
-            raise ConfigurationError(
-                f"'{name}' takes an object of class {wanted.__name__}, not {blueprints.short_repr(value)}."
-            )
+            raise ConfigurationError(f"'{name}' takes an object of class {wanted.__name__}, not {short_repr(value)}.")
     found: list[Subscriber] = []
     if options.get("verbose"):
         found.append(Printer())
@@ -312,7 +311,7 @@ def overridden(
         elif key == "model" and isinstance(value, Model):
             model = value
         elif key in config:
-            new["config"] = {**blueprints.as_object(new.get("config")), key: value}
+            new["config"] = {**as_object(new.get("config")), key: value}
         elif key in top:
             new[key] = value
         else:
@@ -358,7 +357,7 @@ def by_name(given: object, what: str) -> dict[str, Any]:
         return {}
     if not isinstance(given, Mapping):
         raise ConfigurationError(
-            f"{what} is a map from names to {what}, not {blueprints.short_repr(given)}.",
+            f"{what} is a map from names to {what}, not {short_repr(given)}.",
             suggestion=f"Write {what}={{'name': …}}.",
         )
     return dict(cast("Mapping[str, Any]", given))

@@ -13,7 +13,6 @@ from typing import Any, cast
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from podwright.blueprints import from_json
-from podwright.blueprints.data import deep
 from podwright.budget import ASSUMED_OUTPUT, Hold
 from podwright.errors import (
     BlueprintValidationError,
@@ -27,8 +26,6 @@ from podwright.errors import (
     PodwrightError,
     ToolArgumentsError,
     ToolError,
-    describe_error,
-    did_you_mean,
 )
 from podwright.events import (
     ModelCallFailed,
@@ -40,6 +37,7 @@ from podwright.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from podwright.json_data import nested_deeper, to_text
 from podwright.messages import (
     Message,
     ModelRequest,
@@ -54,7 +52,8 @@ from podwright.models.base import ANSWER_TOOL
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, gather_or_cancel
-from podwright.templates import fill, names, sections, to_text
+from podwright.templates import fill, names, sections
+from podwright.text import describe_error, did_you_mean
 from podwright.tools import Tool
 from podwright.usage import NOTHING, Usage
 
@@ -418,6 +417,6 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
         raise ToolArgumentsError(f"Tool '{call.name}' was called with arguments that are no JSON: {error}.") from error
     if not isinstance(parsed, dict):
         raise ToolArgumentsError(f"Tool '{call.name}' was called with {type(parsed).__name__}, not with an object.")
-    if deep(cast("object", parsed)):
+    if nested_deeper(cast("object", parsed)):
         raise ToolArgumentsError(f"Tool '{call.name}' was called with arguments that are nested too deep.")
     return cast("dict[str, Any]", parsed)

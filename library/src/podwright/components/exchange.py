@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from podwright.blueprints import as_object
-from podwright.blueprints.data import deep
 from podwright.components.relay import CODE, Context, Relay, told
 from podwright.deadlines import Deadline
 from podwright.errors import (
@@ -22,6 +20,7 @@ from podwright.errors import (
     RemoteTimeoutError,
     RemoteUnavailableError,
 )
+from podwright.json_data import as_object, nested_deeper
 from podwright.models import pool
 from podwright.models.chat_completions import Events
 from podwright.models.http1 import BrokenError, HttpError, LostError, NotConnectedError, Reply
@@ -201,7 +200,7 @@ def _object(data: bytes) -> dict[str, Any]:
         found = as_object(json.loads(data))
     except (ValueError, RecursionError):
         return {}
-    return {} if deep(found) else found
+    return {} if nested_deeper(found) else found
 
 
 def _text(problem: Mapping[str, Any], key: str) -> str:

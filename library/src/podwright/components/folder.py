@@ -22,7 +22,9 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
-from podwright.errors import ConfigurationError, describe_error, did_you_mean
+from podwright.errors import ConfigurationError
+from podwright.json_data import as_array, as_object
+from podwright.text import describe_error, did_you_mean
 
 _LONGEST = 240
 """Bytes in a file's name, without its suffix."""
@@ -82,7 +84,7 @@ class Folder:
         names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
         by_name = {"type", "name", "version", "description"}
         for key in ("skills", "steps"):
-            members = [blueprints.as_object(one) for one in blueprints.as_array(blueprint.get(key))]
+            members = [as_object(one) for one in as_array(blueprint.get(key))]
             names += [one.get("name") for one in members if one.get("type") == "Agent" and set(one) <= by_name]
         return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
@@ -177,20 +179,20 @@ def _remedy(path: Path, error: BaseException) -> str:
 
 def _tool_names(data: object) -> Iterable[str]:
     """The names in every list under `tools`, at any depth."""
-    for item in blueprints.as_array(data):
+    for item in as_array(data):
         yield from _tool_names(item)
-    for key, item in blueprints.as_object(data).items():
+    for key, item in as_object(data).items():
         if key == "tools":
-            names = (blueprints.as_object(one).get("name") for one in blueprints.as_array(item))
+            names = (as_object(one).get("name") for one in as_array(item))
             yield from (name for name in names if isinstance(name, str))
         else:
             yield from _tool_names(item)
 
 
 def _condition_names(ref: object) -> Iterable[str]:
-    known = blueprints.as_object(ref)
+    known = as_object(ref)
     if isinstance(known.get("name"), str):
         yield known["name"]
-    for value in blueprints.as_object(known.get("args")).values():
-        for one in blueprints.as_array(value) or [value]:
+    for value in as_object(known.get("args")).values():
+        for one in as_array(value) or [value]:
             yield from _condition_names(one)

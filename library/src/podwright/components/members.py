@@ -9,8 +9,10 @@ from typing import Any, Literal
 from podwright import blueprints
 from podwright.components.agent import Agent
 from podwright.components.base import Component, Options, overridden
-from podwright.errors import ConfigurationError, Problem, did_you_mean
+from podwright.errors import ConfigurationError, Problem
+from podwright.json_data import as_array, as_object
 from podwright.models import Model
+from podwright.text import did_you_mean, short_repr
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 _OWN = ("instructions", "config", "tools")
@@ -70,10 +72,10 @@ def rebuilt(
             pass
     supplied = tools_by_name(tools)
     found = blueprints.problems(whole, kind) if validate else []
-    for number, entry in enumerate(blueprints.as_array(whole.get(key))):
-        found += _member_problems(blueprints.as_object(entry), f"/{key}/{number}", supplied, agents, shared, validate)
+    for number, entry in enumerate(as_array(whole.get(key))):
+        found += _member_problems(as_object(entry), f"/{key}/{number}", supplied, agents, shared, validate)
     if found:
-        raise blueprints.invalid(found, f"The blueprint of {kind} {blueprints.short_repr(whole.get('name'))}")
+        raise blueprints.invalid(found, f"The blueprint of {kind} {short_repr(whole.get('name'))}")
     whole = blueprints.check(whole, kind, validate)
     members = [_member(entry, tools, agents, shared, validate) for entry in whole[key]]
     return Rebuilt(whole, options or None, model, members)
@@ -95,7 +97,7 @@ def _member_problems(
         hint = did_you_mean(name, agents) or "Give it in agents={…}, or add its instructions."
         return [] if name in agents else [Problem(at, f"no agent called '{name}' was given.", hint)]
     found = attach(entry.get("tools"), supplied, f"{at}/tools")[1] if validate else []
-    if shared is None and "model" not in blueprints.as_object(entry.get("config")):
+    if shared is None and "model" not in as_object(entry.get("config")):
         found.append(Problem(at, f"the agent '{name}' has no model.", "Add it under 'config'."))
     return found
 

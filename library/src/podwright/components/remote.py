@@ -33,10 +33,10 @@ from podwright.errors import (
     RemoteTimeoutError,
 )
 from podwright.events import Kind
+from podwright.json_data import to_json_data, to_text
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.target import Target
 from podwright.run import Run, Task
-from podwright.templates import to_json_data, to_text
 from podwright.usage import RunLimits
 
 PROPAGATORS: list[Callable[[Run], Mapping[str, str]]] = []

@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from podwright.blueprints import Blueprint, as_object, short_repr
+from podwright.blueprints import Blueprint
 from podwright.errors import ResumePathError
+from podwright.json_data import as_object
+from podwright.text import short_repr
 
 KEY = "_resume"
 """Where a stopped workflow's context holds its progress."""

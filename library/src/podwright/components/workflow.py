@@ -19,17 +19,12 @@ from podwright.components.resume import KEY, MOST_ITEMS, Node, Route, path_of, r
 from podwright.components.steps import Parts, Step
 from podwright.conditions import Conditions, holds
 from podwright.conditions import problems as condition_problems
-from podwright.errors import (
-    ApprovalRequired,
-    ConfigurationError,
-    ContextError,
-    Problem,
-    ResumePathError,
-    did_you_mean,
-)
+from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, Problem, ResumePathError
 from podwright.events import ConditionChecked, Event, EventManager, Kind
+from podwright.json_data import as_object, copy_json, to_text
 from podwright.run import Checkpoint, Run, Task, gather_or_cancel
-from podwright.templates import fill, fill_all, sections, to_text, visible
+from podwright.templates import fill, fill_all, sections, visible
+from podwright.text import did_you_mean, short_repr
 
 
 class Workflow(Component):
@@ -112,7 +107,7 @@ class Workflow(Component):
         if validate:
             found = [*blueprints.problems(whole, "workflow"), *_problems(whole, parts.agents, parts.conditions)]
             if found:
-                raise blueprints.invalid(found, f"The blueprint of workflow {blueprints.short_repr(whole.get('name'))}")
+                raise blueprints.invalid(found, f"The blueprint of workflow {short_repr(whole.get('name'))}")
         return cls.from_parts(
             blueprints.check(whole, "workflow", validate), parts.agents, parts.conditions, options or None
         )
@@ -146,7 +141,7 @@ class Workflow(Component):
 
     def text(self, value: Any) -> str:
         """What was written last: a workflow's answer to the component that comes next."""
-        written = blueprints.as_object(value)
+        written = as_object(value)
         return to_text(next(reversed(written.values())) if written else value)
 
     def run(
@@ -222,7 +217,7 @@ class Workflow(Component):
         # an `input` that was only put together from the named inputs would tell an agent everything twice
         hidden = frozenset({"input"}) if inputs and given["input"] == whole else frozenset[str]()
         approved = tuple(path_of(progress)) if resume_path is not None else None
-        return Task(_Walk(_Scope(given), blueprints.copy(progress), approved, hidden))
+        return Task(_Walk(_Scope(given), copy_json(progress), approved, hidden))
 
     def _task(self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]) -> Task:
         for name in _OF_OTHER_KINDS & updates.keys():
@@ -242,7 +237,7 @@ class Workflow(Component):
             await _Walker(self, run, walk).sequence(self.steps, walk.scope, walk.progress, run.path)
         except BaseException:
             if not walk.inner:
-                saved = blueprints.copy({**context, KEY: walk.progress})
+                saved = copy_json({**context, KEY: walk.progress})
                 run.checkpoint = Checkpoint(saved, path_of(walk.progress))
             raise
         return {key: to_text(context[key]) for key in visible(context)}

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 
-from podwright.errors import ConfigurationError, UnknownModelError, did_you_mean
+from podwright.errors import ConfigurationError, UnknownModelError
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.target import Target
+from podwright.text import did_you_mean
 
 Provider = Callable[[str, Connection], Model]
 """Makes the model for a model name (the part behind the slash) and a connection."""

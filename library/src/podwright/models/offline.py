@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
-from podwright.blueprints import as_array, as_object
-from podwright.errors import ModelError, ReplayMismatchError, TraceError, truncate
+from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
+from podwright.json_data import as_array, as_object, to_json_data
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
 from podwright.models.retries import Timeouts
-from podwright.templates import to_json_data
+from podwright.text import truncate
 from podwright.usage import Usage
 
 _PIECES = re.compile(r"\s*\S+|\s+")

@@ -28,8 +28,10 @@ from annotated_types import Ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from podwright.blueprints import from_json, from_yaml, pointer, read_bytes
-from podwright.errors import BlueprintValidationError, ConfigurationError, os_error_reason
+from podwright.blueprints import from_json, from_yaml, read_bytes
+from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.json_data import json_pointer
+from podwright.text import os_error_reason
 from podwright.usage import Usage
 
 Source = Literal["override", "genai-prices", "litellm", "provider"]
@@ -211,7 +213,7 @@ def _overrides(path: str, text: bytes) -> Mapping[str, _Tiers]:
         entries = TypeAdapter(dict[str, _Entry]).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place, wrong = pointer(*first["loc"]), f"{first['msg']}."
+        place, wrong = json_pointer(*first["loc"]), f"{first['msg']}."
     except BlueprintValidationError as error:
         place, wrong = "", error.problems[0].detail
     else:

@@ -10,16 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from podwright.errors import (
-    BlueprintValidationError,
-    ConfigurationError,
-    PodwrightError,
-    Problem,
-    os_error_reason,
-    printable,
-    truncate,
-)
-from podwright.templates import to_json_data
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.json_data import to_json_data
+from podwright.text import os_error_reason, printable, truncate
 
 _MOST = 256 * 1024 * 1024
 """Characters; a longer trace is none, and a device such as /dev/zero never ends."""

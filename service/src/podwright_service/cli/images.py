@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from podwright.blueprints import as_array, as_object
-from podwright.errors import ConfigurationError, truncate
+from podwright.errors import ConfigurationError
+from podwright.json_data import as_array, as_object
+from podwright.text import truncate
 from podwright_service.cli.console import say, say_json
 from podwright_service.images import building, labels
 from podwright_service.images.docker import Docker, image_name

@@ -12,7 +12,9 @@ from podwright.components import Component
 from podwright.components.folder import Folder
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
-from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem, did_you_mean
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.json_data import as_array, as_object
+from podwright.text import did_you_mean, short_repr
 from podwright_service.cli.console import hint, say, say_json
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
@@ -64,7 +66,7 @@ def _unfit(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) ->
     found: list[Problem] = []
     for at, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
-            if blueprints.as_object(step.get(key)).get("name") in BUILT_IN:
+            if as_object(step.get(key)).get("name") in BUILT_IN:
                 theirs = {name: bool for name in _names(step[key]) if name not in BUILT_IN}
                 found += condition_problems(step[key], f"{at}/{key}", theirs)
     return found
@@ -72,8 +74,8 @@ def _unfit(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) ->
 
 def _names(value: object) -> list[str]:
     """Every text under a "name": among a condition's arguments, those that a caller may give are known nowhere else."""
-    within = [*blueprints.as_object(value).values(), *blueprints.as_array(value)]
-    own = blueprints.as_object(value).get("name")
+    within = [*as_object(value).values(), *as_array(value)]
+    own = as_object(value).get("name")
     return [*([own] if isinstance(own, str) else []), *(name for one in within for name in _names(one))]
 
 
@@ -98,7 +100,7 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
     if as_json:
         say_json(changes)
     for change in () if as_json else changes:
-        was, now = blueprints.short_repr(change.old), blueprints.short_repr(change.new)
+        was, now = short_repr(change.old), short_repr(change.new)
         values = {"added": now, "removed": was, "changed": f"{was} -> {now}"}[change.op]
         say(f"{change}: {values}")
     return any(change.breaking for change in changes)

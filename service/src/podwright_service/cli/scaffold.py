@@ -8,7 +8,8 @@ import shlex
 from pathlib import Path
 
 from podwright import Agent, blueprints
-from podwright.errors import ConfigurationError, os_error_reason, truncate
+from podwright.errors import ConfigurationError
+from podwright.text import os_error_reason, truncate
 from podwright_service.cli.console import say
 from podwright_service.scaffold import tools
 

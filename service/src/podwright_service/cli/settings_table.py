@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from podwright.errors import printable
 from podwright.models import LANES
+from podwright.text import printable
 from podwright_service.cli.console import say_json
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
 from podwright_service.variables import LIBRARY, masked

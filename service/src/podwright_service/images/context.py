@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from podwright.components.folder import Folder
-from podwright.errors import ConfigurationError, os_error_reason, truncate
+from podwright.errors import ConfigurationError
+from podwright.text import os_error_reason, truncate
 
 LOCK = "requirements.lock"
 """The file in the folder that its dependencies are locked in."""

@@ -15,6 +15,7 @@ from podwright import __version__, blueprints
 from podwright.components import Agent, Component
 from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
+from podwright.json_data import as_object
 from podwright_service.inline_blueprints import tools_of
 from podwright_service.remotes import everything_in, remotes_in, remotes_of
 from podwright_service.settings import Settings, read_settings
@@ -52,7 +53,7 @@ def facts_of(component: Component, limits: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_limits(blueprint: blueprints.Blueprint) -> dict[str, Any]:
-    loops = blueprints.as_object(blueprint.get("config")).get("max_loops")
+    loops = as_object(blueprint.get("config")).get("max_loops")
     return {} if loops is None else {"max_loops": loops}
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import ConfigurationError, truncate
+from podwright.errors import ConfigurationError
+from podwright.text import truncate
 from podwright_service.cli.console import say
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}", re.ASCII)

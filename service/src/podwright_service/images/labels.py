@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from podwright.blueprints import as_object
+from podwright.json_data import as_object
 
 COMPONENT = "podwright.component"
 """The label with all of the facts, as JSON; the other ones are for those who look for one of them."""

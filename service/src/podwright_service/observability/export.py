@@ -30,7 +30,8 @@ from requests.utils import check_header_validity
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import Timeout
 
-from podwright.errors import ConfigurationError, did_you_mean
+from podwright.errors import ConfigurationError
+from podwright.text import did_you_mean
 from podwright_service.observability.otlp import Encoded, encode
 from podwright_service.observability.spans import Recorder, Span
 

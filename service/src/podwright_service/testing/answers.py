@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from podwright.blueprints import as_array, as_object
+from podwright.json_data import as_array, as_object
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall
 from podwright.models.offline import estimate_input, estimate_tokens
 

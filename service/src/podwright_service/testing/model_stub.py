@@ -13,11 +13,10 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from podwright.blueprints import as_object
 from podwright.events import Event
+from podwright.json_data import as_object, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.result import ExecutionResult
-from podwright.templates import to_json_data
 from podwright_service.testing.answers import (
     Answer,
     Fault,

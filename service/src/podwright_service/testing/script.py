@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from podwright.errors import TraceError, os_error_reason
+from podwright.errors import TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.messages import ModelRequest, ModelResponse, OutputSchema
 from podwright.models.base import ANSWER_TOOL
@@ -17,6 +17,7 @@ from podwright.models.chat_completions import request_body
 from podwright.models.offline import differences
 from podwright.models.providers import ANY
 from podwright.result import ExecutionResult
+from podwright.text import os_error_reason
 from podwright_service.testing.answers import Fault, Said, read_request
 
 Turn = Said | Callable[[ModelRequest], Any]

@@ -1,0 +1,76 @@
+"""JSON data in Python: conversion, JSON pointers, and access to data of unknown shape."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, cast
+
+import orjson
+from pydantic_core import to_jsonable_python
+
+
+def to_json_data(value: Any) -> Any:
+    """The value as JSON-compatible data.
+
+    Pydantic models and dataclasses become objects, other unknown types their text, and NaN and infinities
+    (which JSON lacks) text as well.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    return _replace_non_finite(to_jsonable_python(value, fallback=str))
+
+
+def _replace_non_finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else json.dumps(data)
+    if isinstance(data, dict):
+        return {key: _replace_non_finite(item) for key, item in cast("dict[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [_replace_non_finite(item) for item in cast("list[Any]", data)]
+    return data
+
+
+def to_text(value: Any) -> str:
+    """The value as a model or a caller reads it: a string unchanged, anything else as JSON text."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(to_json_data(value), ensure_ascii=False)
+
+
+def to_json_bytes(data: Any) -> bytes:
+    """JSON-compatible data as compact UTF-8 JSON."""
+    try:
+        return orjson.dumps(data)
+    except TypeError:  # lone surrogates and integers beyond 64 bits, which orjson rejects
+        return json.dumps(data, separators=(",", ":")).encode()
+
+
+def json_pointer(*parts: str | int) -> str:
+    """The JSON pointer (RFC 6901) with these parts."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def copy_json(value: Any) -> Any:
+    """A deep copy of JSON data."""
+    if isinstance(value, dict):
+        return {key: copy_json(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [copy_json(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_array(value: object) -> list[Any]:
+    """The value if it is a JSON array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def nested_deeper(value: object, depth: int = 100) -> bool:
+    """Whether data is nested deeper than `depth` levels."""
+    inner = as_object(value).values() or as_array(value)
+    return (depth < 1 and isinstance(value, dict | list)) or any(nested_deeper(item, depth - 1) for item in inner)

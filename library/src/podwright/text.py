@@ -1,0 +1,57 @@
+"""Text for people: shortened values, safe terminal output, suggestions for misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from itertools import islice
+
+_MAX_NAME_LENGTH = 100
+_MAX_NAMES = 200
+
+
+def truncate(text: str, length: int) -> str:
+    """The text, cut to at most `length` characters with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def short_repr(value: object, length: int = 60) -> str:
+    """The `repr` of a value of any type, cut to `length` characters; never raises."""
+    try:
+        # Python refuses to write an integer of thousands of digits in decimal
+        text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
+    except Exception:  # noqa: BLE001 - `__repr__` of a caller's class may raise anything
+        text = f"({type(value).__name__})"
+    return truncate(text, length)
+
+
+def describe_error(error: BaseException) -> str:
+    """The type and the message of an exception, even if its `__str__` raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - `__str__` of a caller's class may raise anything
+        return type(error).__name__
+
+
+def os_error_reason(error: Exception) -> str:
+    """The reason of an operating system error, without its number and file name."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def printable(text: str) -> str:
+    """The text with control characters replaced, so that it cannot control a terminal."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """A sentence that suggests the closest of the options, or lists them; empty without options.
+
+    Long names and long lists are ignored: the time of the comparison grows with all of them.
+    """
+    known = [name for name in islice(dict.fromkeys(options), _MAX_NAMES) if len(name) <= _MAX_NAME_LENGTH]
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6) if len(word) <= _MAX_NAME_LENGTH else []
+    if close:
+        return f"Did you mean '{close[0]}'?"
+    if known:
+        return f"Known names: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}."
+    return ""
