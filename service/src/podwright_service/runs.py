@@ -9,14 +9,14 @@ from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 
-from podwright import structured_fields
 from podwright.components import Component, Workflow
 from podwright.errors import RunCancelledError
 from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, Subscriber
+from podwright.headers import format_usage
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.usage import NOTHING, Usage
+from podwright.usage import NOTHING
 from podwright_service.budgets import Granted
 from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
 from podwright_service.settings import Settings
@@ -51,13 +51,7 @@ class Watch:
         """The headers of the run's answer; none where the request was refused before a run began."""
         if not self.run_id:
             return {}
-        return {"Podwright-Run-Id": self.run_id, "Podwright-Usage": usage_header(self.usage)}
-
-
-def usage_header(usage: Usage) -> str:
-    """A usage as a dictionary of structured fields (RFC 9651); an unknown cost is left out."""
-    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    return structured_fields.write({**tokens, "cost": structured_fields.money(usage.cost)})
+        return {"Podwright-Run-Id": self.run_id, "Podwright-Usage": format_usage(self.usage)}
 
 
 async def perform(

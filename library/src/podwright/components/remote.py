@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
 
-from podwright import structured_fields
+from podwright import headers
 from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
@@ -193,12 +193,6 @@ def _address(name: str, url: object) -> Target:
 def _granted(run: Run, limits: RunLimits, timeout: float | None) -> dict[str, str]:
     """The headers that say what the remote may use, and how far it may go (RFC 9651)."""
     time_left = max(0.0, min(run.time_left, math.inf if timeout is None else timeout))
-    budget = structured_fields.write(
-        {
-            "wall_time": time_left if time_left < math.inf else None,
-            "tokens": limits.tokens,
-            "model_calls": limits.model_calls,
-            "cost": structured_fields.money(limits.cost),
-        }
-    )
+    wall_time = time_left if time_left < math.inf else None
+    budget = headers.format_budget(RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost))
     return {"Podwright-Hops": str(run.hops - 1)} | ({"Podwright-Budget": budget} if budget else {})

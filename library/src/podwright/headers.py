@@ -1,0 +1,88 @@
+"""The HTTP headers between containers: what a run may use and what it used, as structured fields (RFC 9651)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, cast
+
+import http_sf
+
+from podwright.usage import RunLimits, Usage
+
+BUDGET = "Podwright-Budget"
+"""Request header: what is left of the caller's limits. Example: `wall_time=12.5, tokens=1000, cost="0.5"`."""
+HOPS = "Podwright-Hops"
+"""Request header: how many more containers the run may pass through. Example: `2`."""
+RUN_ID = "Podwright-Run-Id"
+"""Response header: the id of the run."""
+USAGE = "Podwright-Usage"
+"""Response header: what the run used. Example: `input_tokens=24, output_tokens=8, cost="0.0000084"`."""
+
+_LARGEST_INTEGER = 10**15 - 1
+_LARGEST_DECIMAL = 10**12 - 1
+
+
+def format_usage(usage: Usage) -> str:
+    """The value of `Podwright-Usage`; an unknown cost is left out."""
+    return _format({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost": usage.cost})
+
+
+def format_budget(limits: RunLimits) -> str:
+    """The value of `Podwright-Budget`; limits that are None are left out, so it may be empty."""
+    return _format(
+        {
+            "wall_time": limits.wall_time,
+            "tokens": limits.tokens,
+            "model_calls": limits.model_calls,
+            "cost": limits.cost,
+        }
+    )
+
+
+def parse_budget(value: str) -> RunLimits:
+    """The limits in a `Podwright-Budget` header; unknown members are ignored.
+
+    Raises:
+        ValueError: The value is not a dictionary of structured fields, or a member has the wrong type.
+    """
+    members = cast("dict[str, tuple[Any, object]]", http_sf.parse(value.encode(), tltype="dictionary"))
+    names = [name for name in ("wall_time", "tokens", "model_calls") if name in members]
+    numbers = {name: _number(name, members[name][0]) for name in names}
+    for name in ("tokens", "model_calls"):
+        if not isinstance(numbers.get(name, 0), int):
+            raise ValueError(f"'{name}' is not an integer")
+    cost = _parse_cost(members["cost"][0]) if "cost" in members else None
+    wall_time = numbers.get("wall_time")
+    return RunLimits(
+        wall_time=None if wall_time is None else float(wall_time),
+        tokens=cast("int | None", numbers.get("tokens")),
+        model_calls=cast("int | None", numbers.get("model_calls")),
+        cost=cost,
+    )
+
+
+def _format(members: dict[str, int | float | None]) -> str:
+    structure: dict[str, int | Decimal | str] = {}
+    for name, value in members.items():
+        if value is None:
+            continue
+        if name == "cost":  # a string: one call may cost less than the 0.001 that a decimal can express
+            structure[name] = f"{value:.12f}".rstrip("0").rstrip(".")
+        elif isinstance(value, int):
+            structure[name] = min(value, _LARGEST_INTEGER)
+        else:
+            structure[name] = Decimal(int(min(value, _LARGEST_DECIMAL) * 1000)).scaleb(-3)
+    return http_sf.ser(cast("Any", structure)) if structure else ""
+
+
+def _number(name: str, value: object) -> int | Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value < 0:
+        raise ValueError(f"'{name}' is not a number, 0 or more")
+    return value
+
+
+def _parse_cost(value: object) -> float:
+    text = value if isinstance(value, str) and value.isascii() else ""
+    if not text.replace(".", "", 1).isdecimal():
+        raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
+    return float(text)
