@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.library.shapes import Json
 
 from podwright import Agent, ScriptedModel, blueprints, load
-from podwright.tools import tool_of
+from podwright.tools import to_tool
 
 
 def search(query: str, limit: int = 3) -> str:
@@ -82,7 +82,7 @@ def shuffled(objects_in_order: st.SearchStrategy[Json]) -> st.SearchStrategy[Jso
 
 
 def _tool_entry(function: Callable[..., Any], description: str | None) -> Json:
-    entry = copy.deepcopy(tool_of(function).entry())
+    entry = copy.deepcopy(to_tool(function).entry())
     if description is not None:
         entry["schema"]["function"]["description"] = description
     return entry

@@ -31,7 +31,7 @@ from podwright.testing import (
     events_of,
     forbid_models,
 )
-from podwright.tools import tool_of
+from podwright.tools import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:
@@ -83,7 +83,7 @@ async def test_token_counts_are_plausible() -> None:
     assert len(text) / 6 < used.input_tokens < len(text) / 3
     more = (await EchoModel().complete(request(text, text))).usage
     assert more.input_tokens > 1.8 * used.input_tokens
-    tools = (await EchoModel().complete(request(text, tools=(tool_of(takes_all).schema,)))).usage
+    tools = (await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))).usage
     assert tools.input_tokens > used.input_tokens + 50
     assert tools.output_tokens > 0
     assert used.cost == 0.0
@@ -138,7 +138,7 @@ async def test_an_echo_calls_tools_as_their_schemas_say(kind: Any) -> None:
     def tool(value: Any, other: int = 0) -> None: ...
 
     tool.__annotations__["value"] = kind
-    made = tool_of(tool)
+    made = to_tool(tool)
     answer = await EchoModel().complete(request("the moon", tools=(made.schema,)))
     (call,) = answer.tool_calls
     assert (call.name, answer.finish_reason, answer.text) == ("tool", "tool_calls", "")
@@ -244,7 +244,7 @@ def test_an_echo_uses_each_tool_once() -> None:
 
 async def test_an_echo_obeys_a_tool_choice() -> None:
     """A tool that the request insists on is called, even if it was called before."""
-    tools = (tool_of(takes_all).schema,)
+    tools = (to_tool(takes_all).schema,)
     asked = ModelRequest(
         "offline/echo",
         (Message("user", "x"), Message("assistant", tool_calls=(ToolCall.of("takes_all"),))),

@@ -15,7 +15,7 @@ from podwright.events import Kind
 from podwright.json_data import as_array, as_object, json_pointer
 from podwright.models import Model
 from podwright.text import did_you_mean
-from podwright.tools import FunctionTool, tool_of
+from podwright.tools import FunctionTool, to_tool
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
 from podwright_service.sizes import entries, in_order, members, too_large
@@ -180,7 +180,7 @@ def _foreign_tools(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[P
                     tool = allowed.tools.get(name)
                 case _:
                     continue
-            own = (tool.schema, tool_of(tool.function).schema) if tool else ()
+            own = (tool.schema, to_tool(tool.function).schema) if tool else ()
             if own and _contract(function) not in [_contract(one["function"]) for one in own]:
                 detail = f"the parameters are not those of the tool '{name}' that is served here."
                 yield Problem(f"{at}/tools/{number}/schema/function", detail, "Only descriptions may differ.")

@@ -16,7 +16,7 @@ from podwright.headers import format_usage
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
-from podwright.usage import NOTHING
+from podwright.usage import NO_USAGE
 from podwright_service.budgets import Granted
 from podwright_service.schema import ComplexRun, SimpleRun, WorkflowRun
 from podwright_service.settings import Settings
@@ -37,7 +37,7 @@ class Watch:
     def __init__(self, reader: Subscriber | None = None) -> None:
         self.reader = reader
         self.run_id = ""
-        self.usage = NOTHING
+        self.usage = NO_USAGE
 
     def __call__(self, event: Event) -> None:
         """Hear one event."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter, time
 from typing import Any
 
@@ -31,7 +31,7 @@ from podwright.events import (
     adapter,
 )
 from podwright.run import Run
-from podwright.usage import NOTHING, Usage
+from podwright.usage import NO_USAGE, Usage
 
 _First = RunStarted | StepStarted | ModelCallStarted | ToolCallStarted
 
@@ -91,7 +91,7 @@ class Relay:
         """Whether the remote may have begun a run, in any try."""
         self.ended = False
         """Whether the remote told how its run ended."""
-        self.usage = NOTHING
+        self.usage = NO_USAGE
         self.calls = 0
         """Model calls that were begun."""
 
@@ -144,7 +144,7 @@ class Relay:
             case ModelCallStarted():
                 self.calls += 1
             case ModelCallFinished():
-                self._add(event.run_id, event.response.usage.of_call(self._model_of(event) or ""))
+                self._add(event.run_id, event.response.usage.as_call(self._model_of(event) or ""))
             case ToolCallStarted():
                 self._add(event.run_id, Usage(tool_calls=1))
             case _ if isinstance(event, RUN_ENDS):
@@ -170,8 +170,7 @@ class Relay:
         for begun in reversed(self._begun.values()):
             if run := self._runs.get(begun.event.run_id):
                 last = _last(begun, facts, error is None, run.usage)
-                for name, value in {**_common(begun.event), "path": begun.path, "at": time()}.items():
-                    object.__setattr__(last, name, value)
+                last = replace(last, **_common(begun.event), path=begun.path, at=time())
                 self._run.relay(last, self._name)
         self._begun, self._runs = {}, {}
 

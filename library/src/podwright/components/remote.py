@@ -21,8 +21,9 @@ from podwright import headers
 from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
-from podwright.components.base import DescribedOptions, PromptComponent, described
+from podwright.components.base import PromptComponent
 from podwright.components.chat import to_context
+from podwright.components.options import DescribedOptions, apply_options
 from podwright.components.relay import Context, Relay, told
 from podwright.deadlines import Deadline
 from podwright.errors import (
@@ -79,7 +80,7 @@ class Remote(PromptComponent):
         except ValidationError as error:
             said = error.errors(include_url=False, include_input=False)[0]["msg"]
             raise ConfigurationError(f"A remote component cannot be called {name!r}: {said}.") from error
-        kept = described(blueprint, options, settings=False)
+        kept = apply_options(blueprint, options, settings=False)
         if "base_url" in options:
             raise ConfigurationError(f"The remote component '{name}' has a url, and no base_url.")
         super().__init__(blueprint, kept)
@@ -159,7 +160,7 @@ class Remote(PromptComponent):
             if known:
                 loan.settle(relay.usage, relay.calls)
             else:
-                loan.keep(relay.usage, relay.calls)
+                loan.settle(relay.usage, relay.calls)
 
     def _propagated(self, run: Run) -> dict[str, str]:
         headers: dict[str, str] = {}
