@@ -8,15 +8,24 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import ConfigDict, with_config
+from pydantic import AfterValidator, ConfigDict, with_config
 from typing_extensions import TypedDict
 
+from podwright.json_data import walk_json
+from podwright.text import short_repr
 from podwright.usage import Usage
 
 CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """The pydantic configuration of all blueprint data: no unknown keys, no conversions."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+
+def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
+    for pointer, value, _ in walk_json(schema):
+        if pointer.endswith("/$ref") and isinstance(value, str) and not value.startswith("#"):
+            raise ValueError(f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}")
+    return schema
 
 
 class ModelSettings(TypedDict, total=False):
@@ -50,7 +59,7 @@ class ToolFunction(TypedDict, total=False):
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[dict[str, Any]]
+    parameters: Required[Annotated[dict[str, Any], AfterValidator(_without_remote_references)]]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
     """Whether the provider must enforce the schema exactly."""

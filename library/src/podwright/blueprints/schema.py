@@ -11,16 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import Field, TypeAdapter, with_config
+from pydantic import AfterValidator, Field, TypeAdapter, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.events import Kind
 from podwright.messages import CLOSED, ModelSettings, ToolFunction, ToolSchema
+from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
 
 VERSION = "1"
 """The schema version that this release writes; a blueprint without `version` has this one."""
+
+VERSIONS = ("0", VERSION)
+"""The schema versions that this release reads."""
 
 _NAME = r"^[^\x00-\x1f\x7f{}/]+$"
 _MODEL = r"^[^\s/]+/\S+$"
@@ -74,9 +78,34 @@ class ToolEntry(TypedDict):
     schema: ToolSchema
 
 
+def _same_names(entry: ToolEntry) -> ToolEntry:
+    inner = entry["schema"]["function"]["name"]
+    if entry["name"] != inner:
+        raise ValueError(f"The tool is called '{entry['name']}', but its schema '{inner}'")
+    return entry
+
+
+def _unique_names(entries: list[Any]) -> list[Any]:
+    names = [entry["name"] for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"Duplicate name '{name}'")
+    return entries
+
+
+def _known_version(version: str) -> str:
+    if version not in VERSIONS:
+        raise ValueError(f"Unknown schema version {short_repr(version)}; this release reads {', '.join(VERSIONS)}")
+    return version
+
+
+Version = Annotated[str, AfterValidator(_known_version)]
+Tools = Annotated[list[Annotated[ToolEntry, AfterValidator(_same_names)]], AfterValidator(_unique_names)]
+
+
 @with_config(CLOSED)
 class _Described(TypedDict, total=False):
-    version: str
+    version: Version
     description: str
 
 
@@ -88,7 +117,7 @@ class AgentBlueprint(_Described, total=False):
     name: Required[Name]
     instructions: Required[str]
     config: Required[AgentConfig]
-    tools: list[ToolEntry]
+    tools: Tools
 
 
 @with_config(CLOSED)
@@ -101,10 +130,10 @@ class MemberBlueprint(TypedDict, total=False):
     type: Required[Literal["Agent"]]
     name: Required[Name]
     description: str
-    version: str
+    version: Version
     instructions: str
     config: MemberConfig
-    tools: list[ToolEntry]
+    tools: Tools
 
 
 @with_config(CLOSED)
@@ -114,7 +143,7 @@ class ConductorBlueprint(_Described, total=False):
     type: Required[Literal["Conductor"]]
     name: Required[Name]
     instructions: Required[str]
-    skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64)]]
+    skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)]]
     config: Required[ConductorConfig]
 
 

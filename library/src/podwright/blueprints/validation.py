@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.schema import SHAPES, VERSION, adapter, allowed_keys
-from podwright.blueprints.steps import walk_steps
+from podwright.blueprints.schema import SHAPES, adapter, allowed_keys
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
 from podwright.json_data import as_array, as_object, copy_json, walk_json
@@ -61,7 +60,7 @@ def check(blueprint: object, kind: Kind | None = None, validate: bool = True) ->
     Args:
         blueprint: A dictionary, as `to_blueprint` returns it.
         kind: The kind that it must have; by default the one that it names.
-        validate: If false, unknown keys are dropped and duplicate names are allowed.
+        validate: If false, unknown keys are dropped.
 
     Raises:
         BlueprintValidationError: With all problems.
@@ -81,54 +80,25 @@ def parse(blueprint: object, kind: Kind | None = None, validate: bool = True) ->
         return {}, found[:MAX_PROBLEMS]
     try:
         own_kind = kind_of(data)
-        if kind is not None and own_kind != kind and "type" in data:
-            hint = f"Use {own_kind.capitalize()} for it."
-            return {}, [Problem("/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint)]
-        current = copy_json(migrate(data))
     except BlueprintValidationError as error:
         return {}, list(error.problems)
-    kind = kind or own_kind
-    found = _shape_problems(current, kind)
-    if not validate and found:
-        found = _without_unknown_keys(current, kind)
-    names = [] if not validate and not found else list(_name_problems(current))
-    return current, [*found, *names, *_reference_problems(current)]
-
-
-def _from_version_0(old: Blueprint) -> Blueprint:
-    # spec §9: `config.planning` was added later
-    new = {**old, "version": "1"}
-    if old.get("type") == "Conductor" and isinstance(old.get("config"), dict):
-        new["config"] = {"planning": False, **old["config"]}
-    return new
-
-
-MIGRATIONS: dict[str, Callable[[Blueprint], Blueprint]] = {"0": _from_version_0}
-"""For each older schema version, the step to the next."""
+    if kind is not None and own_kind != kind and "type" in data:
+        hint = f"Use {own_kind.capitalize()} for it."
+        return {}, [Problem("/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint)]
+    kind, current = kind or own_kind, copy_json(migrate(data))
+    if not validate:
+        _drop_unknown_keys(current, kind)
+    return current, _shape_problems(current, kind)
 
 
 def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
-    """The blueprint in the current schema version.
-
-    Raises:
-        BlueprintValidationError: The version is unknown.
-    """
+    """The blueprint in the current schema version; an unknown version stays, and fails validation."""
     current = dict(blueprint)
-    while (version := current.get("version", VERSION)) != VERSION:
-        step = MIGRATIONS.get(version) if isinstance(version, str) else None
-        if step is None:
-            raise invalid([_version_problem(version)])
-        current = step(current)
+    if current.get("version") == "0":
+        current["version"] = "1"
+        if current.get("type") == "Conductor" and isinstance(current.get("config"), dict):
+            current["config"] = {"planning": False, **current["config"]}  # spec §9: added later
     return current
-
-
-def _version_problem(version: object) -> Problem:
-    known = ", ".join(repr(name) for name in (*MIGRATIONS, VERSION))
-    detail = f"Unknown schema version {short_repr(version)}; this release reads {known}."
-    if isinstance(version, str) and version.isdecimal() and len(version) < 10 and int(version) > int(VERSION):
-        return Problem("/version", detail, "Upgrade podwright.")
-    hint = "" if isinstance(version, str) else "Write it as a string."
-    return Problem("/version", detail, hint)
 
 
 def _json_problems(data: object) -> Iterator[Problem]:
@@ -178,8 +148,7 @@ def _value_at(data: Any, location: Sequence[str | int]) -> Any:
     return data
 
 
-def _without_unknown_keys(blueprint: Blueprint, kind: Kind) -> list[Problem]:
-    """Remove unknown keys in place, and return the problems that are left."""
+def _drop_unknown_keys(blueprint: Blueprint, kind: Kind) -> None:
     try:
         adapter(kind).validate_python(blueprint)
     except ValidationError as error:
@@ -190,57 +159,3 @@ def _without_unknown_keys(blueprint: Blueprint, kind: Kind) -> list[Problem]:
                     inside = part in as_object(parent) or (isinstance(part, int) and part < len(as_array(parent)))
                     parent = parent[part] if inside else parent
                 parent.pop(detail["loc"][-1], None)
-    return _shape_problems(blueprint, kind)
-
-
-def _name_problems(blueprint: Blueprint) -> Iterator[Problem]:
-    """Names that are used twice."""
-    yield from _duplicates(blueprint.get("skills"), "/skills", "skill")
-    for pointer, agent in _agents(blueprint):
-        yield from _duplicates(agent.get("tools"), f"{pointer}/tools", "tool")
-
-
-def _duplicates(entries: object, at: str, what: str) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for number, entry in enumerate(as_array(entries)):
-        name = as_object(entry).get("name")
-        if isinstance(name, str):
-            if name in seen:
-                yield Problem(f"{at}/{number}/name", f"Duplicate {what} name '{name}'.", "Give each its own name.")
-            seen.add(name)
-
-
-def _reference_problems(blueprint: Blueprint) -> Iterator[Problem]:
-    """Names that do not agree, references out of the document, and versions of nested blueprints."""
-    for pointer, agent in _agents(blueprint):
-        for number, entry in enumerate(as_array(agent.get("tools"))):
-            at = f"{pointer}/tools/{number}"
-            match entry:
-                case {"name": str(name), "schema": {"function": {"name": str(inner)}}} if name != inner:
-                    detail = f"The tool is called '{name}', but its schema '{inner}'."
-                    yield Problem(f"{at}/schema/function/name", detail, "Use the same name in both places.")
-                case _:
-                    pass
-            for place, value, _ in walk_json(entry):
-                if place.endswith("/$ref") and isinstance(value, str) and not value.startswith("#"):
-                    detail = f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}."
-                    yield Problem(at + place, detail)
-        if pointer:
-            yield from _nested_version_problems(agent, pointer)
-    for pointer, step in walk_steps(blueprint.get("steps")):
-        yield from _nested_version_problems(as_object(step.get("workflow")), f"{pointer}/workflow")
-
-
-def _nested_version_problems(nested: Mapping[str, Any], at: str) -> Iterator[Problem]:
-    version = nested.get("version", VERSION)
-    if isinstance(version, str) and version != VERSION and version not in MIGRATIONS:
-        problem = _version_problem(version)
-        yield Problem(at + problem.pointer, problem.detail, problem.suggestion)
-
-
-def _agents(blueprint: Blueprint) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The blueprint itself and its members, each with its JSON pointer."""
-    yield "", blueprint
-    for key in ("skills", "steps"):
-        for number, member in enumerate(as_array(blueprint.get(key))):
-            yield f"/{key}/{number}", as_object(member)
