@@ -46,7 +46,7 @@ def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[...
     return serve
 
 
-def test_a_run_is_one_line_of_facts(lines_of: Callable[..., list[str]]) -> None:
+def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None:
     """On a pipe every line is JSON; the line of a run has status and usage, and neither input nor output."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in lines_of()]
     (run,) = [line for line in lines if line["event"] == "run"]

@@ -83,14 +83,14 @@ def log_runs(settings: Settings) -> Subscriber:
             log.info("run started", run_id=event.run_id, component=event.component, input=event.input)
         if isinstance(event, RunEnd):
             level = logging.WARNING if isinstance(event, RunFailed) else logging.INFO
-            log.log(level, "run", **_facts(event, settings.log_content))
+            log.log(level, "run", **_fields(event, settings.log_content))
 
     return handle
 
 
-def _facts(event: RunEnd, content: bool) -> dict[str, Any]:
+def _fields(event: RunEnd, content: bool) -> dict[str, Any]:
     usage = event.usage
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "run_id": event.run_id,
         "component": event.component,
         "kind": event.kind,
@@ -101,12 +101,12 @@ def _facts(event: RunEnd, content: bool) -> dict[str, Any]:
         "cost_usd": usage.cost,
     }
     if isinstance(event, RunFailed):
-        facts["code"] = event.error.get("code")
+        fields["code"] = event.error.get("code")
         if content:
-            facts["error"] = event.error.get("message")
+            fields["error"] = event.error.get("message")
     elif isinstance(event, RunFinished) and content:
-        facts["value"] = event.value
-    return facts
+        fields["value"] = event.value
+    return fields
 
 
 def _renderers(settings: Settings) -> list[Processor]:

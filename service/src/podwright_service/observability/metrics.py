@@ -11,7 +11,6 @@ that several processes share. Set the variable before this module is imported.
 from __future__ import annotations
 
 import os
-from collections import Counter as Tally
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal
 
@@ -32,7 +31,7 @@ UNKNOWN = "(unknown)"
 INLINE = "(inline)"
 """The `component` of runs of inline blueprints."""
 
-_LABELS = ("component", "kind")
+_COMMON_LABELS = ("component", "kind")
 _LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
@@ -95,12 +94,12 @@ class Metrics:
 
     def track(self, admission: Admission) -> None:
         """Keep the metrics of waiting and rejected runs up to date with an admission queue."""
-        counted = Tally[str]()
+        counted: dict[str, int] = {}
 
         def update() -> None:
             self._runs_waiting.labels(*self._served).set(admission.waiting)
             for reason, number in admission.rejected.items():
-                self._runs_rejected.labels(*self._served, reason).inc(number - counted[reason])
+                self._runs_rejected.labels(*self._served, reason).inc(number - counted.get(reason, 0))
                 counted[reason] = number
 
         admission.on_change = update
@@ -161,16 +160,16 @@ class Metrics:
         )
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
-        return Counter(f"podwright_{name}", documentation, (*_LABELS, *labels), registry=self.registry)
+        return Counter(f"podwright_{name}", documentation, (*_COMMON_LABELS, *labels), registry=self.registry)
 
     def _gauge(
         self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
     ) -> Gauge:
-        names = (*_LABELS, *labels)
+        names = (*_COMMON_LABELS, *labels)
         return Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
 
     def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Histogram:
-        names = (*_LABELS, *labels)
+        names = (*_COMMON_LABELS, *labels)
         return Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextvars import Token
 from typing import TYPE_CHECKING
 
-from opentelemetry.trace import Link
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -51,7 +49,7 @@ class RequestTelemetryMiddleware:
                     MutableHeaders(scope=message)["traceresponse"] = traceresponse
             await send(message)
 
-        token = _set_resumed_run(scope) if traceresponse else None
+        token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")))
         try:
             await self.app(scope, receive, send_with_trace)
         except Exception:
@@ -63,10 +61,4 @@ class RequestTelemetryMiddleware:
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
             self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1000, 3))
-            if token:
-                resumed_run.reset(token)
-
-
-def _set_resumed_run(scope: Scope) -> Token[Link | None] | None:
-    traceparent = Headers(scope=scope).get("podwright-resumes")
-    return resumed_run.set(link_to(traceparent)) if traceparent else None
+            resumed_run.reset(token)

@@ -101,8 +101,10 @@ def current_traceparent() -> str | None:
     return headers.get("traceparent")
 
 
-def link_to(traceparent: str) -> Link | None:
-    """A link to the span that a `traceparent` value names; None if the value is invalid."""
+def link_to(traceparent: str | None) -> Link | None:
+    """A link to the span that a `traceparent` value names; None if the value is missing or invalid."""
+    if not traceparent:
+        return None
     context = _traceparent.extract({"traceparent": traceparent}, Context())
     span_context = trace.get_current_span(context).get_span_context()
     return Link(span_context, {semconv.RESUMES: True}) if span_context.is_valid else None
