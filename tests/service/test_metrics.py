@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import subprocess
@@ -22,6 +23,7 @@ from tests.service.exported_metrics import exported
 import podwright
 from podwright import Agent, FunctionModel, ScriptedModel
 from podwright.testing import ToolCall
+from podwright_service.observability import RequestTelemetryMiddleware
 from podwright_service.observability.metrics import INLINE, UNKNOWN, Metrics
 from podwright_service.testing import Metrics as Scrape
 
@@ -125,10 +127,46 @@ def test_an_invalid_accept_header_gets_the_text_format(accept: str) -> None:
     assert Scrape(content.decode()).get("podwright_component_info") == 1
 
 
+async def responds(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+
+
+async def raises(scope: Any, receive: Any, send: Any) -> None:
+    raise ZeroDivisionError
+
+
+async def is_cancelled(scope: Any, receive: Any, send: Any) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(("app", "status"), [(responds, "204"), (raises, "500"), (is_cancelled, "499")])
+async def test_every_end_of_a_request_has_a_status(app: Any, status: str) -> None:
+    """A request that fails is a 500, and one whose client disconnected before the response a 499."""
+    metrics = Metrics("a", "agent", routes={"/run"})
+    observability: Any = SimpleNamespace(metrics=metrics)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/run", "headers": []}
+    with contextlib.suppress(ZeroDivisionError, asyncio.CancelledError):
+        await RequestTelemetryMiddleware(app, observability)(scope, _never_called, send)
+    scrape = Scrape(metrics.render("")[0].decode())
+    assert scrape.get("podwright_http_requests_total", method="POST", route="/run", status=status) == 1
+    assert scrape.get("podwright_http_request_duration_seconds_count", route="/run") == 1
+    assert not [message for message in sent if message["headers"]]
+
+
+async def _never_called() -> Any:
+    raise AssertionError
+
+
 FORKED_WORKERS = """
 import asyncio, os, sys
 from podwright import Agent
 from podwright.run import Task, execute
+from podwright_service.observability import RequestTelemetryMiddleware
 from podwright_service.observability.metrics import Metrics
 agent = Agent("a", "x", model="offline/echo")
 metrics = Metrics("a", "agent", components={"a"}, models={"offline/echo"})
