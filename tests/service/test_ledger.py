@@ -360,7 +360,7 @@ class Ledger:
                     await responses.request(session, self.urls[0], run)
 
             await asyncio.gather(*(send(run) for run in runs[: RUNS // 2]))
-            # Tokens in flight, or spans not exported yet, would be lost with the worker: nobody could count them.
+            # Tokens in flight, or spans not exported yet, would be lost with the worker.
             await eventually(lambda: self.traced_tokens() == self.provider.tokens)
             self.provider.call(self.provider.gate.clear)
             rest = [asyncio.create_task(send(run)) for run in runs[RUNS // 2 :]]

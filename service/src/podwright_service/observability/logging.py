@@ -112,20 +112,16 @@ def _fields(event: RunEnd, content: bool) -> dict[str, Any]:
 def _renderers(settings: Settings) -> list[Processor]:
     terminal = sys.stdout.isatty()
     if settings.log_format == "json" or (settings.log_format == "auto" and not terminal):
-        return [_drop_color, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        json = structlog.processors.JSONRenderer(separators=(",", ":"))
+        return [structlog.processors.format_exc_info, json]
     console = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
-    return [_drop_color, structlog.processors.format_exc_info, _escape_control_characters, console]
+    return [structlog.processors.format_exc_info, _escape_control_characters, console]
 
 
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:
     context = get_current_span().get_span_context()
     if context.is_valid:
         event["trace_id"], event["span_id"] = f"{context.trace_id:032x}", f"{context.span_id:016x}"
-    return event
-
-
-def _drop_color(logger: object, method: str, event: EventDict) -> EventDict:
-    event.pop("color_message", None)  # uvicorn's message with terminal codes
     return event
 
 
