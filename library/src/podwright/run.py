@@ -19,7 +19,6 @@ from time import perf_counter, time
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from podwright.budget import Budget
-from podwright.deadlines import Deadline
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
 from podwright.events import (
     Event,
@@ -326,12 +325,12 @@ class Run:
     async def _within_wall_time(self, component: Component, task: Task) -> Any:
         if self.wall_time is None:
             return await component.perform(self, task)
-        deadline = Deadline(self.wall_time)
+        deadline = asyncio.timeout(self.wall_time)
         try:
-            with deadline:
+            async with deadline:
                 return await component.perform(self, task)
         except TimeoutError as error:
-            if not deadline.expired:
+            if not deadline.expired():
                 raise
             raise LimitExceededError(
                 f"'{self.component}' ran for longer than {self.wall_time:g} s.", limit="wall_time"
