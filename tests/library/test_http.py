@@ -218,22 +218,34 @@ async def proxy() -> AsyncGenerator[Upstream]:
         yield serving
 
 
+def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.mark.parametrize("trusted", ["true", "false", ""])
 async def test_proxies_of_the_environment(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
     """With PODWRIGHT_TRUST_ENV requests go through HTTPS_PROXY, except to hosts of NO_PROXY; else they do not."""
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", trusted)
     async with secure(certificate) as server, proxy() as between:
-        for name in ("HTTPS_PROXY", "https_proxy"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{between.port}")
-        for name in ("NO_PROXY", "no_proxy"):
-            monkeypatch.delenv(name, raising=False)
+        set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
         assert await send(server.url) == b'{"ok": true}'
         expected = [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
         assert [headers[":line"] for headers in between.headers] == expected
     async with secure(certificate) as server:
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert await send(server.url) == b'{"ok": true}'
+
+
+async def test_a_proxy_that_refuses(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that refuses to connect is a failed connection, not a response of the server."""
+    provider.answers([reply(b"", 407)])
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    set_proxy(monkeypatch, provider.url)
+    assert await fault_of("https://server.invalid/") == "connect"
 
 
 async def test_an_invalid_trust_env_is_refused(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:

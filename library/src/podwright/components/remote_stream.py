@@ -40,16 +40,12 @@ _CODE = re.compile(r"[a-z][a-z_]{0,63}")
 _EMPTY: Mapping[str, Any] = {}
 
 _TRANSPORT_ERRORS: dict[Fault, type[RemoteError]] = {
-    "dns": RemoteConnectionError,
-    "connect": RemoteConnectionError,
     "connect_timeout": RemoteTimeoutError,
-    "tls": RemoteConnectionError,
     "timeout": RemoteTimeoutError,
-    "disconnected": RemoteConnectionError,
-    "truncated": RemoteConnectionError,
     "not_http": RemoteResponseError,
     "too_large": RemoteResponseError,
 }
+"""The others are `RemoteConnectionError`."""
 _REPEATABLE: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "disconnected")
 """Faults before any response: the request has an Idempotency-Key, so the remote runs it once."""
 
@@ -95,7 +91,9 @@ class RemoteStream:
 
     def transport_error(self, error: TransportError) -> RemoteError:
         """The error for a request without a complete response."""
-        remote_error = self._error(_TRANSPORT_ERRORS[error.fault], f"did not answer: {error}.")
+        remote_error = self._error(
+            _TRANSPORT_ERRORS.get(error.fault, RemoteConnectionError), f"did not answer: {error}."
+        )
         remote_error.transient = error.fault in _REPEATABLE
         return remote_error
 

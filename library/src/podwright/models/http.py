@@ -128,10 +128,9 @@ async def post(
             ) as raw:
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
-    except aiohttp.ClientResponseError:  # its message may quote the response
-        raise TransportError("not_http", "the response is not valid HTTP") from None
     except aiohttp.ClientError as error:
-        raise _describe(error, timeouts.connect) from error
+        quotes = isinstance(error, aiohttp.ClientResponseError)  # its message may quote the response
+        raise _describe(error, timeouts.connect) from None if quotes else error
     except TimeoutError as error:
         if not deadline.expired():
             raise
@@ -149,8 +148,12 @@ def _describe(error: aiohttp.ClientError, connect: float) -> TransportError:
         case aiohttp.ClientSSLError():
             _tls_contexts.clear()  # the file of CA certificates may have been replaced
             return TransportError("tls", "no secure connection: invalid certificate or TLS error")
+        case aiohttp.ClientHttpProxyError():
+            return TransportError("connect", f"the proxy answered {error.status}")
         case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
             return TransportError("connect", "the connection failed")
+        case aiohttp.ClientResponseError():
+            return TransportError("not_http", "the response is not valid HTTP")
         case _:
             return TransportError("disconnected", "the connection was lost before a response")
 
@@ -175,6 +178,7 @@ async def _tls_context(url: str) -> ssl.SSLContext | bool:
 
 def _load_certificates(file: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
     if file:  # OpenSSL reads it as well, but ignores errors
         context.load_verify_locations(file)
     return context
@@ -191,12 +195,14 @@ _sessions: dict[AbstractEventLoop, _Kept] = {}
 async def _session() -> aiohttp.ClientSession:
     """The session of the running event loop."""
     loop = asyncio.get_running_loop()
-    if loop not in _sessions:
-        for closed in [other for other in list(_sessions) if other.is_closed()]:  # without `shutdown_asyncgens`
-            await _sessions.pop(closed).session.close()
+    kept = _sessions.get(loop)
+    if kept is None:
         keeper = _keep_session(loop)
-        _sessions[loop] = _Kept(await anext(keeper), keeper)
-    return _sessions[loop].session
+        kept = _sessions[loop] = _Kept(await anext(keeper), keeper)
+        for closed in [other for other in list(_sessions) if other.is_closed()]:  # without `shutdown_asyncgens`
+            if lost := _sessions.pop(closed, None):
+                await lost.session.close()
+    return kept.session
 
 
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:

@@ -20,6 +20,7 @@ from podwright.errors import (
 )
 from podwright.json_data import as_object, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import pricing
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.chat_completions import ErrorInResponseError, InvalidResponseError, ResponseBuilder, request_body
 from podwright.models.http import Fault, Response, TransportError, post
@@ -33,16 +34,13 @@ MAX_RESPONSE = 16 * 2**20
 """Bytes of the longest response, decompressed."""
 
 _TRANSPORT_ERRORS: dict[Fault, type[ModelError]] = {
-    "dns": ModelConnectionError,
-    "connect": ModelConnectionError,
     "connect_timeout": ModelTimeoutError,
-    "tls": ModelConnectionError,
     "timeout": ModelTimeoutError,
-    "disconnected": ModelConnectionError,
     "truncated": ModelResponseError,
     "not_http": ModelResponseError,
     "too_large": ModelResponseError,
 }
+"""The others are `ModelConnectionError`."""
 _PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
 """Faults that another attempt would meet again."""
 
@@ -91,8 +89,6 @@ class ChatModel(Model):
 
     def price(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
-        from podwright.models import pricing  # imported late: models without a price need none of it
-
         return pricing.price(self.name, usage)
 
     def address(self) -> tuple[str, int] | None:
@@ -103,8 +99,6 @@ class ChatModel(Model):
             return None
 
     async def _prepare(self) -> tuple[str, dict[str, str]]:
-        from podwright.models import pricing  # as in `price`
-
         self._destination = url, _ = self._find_destination()
         at_vendor = bool(self._endpoint.url) and url.startswith(self._endpoint.url)
         await asyncio.to_thread(pricing.warm, self.name, at_vendor=at_vendor)
@@ -143,7 +137,7 @@ class ChatModel(Model):
         return key
 
     def _transport_error(self, error: TransportError) -> ModelError:
-        model_error = _TRANSPORT_ERRORS[error.fault](f"'{self.name}': {error}.")
+        model_error = _TRANSPORT_ERRORS.get(error.fault, ModelConnectionError)(f"'{self.name}': {error}.")
         model_error.transient = error.fault not in _PERMANENT
         return model_error
 
