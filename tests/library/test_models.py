@@ -240,12 +240,12 @@ def test_an_echo_plans() -> None:
 
 async def test_a_script_is_followed() -> None:
     """A scripted model gives texts, responses and tool calls in order, keeps the requests, and then fails."""
-    one, two = ToolCall.of("look", id="1", word="a"), ToolCall.of("look", id="2", word="b")
+    first, second = ToolCall.of("look", id="1", word="a"), ToolCall.of("look", id="2", word="b")
     whole = ModelResponse("whole", usage=Usage(input_tokens=5, output_tokens=7, cost=0.5), model="vendor/model")
-    model = ScriptedModel("text", whole, one, [one, two], name="offline/mine")
+    model = ScriptedModel("text", whole, first, [first, second], name="offline/mine")
     responses = [await model.complete(request(str(number))) for number in range(4)]
     assert [response.text for response in responses] == ["text", "whole", "", ""]
-    assert [response.tool_calls for response in responses] == [(), (), (one,), (one, two)]
+    assert [response.tool_calls for response in responses] == [(), (), (first,), (first, second)]
     assert [response.finish_reason for response in responses] == ["stop", "stop", "tool_calls", "tool_calls"]
     assert responses[1] is whole
     assert responses[0].model == "offline/mine"

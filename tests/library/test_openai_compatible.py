@@ -207,8 +207,8 @@ async def test_tool_calls_without_ids(streaming: bool, arguments: Any, provider:
     provider.answers(streamed(chunks) if streaming else [reply(completion(tool_calls=calls))])
     model = model_at(provider)
     response = (await stream(model))[1] if streaming else await model.complete(ASK)
-    assert [(one.name, one.arguments) for one in response.tool_calls] == [("look_up", '{"word": "sea"}')] * 2
-    assert len({one.id for one in response.tool_calls} - {""}) == 2
+    assert [(made.name, made.arguments) for made in response.tool_calls] == [("look_up", '{"word": "sea"}')] * 2
+    assert len({made.id for made in response.tool_calls} - {""}) == 2
     assert response.finish_reason == "tool_calls"
 
 
@@ -493,5 +493,7 @@ def test_the_reference_lists_every_provider() -> None:
     """The table in the documentation is the one in the code."""
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     for name, endpoint in ENDPOINTS.items():
-        keys, urls = (", ".join(f"`{one}`" for one in variables) for variables in (endpoint.keys, endpoint.urls))
+        keys, urls = (
+            ", ".join(f"`{variable}`" for variable in variables) for variables in (endpoint.keys, endpoint.urls)
+        )
         assert f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |" in page

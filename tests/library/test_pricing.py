@@ -187,7 +187,7 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
         for provider in providers
         for model in provider.models
         if isinstance(model.prices, list)
-        and any(isinstance(one.constraint, TimeOfDateConstraint) for one in model.prices)
+        and any(isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices)
         and provider.id in ("deepseek", "openrouter")
     ]
     real, costs = time.time(), set[Any]()

@@ -25,7 +25,7 @@ from podwright.components.chat import to_context
 from podwright.components.remote_stream import RemoteStream, remote_error
 from podwright.errors import ConfigurationError, InputError, RemoteHopsError, RemoteTimeoutError
 from podwright.events import Kind
-from podwright.json_data import to_json_bytes, to_json_data, to_text
+from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
 from podwright.models.http import TransportError, post
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
@@ -93,9 +93,8 @@ class Remote(PromptComponent):
 
     def text(self, value: Any) -> str:
         """The last output of a remote workflow; the value of any other component."""
-        if isinstance(value, dict) and value:  # only workflows have objects as values
-            return to_text(list(value.values())[-1])  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] - it is JSON
-        return to_text(value)
+        outputs = list(as_object(value).values())  # only the value of a workflow is an object
+        return to_text(outputs[-1] if outputs else value)
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""

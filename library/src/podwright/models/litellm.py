@@ -96,13 +96,13 @@ class LiteLLMModel(Model):
     async def _fetch(self, request: ModelRequest, builder: ResponseBuilder) -> None:
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
         async with self._timeout(seconds):
-            response = await litellm_loader.load().acompletion(**self._arguments(request, seconds, stream=False))
+            response = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=False))
         builder.add(response.model_dump(warnings=False))
 
     async def _stream(self, request: ModelRequest, builder: ResponseBuilder, on_token: TokenCallback) -> None:
         seconds = self.timeouts.first_byte
         async with self._timeout(seconds):
-            stream = await litellm_loader.load().acompletion(**self._arguments(request, seconds, stream=True))
+            stream = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=True))
         async with aclosing(stream):
             while True:
                 async with self._timeout(seconds):
@@ -152,7 +152,7 @@ class LiteLLMModel(Model):
 
     def _translate(self, error: Any, request: ModelRequest) -> ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
-        litellm = litellm_loader.load()
+        litellm = litellm_loader.loaded()
         error = getattr(error, "original_exception", None) or error  # of a stream that broke off
         match error:
             case litellm.UnsupportedParamsError():

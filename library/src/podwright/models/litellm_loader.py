@@ -15,7 +15,8 @@ _SET_BEFORE_IMPORT = {
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
 }
 _lock = threading.Lock()
-_litellm: Any = None
+_modules: list[Any] = []
+"""The module `litellm`, once it is loaded."""
 
 
 def installed() -> bool:
@@ -25,14 +26,13 @@ def installed() -> bool:
 
 def loaded() -> Any:
     """The module `litellm` if it was loaded before, else None."""
-    return _litellm
+    return _modules[0] if _modules else None
 
 
 def load() -> Any:
     """The module `litellm`. Call this in a thread: the first call takes seconds."""
-    global _litellm  # noqa: PLW0603 - one module for the process, as in `sys.modules`
     with _lock:
-        if _litellm is None:
+        if not _modules:
             for name, value in _SET_BEFORE_IMPORT.items():
                 os.environ.setdefault(name, value)
             module: Any = importlib.import_module("litellm")
@@ -42,5 +42,5 @@ def load() -> Any:
                     logging.getLogger(name).setLevel(logging.CRITICAL)
             # this warning quotes responses, and services write warnings to their logs
             warnings.filterwarnings("ignore", "Pydantic serializer warnings", UserWarning)
-            _litellm = module
-        return _litellm
+            _modules.append(module)
+        return _modules[0]
