@@ -90,6 +90,8 @@ def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> N
     pricing.warm("openai/gpt-4o")
     pricing.warm("mine/model")
     pricing.warm("openai/ours", at_vendor=False)
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
+    pricing.warm("openai/ours")
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5", "openai/nobody-knows-it"])

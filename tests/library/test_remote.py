@@ -236,7 +236,7 @@ async def test_the_usage_is_the_remotes_own_report(server: Upstream) -> None:
     assert (result.usage.total_tokens, result.usage.cost) == (10, 0.5)
 
 
-async def test_the_usage_of_a_lost_run_is_what_its_events_told(server: Upstream, heard: Any) -> None:
+async def test_the_usage_of_a_lost_run_is_that_of_its_events(server: Upstream, heard: Any) -> None:
     """If the stream breaks off, the model calls so far count."""
     server.answers([STREAM, chunk(as_sse(EVENTS[:-1])), "close"])
     with pytest.raises(errors.RemoteConnectionError) as caught:

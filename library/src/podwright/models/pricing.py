@@ -107,6 +107,7 @@ def warm(model: str, *, at_vendor: bool = True) -> None:
     Raises:
         ConfigurationError: As `lookup`.
     """
+    at_vendor = at_vendor and not os.environ.get("PODWRIGHT_MODEL_BASE_URL")
     has_list_price = at_vendor and model.partition("/")[0] in ENDPOINTS.keys() - SELF_HOSTED
     if lookup(model, Usage(1, 1)) is None and has_list_price and litellm_loader.installed():
         litellm_loader.load()
