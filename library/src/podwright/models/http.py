@@ -15,7 +15,7 @@ import os
 import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import aiohttp
 from pydantic import TypeAdapter, ValidationError
@@ -184,12 +184,8 @@ def _load_certificates(file: str | None) -> ssl.SSLContext:
     return context
 
 
-class _Kept(NamedTuple):
-    session: aiohttp.ClientSession
-    keeper: AsyncGenerator[aiohttp.ClientSession]
-
-
-_sessions: dict[AbstractEventLoop, _Kept] = {}
+_sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
+"""The session of each event loop, with the generator that closes it."""
 
 
 async def _session() -> aiohttp.ClientSession:
@@ -198,11 +194,11 @@ async def _session() -> aiohttp.ClientSession:
     kept = _sessions.get(loop)
     if kept is None:
         keeper = _keep_session(loop)
-        kept = _sessions[loop] = _Kept(await anext(keeper), keeper)
+        kept = _sessions[loop] = await anext(keeper), keeper
         for closed in [other for other in list(_sessions) if other.is_closed()]:  # without `shutdown_asyncgens`
             if lost := _sessions.pop(closed, None):
-                await lost.session.close()
-    return kept.session
+                await lost[0].close()
+    return kept[0]
 
 
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
@@ -232,12 +228,12 @@ def _trust_env() -> bool:
 
 def _close_sessions() -> None:
     """Close what is open when the process exits, such as the session of the loop in the background thread."""
-    for loop, kept in list(_sessions.items()):
+    for loop, (_, keeper) in list(_sessions.items()):
         if loop.is_running():
             with contextlib.suppress(Exception):
-                asyncio.run_coroutine_threadsafe(kept.keeper.aclose(), loop).result(1)
+                asyncio.run_coroutine_threadsafe(keeper.aclose(), loop).result(1)
         elif not loop.is_closed():
-            loop.run_until_complete(kept.keeper.aclose())
+            loop.run_until_complete(keeper.aclose())
 
 
 _of_parent: list[object] = []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_array
 
 _MAX_DEPTH = 32
 _MAX_VALUES = 1_000
@@ -25,100 +25,87 @@ _FORMATS = {
 }
 
 _Names = tuple[str, ...]
-"""The definitions that are being expanded, against endless recursion."""
+"""The definitions that are being expanded, and `#` for each level, against endless recursion."""
 
 
 def example(schema: Mapping[str, Any], text: str) -> Any:
-    """Data that fits a JSON Schema, with `text` for its strings.
+    """Data that fits a JSON Schema, with `text` for its strings; None if it is not a valid schema.
 
-    Its size is bounded: a schema that asks for more, or makes no sense, is followed only in part.
+    Its size is bounded: a schema that asks for more is followed only in part.
     """
-    return _Example(as_object(schema.get("$defs")), text).of(schema, ())
+    try:
+        return _Example(schema.get("$defs", {}), text).of(schema, ())
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
+        return None
 
 
 class _Example:
-    def __init__(self, definitions: Mapping[str, Any], text: str) -> None:
+    def __init__(self, definitions: dict[str, Any], text: str) -> None:
         self._definitions = definitions
         self._text = text
         self._values = 0
 
-    def of(self, schema: object, names: _Names) -> Any:
-        schema = as_object(schema)
+    def of(self, schema: Any, names: _Names) -> Any:
         self._values += 1
-        if self._values > _MAX_VALUES or len(names) > _MAX_DEPTH:
+        if self._values > _MAX_VALUES or len(names) > _MAX_DEPTH or schema in (None, True, False):
             return None
-        if "$ref" in schema:
-            name = _reference(schema)
-            return self.of(self._definitions.get(name), (*names, name))
-        for value in [*(schema[key] for key in ("const", "default") if key in schema), *as_array(schema.get("enum"))]:
+        if name := _reference(schema):
+            return self.of(self._definitions[name], (*names, name))
+        for value in [*(schema[key] for key in ("const", "default") if key in schema), *schema.get("enum", ())]:
             self._values += len(str(value)) // _MAX_LENGTH  # a long value counts as many
             return value
         for key in ("anyOf", "oneOf", "allOf"):
-            if options := as_array(schema.get(key)):
-                return self.of(next((option for option in options if not _repeats(option, names)), None), names)
-        return self._of_type(schema, (*names, ""))
+            if options := schema.get(key):
+                return self.of(next((option for option in options if _reference(option) not in names), None), names)
+        return self._of_type(schema, (*names, "#"))
 
-    def _of_type(self, schema: dict[str, Any], names: _Names) -> Any:
-        kind = (as_array(schema.get("type")) or [schema.get("type")])[0]
+    def _of_type(self, schema: Any, names: _Names) -> Any:
+        kind: Any = (as_array(schema.get("type")) or [schema.get("type")])[0]
         match kind:
             case "object":
-                properties = as_object(schema.get("properties"))
-                required = [name for name in as_array(schema.get("required")) if str(name) in properties]
-                return {str(name): self.of(properties[name], names) for name in required[:_MAX_VALUES]}
+                properties = schema.get("properties", {})
+                required = [name for name in schema.get("required", ()) if name in properties]
+                return {name: self.of(properties[name], names) for name in required[:_MAX_VALUES]}
             case "array":
                 return self._items(schema, names)
             case "integer" | "number":
                 return _number(schema, whole=kind == "integer")
-            case "boolean" | "null":
-                return True if kind == "boolean" else None
+            case "boolean":
+                return True
+            case "null":
+                return None
             case _:
-                text = _FORMATS.get(str(schema.get("format")), self._text)
-                longest, shortest = _bound(schema, "maxLength", _MAX_LENGTH), _bound(schema, "minLength", 0)
-                return text[:longest].ljust(min(shortest, _MAX_LENGTH), ".")
+                text = _FORMATS.get(schema.get("format", ""), self._text)[: schema.get("maxLength", _MAX_LENGTH)]
+                return text.ljust(min(schema.get("minLength", 0), _MAX_LENGTH), ".")
 
-    def _items(self, schema: dict[str, Any], names: _Names) -> list[Any]:
+    def _items(self, schema: Any, names: _Names) -> list[Any]:
         """One item for each choice of its first `enum`, so that a plan names each skill; else as few as allowed."""
-        if prefix := as_array(schema.get("prefixItems")):
+        if prefix := schema.get("prefixItems"):
             return [self.of(item, names) for item in prefix[:_MAX_ITEMS]]
-        item = as_object(schema.get("items"))
-        if _repeats(item, names):
+        item = schema.get("items", {})
+        if _reference(item) in names:
             return []
-        most = min(_bound(schema, "maxItems", _MAX_ITEMS), _MAX_ITEMS)
-        target = as_object(self._definitions.get(_reference(item), item))
-        for name, inner in as_object(target.get("properties")).items():
-            if choices := as_array(as_object(inner).get("enum")):
-                return [{**as_object(self.of(item, names)), name: choice} for choice in choices[: min(most, 8)]]
-        return [self.of(item, names) for _ in range(min(max(1, _bound(schema, "minItems", 1)), most))]
+        most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
+        for name, inner in self._definitions.get(_reference(item), item).get("properties", {}).items():
+            if choices := inner.get("enum"):
+                return [{**self.of(item, names), name: choice} for choice in choices[: min(most, 8)]]
+        return [self.of(item, names) for _ in range(min(max(1, schema.get("minItems", 1)), most))]
 
 
-def _reference(schema: dict[str, Any]) -> str:
-    return str(schema.get("$ref", "")).rpartition("/")[2]
+def _reference(schema: Any) -> str:
+    """Name of the definition that a schema refers to; empty if it does not."""
+    return schema.get("$ref", "").rpartition("/")[2]
 
 
-def _repeats(schema: object, names: _Names) -> bool:
-    return "$ref" in as_object(schema) and _reference(as_object(schema)) in names
-
-
-def _bound(schema: dict[str, Any], key: str, default: int) -> int:
-    value = schema.get(key)
-    return max(0, value) if isinstance(value, int) else default
-
-
-def _number(schema: dict[str, Any], *, whole: bool) -> int | float:
+def _number(schema: Any, *, whole: bool) -> int | float:
     """A number between the bounds, and a multiple of `multipleOf`; 1 if there are none."""
-
-    def limit(inclusive: str, exclusive: str, step: int) -> Any:
-        value = schema.get(exclusive)
-        return schema.get(inclusive) if value is None else value + step * whole
-
-    try:
-        low, high = limit("minimum", "exclusiveMinimum", 1), limit("maximum", "exclusiveMaximum", -1)
-        if low is not None and high is not None:
-            value = (low + high) / 2
-        else:
-            value = low + 1 if low is not None else high - 1 if high is not None else 1
-        if step := schema.get("multipleOf"):
-            value = math.ceil(value / step) * step
-        return math.floor(value) if whole else float(value)
-    except (ArithmeticError, TypeError, ValueError):
-        return 1
+    step = 1 if whole else 0
+    low = schema.get("minimum", schema["exclusiveMinimum"] + step if "exclusiveMinimum" in schema else None)
+    high = schema.get("maximum", schema["exclusiveMaximum"] - step if "exclusiveMaximum" in schema else None)
+    if low is not None and high is not None:
+        value = (low + high) / 2
+    else:
+        value = low + 1 if low is not None else high - 1 if high is not None else 1
+    if multiple := schema.get("multipleOf"):
+        value = math.ceil(value / multiple) * multiple
+    return math.floor(value) if whole else float(value)
