@@ -1,8 +1,8 @@
 """Fails if library or service use internals of other packages; `make check` runs it.
 
 Found are: private names of other packages in imports, suppressed warnings about private names, attributes of other
-packages' modules that are assigned (objects called `…config` are there to be changed), and assignments to `sys.modules` (except where a file is loaded as a module).
-ruff's SLF001 finds private attributes.
+packages that are assigned (objects called `…config` are there to be changed), and assignments to `sys.modules` (except
+where a file is loaded as a module). ruff's SLF001 finds private attributes.
 """
 
 import ast

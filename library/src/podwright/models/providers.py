@@ -1,6 +1,6 @@
-"""Providers that speak Chat Completions themselves, with the names and variables that LiteLLM gives them.
+"""Providers of the OpenAI-compatible client, with LiteLLM's names and environment variables for them.
 
-So a blueprint and an environment mean the same whether a model is called directly or through LiteLLM.
+So a blueprint and an environment mean the same with either client.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a provider answers, and in what it differs from the others."""
+    """Where a provider answers, and how it differs from others."""
 
     url: str = ""
-    """The base URL; `/chat/completions` comes behind it. Empty where only the operator knows it."""
+    """The default base URL; `/chat/completions` is appended. Empty if only the operator knows it."""
     keys: tuple[str, ...] = ()
-    """Variables that may hold the key; the first that is set counts."""
+    """Environment variables of the API key; the first that is set counts."""
     urls: tuple[str, ...] = ()
-    """Variables that may hold another base URL; the first that is set counts."""
+    """Environment variables of another base URL; the first that is set counts."""
     suffix: str = ""
-    """What a base URL must end with; added where it is missing."""
+    """What a base URL ends with; appended if it is missing."""
     json_schema: bool = True
     """Whether its models take `response_format` with a JSON Schema; if not, structured output is a tool call."""
     stream_options: bool = True
-    """Whether usage must, and may, be asked for in a stream."""
+    """Whether it takes `stream_options`, which ask for the usage of a stream."""
     reports_cost: bool = False
-    """Whether `usage.cost` of its answers is what the call cost in USD."""
+    """Whether `usage.cost` of its responses is the cost of the call in USD."""
     seed: str = "seed"
-    """What it calls the seed."""
+    """Its name for the setting `seed`."""
     model_prefix: str = ""
-    """What is put before a model's name that does not begin with the first part of this."""
+    """Put before the name of a model that does not begin with the first part of this."""
 
 
 def _of(name: str, url: str = "", *, suffix: str = "", json_schema: bool = True) -> Endpoint:
@@ -95,7 +95,10 @@ ENDPOINTS: dict[str, Endpoint] = {
     "xai": _of("XAI", "https://api.x.ai/v1"),
     "zai": _of("ZAI", "https://api.z.ai/api/paas/v4", json_schema=False),
 }
-"""By the part of a model's name before the slash."""
+"""By provider, the part of a model's name before the first slash."""
 
 ANY = Endpoint()
-"""A provider that the table does not know, at a base URL that the operator gave."""
+"""An unknown provider at a base URL of the operator."""
+
+SELF_HOSTED = frozenset({"hosted_vllm", "litellm_proxy", "llamafile", "lm_studio", "ollama", "ollama_chat"})
+"""Servers that operators run themselves; no price list knows what their models cost."""
