@@ -20,8 +20,9 @@ from podwright import headers
 from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
-from podwright.components.base import DescribedOptions, PromptComponent, described
+from podwright.components.base import PromptComponent
 from podwright.components.chat import to_context
+from podwright.components.options import DescribedOptions, apply_options
 from podwright.components.remote_stream import RemoteStream, remote_error
 from podwright.errors import ConfigurationError, InputError, RemoteHopsError, RemoteTimeoutError
 from podwright.events import Kind
@@ -71,7 +72,7 @@ class Remote(PromptComponent):
         **options: Unpack[DescribedOptions],
     ) -> None:
         blueprint: dict[str, Any] = {"type": "Agent", "name": _check_name(name)}
-        kept = described(blueprint, options, settings=False)
+        kept = apply_options(blueprint, options, settings=False)
         if "base_url" in options:
             raise ConfigurationError(f"The remote component '{name}' takes a url, not a base_url.")
         super().__init__(blueprint, kept)

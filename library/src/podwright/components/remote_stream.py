@@ -28,7 +28,7 @@ from podwright.models.retries import retry_after
 from podwright.models.sse import EventParser
 from podwright.run import Run
 from podwright.text import truncate
-from podwright.usage import NOTHING, Usage
+from podwright.usage import NO_USAGE, Usage
 
 E = TypeVar("E", bound=RemoteError)
 
@@ -63,7 +63,7 @@ class RemoteStream:
         self._name = name
         self._outermost = ""
         self._kind: Kind | None = None
-        self.usage: Usage = NOTHING
+        self.usage: Usage = NO_USAGE
         """What the remote run used: its own report at the end, before that the sum of its model calls so far."""
         self.calls = 0
         """Model calls that were started."""
@@ -114,7 +114,7 @@ class RemoteStream:
         elif isinstance(event, ModelCallStarted):
             self.calls += 1
         elif isinstance(event, ModelCallFinished):
-            self.usage += event.response.usage.of_call(event.model)
+            self.usage += event.response.usage.as_call(event.model)
         elif isinstance(event, RUN_ENDS) and event.run_id == self._outermost:
             self.usage = event.usage
 

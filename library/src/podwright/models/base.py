@@ -10,9 +10,6 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.retries import Retries, Timeouts
 from podwright.usage import Usage
 
-ANSWER_TOOL = "final_answer"
-"""Name of the tool through which a model without JSON output gives structured answers."""
-
 TokenCallback = Callable[[str], None]
 """Called with each piece of the answer's text as it arrives, in order."""
 
@@ -32,9 +29,6 @@ class Model(ABC):
 
     name: str = "offline/model"
     """"<provider>/<model_name>", as a blueprint writes it."""
-
-    json_output: bool = True
-    """Whether it supports `ModelRequest.output`; if not, structured output is a call of `ANSWER_TOOL`."""
 
     timeouts: Timeouts = Timeouts()
     """Time-outs; set on the class for all models, on an instance for one."""

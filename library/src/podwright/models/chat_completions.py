@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podwright.json_data import as_array, as_object, to_text
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
+from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import error_status, error_text
 from podwright.usage import Usage
+
+ANSWER_TOOL = "final_answer"
+"""Name of the tool through which models without a JSON Schema mode give structured answers."""
 
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 """Names of OpenAI's reasoning models, which refuse `max_tokens`."""
@@ -90,6 +93,22 @@ def _message(message: Message) -> dict[str, Any]:
     if message.tool_call_id is not None:
         return {"role": message.role, "content": message.content, "tool_call_id": message.tool_call_id}
     return {"role": message.role, "content": message.content}
+
+
+def with_answer_tool(request: ModelRequest) -> ModelRequest:
+    """The request with its output schema as a tool, for models without a JSON Schema mode."""
+    if request.output is None:
+        return request
+    parameters = dict(request.output.schema)
+    tool: ToolSchema = {"type": "function", "function": {"name": ANSWER_TOOL, "parameters": parameters}}
+    tool["function"]["description"] = "Give the final answer."
+    return replace(request, tools=(*request.tools, tool), output=None)
+
+
+def from_answer_tool(response: ModelResponse) -> ModelResponse:
+    """The response to a request `with_answer_tool`: the arguments of that tool are its text."""
+    answer = next((call for call in response.tool_calls if call.name == ANSWER_TOOL), None)
+    return response if answer is None else replace(response, text=answer.arguments, tool_calls=(), finish_reason="stop")
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ Each event loop has one shared session. This is the only module that handles aio
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import io
 import math
@@ -122,9 +121,9 @@ async def post(
     response: Response | None = None
     try:
         async with deadline:
-            session, tls = await _session(), await _tls_context(url)
+            session = await _session()
             async with session.post(
-                url, data=io.BytesIO(body), headers=headers, allow_redirects=False, ssl=tls, timeout=connect
+                url, data=io.BytesIO(body), headers=headers, allow_redirects=False, timeout=connect
             ) as raw:
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
@@ -146,7 +145,6 @@ def _describe(error: aiohttp.ClientError, connect: float) -> TransportError:
         case aiohttp.ClientConnectorDNSError():
             return TransportError("dns", "the host name cannot be resolved")
         case aiohttp.ClientSSLError():
-            _tls_contexts.clear()  # the file of CA certificates may have been replaced
             return TransportError("tls", "no secure connection: invalid certificate or TLS error")
         case aiohttp.ClientHttpProxyError():
             return TransportError("connect", f"the proxy answered {error.status}")
@@ -158,32 +156,6 @@ def _describe(error: aiohttp.ClientError, connect: float) -> TransportError:
             return TransportError("disconnected", "the connection was lost before a response")
 
 
-_tls_contexts: dict[str | None, ssl.SSLContext] = {}
-
-
-async def _tls_context(url: str) -> ssl.SSLContext | bool:
-    """The certificates to trust: those of the machine, and those of the file that SSL_CERT_FILE names."""
-    if not url.startswith("https"):
-        return True
-    file = os.environ.get("SSL_CERT_FILE")
-    if file not in _tls_contexts:
-        try:
-            # reading hundreds of certificates takes tens of milliseconds
-            _tls_contexts[file] = await asyncio.to_thread(_load_certificates, file)
-        except OSError as error:
-            message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
-            raise TransportError("tls", message) from error
-    return _tls_contexts[file]
-
-
-def _load_certificates(file: str | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    if file:  # OpenSSL reads it as well, but ignores errors
-        context.load_verify_locations(file)
-    return context
-
-
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
 """The session of each event loop, with the generator that closes it."""
 
@@ -191,20 +163,16 @@ _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[a
 async def _session() -> aiohttp.ClientSession:
     """The session of the running event loop."""
     loop = asyncio.get_running_loop()
-    kept = _sessions.get(loop)
-    if kept is None:
-        keeper = _keep_session(loop)
-        kept = _sessions[loop] = await anext(keeper), keeper
-        for closed in [other for other in list(_sessions) if other.is_closed()]:  # without `shutdown_asyncgens`
-            if lost := _sessions.pop(closed, None):
-                await lost[0].close()
-    return kept[0]
+    if loop not in _sessions:
+        keeper = _keep_session(loop, await asyncio.to_thread(_trusted_certificates))
+        _sessions[loop] = await anext(keeper), keeper
+    return _sessions[loop][0]
 
 
-async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
+async def _keep_session(loop: AbstractEventLoop, trusted: ssl.SSLContext) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=_trust_env(),
         max_line_size=_MAX_HEADER,
@@ -217,6 +185,16 @@ async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.Clien
         await session.close()
 
 
+def _trusted_certificates() -> ssl.SSLContext:
+    """The certificates to trust: those of the machine, and those of the file that SSL_CERT_FILE names."""
+    file = os.environ.get("SSL_CERT_FILE")
+    try:
+        return ssl.create_default_context(cafile=file or None)
+    except OSError as error:
+        message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
+        raise TransportError("tls", message) from error
+
+
 def _trust_env() -> bool:
     value = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
     try:
@@ -224,16 +202,6 @@ def _trust_env() -> bool:
     except ValidationError:
         message = f"PODWRIGHT_TRUST_ENV is '{value}'."
         raise ConfigurationError(message, suggestion="Set it to true or false.") from None
-
-
-def _close_sessions() -> None:
-    """Close what is open when the process exits, such as the session of the loop in the background thread."""
-    for loop, (_, keeper) in list(_sessions.items()):
-        if loop.is_running():
-            with contextlib.suppress(Exception):
-                asyncio.run_coroutine_threadsafe(keeper.aclose(), loop).result(1)
-        elif not loop.is_closed():
-            loop.run_until_complete(keeper.aclose())
 
 
 _of_parent: list[object] = []
@@ -245,6 +213,5 @@ def _forget_sessions() -> None:
     _sessions.clear()
 
 
-atexit.register(_close_sessions)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_sessions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 from podwright.errors import (
@@ -19,10 +18,17 @@ from podwright.errors import (
     PodwrightError,
     UnknownModelError,
 )
-from podwright.messages import ModelRequest, ModelResponse, ToolSchema
+from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
-from podwright.models.base import ANSWER_TOOL, Connection, Model, TokenCallback
-from podwright.models.chat_completions import ErrorInResponseError, InvalidResponseError, ResponseBuilder, request_body
+from podwright.models.base import Connection, Model, TokenCallback
+from podwright.models.chat_completions import (
+    ErrorInResponseError,
+    InvalidResponseError,
+    ResponseBuilder,
+    from_answer_tool,
+    request_body,
+    with_answer_tool,
+)
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import refusal
 from podwright.usage import Usage
@@ -65,13 +71,15 @@ class LiteLLMModel(Model):
         """
         if self._has_json_schema is None:
             self._has_json_schema = await asyncio.to_thread(self._prepare)
+        if not self._has_json_schema:
+            request = with_answer_tool(request)
         builder = ResponseBuilder()
         try:
             if on_token is None:
                 await self._fetch(request, builder)
             else:
                 await self._stream(request, builder, on_token)
-            return self._response(builder, request)
+            return from_answer_tool(builder.build(request, ENDPOINTS.get(self.name.partition("/")[0], ANY)))
         except ErrorInResponseError as error:
             model_error = refusal(self.name, error.status, error.text)
         except InvalidResponseError:
@@ -128,11 +136,6 @@ class LiteLLMModel(Model):
             raise ModelTimeoutError(f"'{self.name}': no data for {seconds:g} s.") from None
 
     def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
-        if request.output and not self._has_json_schema:
-            function: Any = {"name": ANSWER_TOOL, "description": "Give the final answer."}
-            function["parameters"] = request.output.schema
-            tools: tuple[ToolSchema, ...] = (*request.tools, {"type": "function", "function": function})
-            request = replace(request, tools=tools, output=None)
         return {
             **request_body(request, self.name, ANY, stream),
             # LiteLLM takes an empty key for none, and would send that of the environment
@@ -142,13 +145,6 @@ class LiteLLMModel(Model):
             "num_retries": 0,  # `with_retries` repeats, and attempts must not multiply
             "max_retries": 0,
         }
-
-    def _response(self, builder: ResponseBuilder, request: ModelRequest) -> ModelResponse:
-        response = builder.build(request, ENDPOINTS.get(self.name.partition("/")[0], ANY))
-        answer = next((call for call in response.tool_calls if call.name == ANSWER_TOOL), None)
-        if answer and request.output:
-            return replace(response, text=answer.arguments, tool_calls=(), finish_reason="stop")
-        return response
 
     def _translate(self, error: Any, request: ModelRequest) -> ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""

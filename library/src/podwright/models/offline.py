@@ -6,20 +6,21 @@ through `ReplayModel`.
 
 from __future__ import annotations
 
-import dataclasses
+import difflib
 import inspect
 import json
 import math
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.json_data import to_json_data
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
-from podwright.models.base import ANSWER_TOOL, Model, TokenCallback
+from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.models.base import Model, TokenCallback
 from podwright.models.retries import Timeouts
 from podwright.models.schema_example import example
 from podwright.text import truncate
@@ -62,7 +63,7 @@ class OfflineModel(Model):
         output = estimate_tokens(response.text)
         output += sum(estimate_tokens(call.name + call.arguments) for call in response.tool_calls)
         usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=response.usage.cost or 0.0)
-        return dataclasses.replace(response, usage=usage, model=response.model or self.name)
+        return replace(response, usage=usage, model=response.model or self.name)
 
 
 class EchoModel(OfflineModel):
@@ -207,8 +208,6 @@ class ReplayModel(OfflineModel):
                 if (event.run_id, event.call) not in calls:
                     raise TraceError(f"Invalid trace: model call {event.call} ended before it started.")
                 calls[event.run_id, event.call].end = event
-        tools = (tool["function"]["name"] for call in calls.values() for tool in call.request.tools)
-        self.json_output = ANSWER_TOOL not in tools
 
     @property
     def left(self) -> list[ModelRequest]:
@@ -235,7 +234,7 @@ class ReplayModel(OfflineModel):
         raise ModelError(f"Recorded: {reason}")
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Call:
     number: int
     request: ModelRequest
@@ -243,25 +242,8 @@ class _Call:
 
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
-    """Describes the first difference between two requests, apart from the model's name; empty if there is none."""
-    for number, (was, now) in enumerate(zip(recorded.messages, request.messages, strict=False)):
-        if was != now:
-            return f"message {number} ({now.role}) was {_excerpt(was, now)}, now {_excerpt(now, was)}"
-    if len(recorded.messages) != len(request.messages):
-        return f"it had {len(recorded.messages)} messages, now {len(request.messages)}"
-    for name in ("tools", "settings", "output", "tool_choice"):
-        before, after = to_json_data(getattr(recorded, name)), to_json_data(getattr(request, name))
-        if before != after:
-            return f"{name} was {_one_line(json.dumps(before), 120)}, now {_one_line(json.dumps(after), 120)}"
-    return ""
-
-
-def _excerpt(message: Message, other: Message) -> str:
-    """The part of a message where it first differs from another."""
-    text, other_text = message.content, other.content
-    if text == other_text:
-        text, other_text = (json.dumps(to_json_data(side), ensure_ascii=False) for side in (message, other))
-    changes = (index for index, pair in enumerate(zip(text, other_text, strict=False)) if pair[0] != pair[1])
-    start = next(changes, min(len(text), len(other_text)))
-    begin = max(0, start - 20)
-    return repr(("…" if begin else "") + text[begin : start + 40] + ("…" if len(text) > start + 40 else ""))
+    """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
+    sides = (replace(side, model="") for side in (recorded, request))
+    before, after = (json.dumps(to_json_data(side), indent=0, ensure_ascii=False).splitlines() for side in sides)
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
+    return "; ".join(truncate(line, 200) for line in lines[:4])

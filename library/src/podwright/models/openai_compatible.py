@@ -22,7 +22,14 @@ from podwright.json_data import as_object, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.chat_completions import ErrorInResponseError, InvalidResponseError, ResponseBuilder, request_body
+from podwright.models.chat_completions import (
+    ErrorInResponseError,
+    InvalidResponseError,
+    ResponseBuilder,
+    from_answer_tool,
+    request_body,
+    with_answer_tool,
+)
 from podwright.models.http import Fault, Response, TransportError, post
 from podwright.models.providers import ANY, Endpoint
 from podwright.models.refusals import error_text, refusal
@@ -58,7 +65,6 @@ class ChatModel(Model):
         self.name = name
         self._connection = connection
         self._endpoint = endpoint
-        self.json_output = endpoint.json_schema
         model, prefix = name.partition("/")[2], endpoint.model_prefix
         self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
         self._destination: tuple[str, dict[str, str]] | None = None
@@ -71,6 +77,8 @@ class ChatModel(Model):
             ConfigurationError: The base URL is missing or invalid.
         """
         url, headers = self._destination or await self._prepare()
+        if not self._endpoint.json_schema:
+            request = with_answer_tool(request)
         body = to_json_bytes(request_body(request, self._model, self._endpoint, on_token is not None))
         first_byte = self.timeouts.first_byte
         if on_token is None:  # the first byte comes when the whole answer is ready
@@ -151,7 +159,7 @@ class ChatModel(Model):
             text = builder.add(orjson.loads(await response.read()))
             if text and on_token is not None:  # the server does not stream
                 on_token(text)
-        return builder.build(request, self._endpoint)
+        return from_answer_tool(builder.build(request, self._endpoint))
 
     async def _read_stream(self, response: Response, builder: ResponseBuilder, on_token: TokenCallback) -> None:
         parser = EventParser()

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from podwright.blueprints import from_json, from_yaml, read_bytes
 from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
 from podwright.models import litellm_loader
-from podwright.models.providers import ENDPOINTS, SELF_HOSTED
+from podwright.models.providers import ANY, ENDPOINTS
 from podwright.text import os_error_reason
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
@@ -108,7 +108,8 @@ def warm(model: str, *, at_vendor: bool = True) -> None:
         ConfigurationError: As `lookup`.
     """
     at_vendor = at_vendor and not os.environ.get("PODWRIGHT_MODEL_BASE_URL")
-    has_list_price = at_vendor and model.partition("/")[0] in ENDPOINTS.keys() - SELF_HOSTED
+    endpoint = ENDPOINTS.get(model.partition("/")[0])
+    has_list_price = at_vendor and endpoint is not None and not endpoint.self_hosted
     if lookup(model, Usage(1, 1)) is None and has_list_price and litellm_loader.installed():
         litellm_loader.load()
         _lookup.cache_clear()
@@ -192,7 +193,7 @@ def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | No
 
 def _from_litellm(model: str, tokens: _Tokens) -> float | None:
     litellm = litellm_loader.loaded()
-    if litellm is None or "/" not in model or model.partition("/")[0] in SELF_HOSTED:
+    if litellm is None or "/" not in model or ENDPOINTS.get(model.partition("/")[0], ANY).self_hosted:
         return None
     try:
         parts = litellm.cost_per_token(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.json_data import as_array
+from podwright.json_data import as_array, as_object
 
-_MAX_DEPTH = 32
-_MAX_VALUES = 1_000
-_MAX_LENGTH = 1_000
-"""Characters of a string."""
-_MAX_ITEMS = 64
+_MAX_DEPTH = 16
+_MAX_ITEMS = 8
 
 _FORMATS = {
     "date": "2000-01-01",
@@ -24,88 +20,68 @@ _FORMATS = {
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
 
-_Names = tuple[str, ...]
-"""The definitions that are being expanded, and `#` for each level, against endless recursion."""
-
 
 def example(schema: Mapping[str, Any], text: str) -> Any:
-    """Data that fits a JSON Schema, with `text` for its strings; None if it is not a valid schema.
-
-    Its size is bounded: a schema that asks for more is followed only in part.
-    """
-    try:
-        return _Example(schema.get("$defs", {}), text).of(schema, ())
-    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
-        return None
+    """Data that fits a JSON Schema, with `text` for its strings; None where a schema refers to itself too deeply."""
+    return _Example(as_object(schema.get("$defs")), text).of(schema, 0)
 
 
 class _Example:
-    def __init__(self, definitions: dict[str, Any], text: str) -> None:
+    def __init__(self, definitions: Mapping[str, Any], text: str) -> None:
         self._definitions = definitions
         self._text = text
-        self._values = 0
 
-    def of(self, schema: Any, names: _Names) -> Any:
-        self._values += 1
-        if self._values > _MAX_VALUES or len(names) > _MAX_DEPTH or schema in (None, True, False):
+    def of(self, value: object, depth: int) -> Any:
+        schema = as_object(value)
+        if depth > _MAX_DEPTH:
             return None
-        if name := _reference(schema):
-            return self.of(self._definitions[name], (*names, name))
-        for value in [*(schema[key] for key in ("const", "default") if key in schema), *schema.get("enum", ())]:
-            self._values += len(str(value)) // _MAX_LENGTH  # a long value counts as many
-            return value
+        if "$ref" in schema:
+            return self.of(self._definitions.get(str(schema["$ref"]).rpartition("/")[2]), depth + 1)
+        for choice in [*(schema[key] for key in ("const", "default") if key in schema), *as_array(schema.get("enum"))]:
+            return choice
         for key in ("anyOf", "oneOf", "allOf"):
-            if options := schema.get(key):
-                return self.of(next((option for option in options if _reference(option) not in names), None), names)
-        return self._of_type(schema, (*names, "#"))
-
-    def _of_type(self, schema: Any, names: _Names) -> Any:
-        kind: Any = (as_array(schema.get("type")) or [schema.get("type")])[0]
-        match kind:
+            # the last alternative of a recursive type is the one that ends it, such as null
+            for option in reversed(as_array(schema.get(key))) if depth > 1 else as_array(schema.get(key)):
+                return self.of(option, depth + 1)
+        match (as_array(schema.get("type")) or [schema.get("type")])[0]:
             case "object":
-                properties = schema.get("properties", {})
-                required = [name for name in schema.get("required", ()) if name in properties]
-                return {name: self.of(properties[name], names) for name in required[:_MAX_VALUES]}
+                properties = as_object(schema.get("properties"))
+                required = [name for name in as_array(schema.get("required")) if name in properties]
+                return {name: self.of(properties[name], depth + 1) for name in required}
             case "array":
-                return self._items(schema, names)
-            case "integer" | "number":
+                return self._items(schema, depth + 1)
+            case "integer" | "number" as kind:
                 return _number(schema, whole=kind == "integer")
             case "boolean":
                 return True
             case "null":
                 return None
             case _:
-                text = _FORMATS.get(schema.get("format", ""), self._text)[: schema.get("maxLength", _MAX_LENGTH)]
-                return text.ljust(min(schema.get("minLength", 0), _MAX_LENGTH), ".")
+                text = _FORMATS.get(str(schema.get("format")), self._text)
+                return text[: schema.get("maxLength", len(text))].ljust(schema.get("minLength", 0), ".")
 
-    def _items(self, schema: Any, names: _Names) -> list[Any]:
-        """One item for each choice of its first `enum`, so that a plan names each skill; else as few as allowed."""
-        if prefix := schema.get("prefixItems"):
-            return [self.of(item, names) for item in prefix[:_MAX_ITEMS]]
-        item = schema.get("items", {})
-        if _reference(item) in names:
-            return []
-        most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
-        for name, inner in self._definitions.get(_reference(item), item).get("properties", {}).items():
-            if choices := inner.get("enum"):
-                return [{**self.of(item, names), name: choice} for choice in choices[: min(most, 8)]]
-        return [self.of(item, names) for _ in range(min(max(1, schema.get("minItems", 1)), most))]
-
-
-def _reference(schema: Any) -> str:
-    """Name of the definition that a schema refers to; empty if it does not."""
-    return schema.get("$ref", "").rpartition("/")[2]
+    def _items(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
+        """One item for each choice of an item's first `enum`, so that a plan names each skill; else the fewest."""
+        item = as_object(schema.get("items"))
+        if depth > _MAX_DEPTH // 2 and not schema.get("minItems"):
+            return []  # ends a type that contains a list of itself
+        target = as_object(self._definitions.get(str(item.get("$ref")).rpartition("/")[2], item))
+        for name, inner in as_object(target.get("properties")).items():
+            if choices := as_array(as_object(inner).get("enum")):
+                most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
+                return [{**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]]
+        if prefix := as_array(schema.get("prefixItems")):
+            return [self.of(entry, depth) for entry in prefix]
+        return [self.of(item, depth) for _ in range(max(1, schema.get("minItems", 1)))]
 
 
-def _number(schema: Any, *, whole: bool) -> int | float:
-    """A number between the bounds, and a multiple of `multipleOf`; 1 if there are none."""
-    step = 1 if whole else 0
-    low = schema.get("minimum", schema["exclusiveMinimum"] + step if "exclusiveMinimum" in schema else None)
-    high = schema.get("maximum", schema["exclusiveMaximum"] - step if "exclusiveMaximum" in schema else None)
-    if low is not None and high is not None:
-        value = (low + high) / 2
-    else:
-        value = low + 1 if low is not None else high - 1 if high is not None else 1
-    if multiple := schema.get("multipleOf"):
-        value = math.ceil(value / multiple) * multiple
-    return math.floor(value) if whole else float(value)
+def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
+    """A number within the bounds of a schema."""
+    low = schema.get("minimum", schema.get("exclusiveMinimum"))
+    high = schema.get("maximum", schema.get("exclusiveMaximum"))
+    step = schema.get("multipleOf", 1)
+    if low is None:
+        low = 0 if high is None or high > 0 else high - 2 * step
+    middle = low + step if high is None or low + step <= high else (low + high) / 2
+    value = middle - middle % step if "multipleOf" in schema else middle
+    return int(value) if whole else float(value)
