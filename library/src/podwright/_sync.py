@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """Run a coroutine to its end from synchronous code; an interrupt cancels it.
+    """Run a coroutine to its end from synchronous code; an interrupt cancels it and waits until it has ended.
 
     Args:
         coroutine: What to run.
@@ -64,8 +64,10 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
             coroutine.close()
             raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
     causes: list[BaseException] = []
+    tasks: list[asyncio.Task[Any] | None] = []
 
     async def with_cause() -> T:
+        tasks.append(asyncio.current_task())
         try:
             return await coroutine
         except asyncio.CancelledError as cancellation:  # the future keeps no cause of a cancellation
@@ -78,8 +80,15 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
     except CancelledError as cancellation:
         raise next(iter(causes), cancellation) from None
     except BaseException:
-        future.cancel()  # an interrupt of the waiting thread must not leave the coroutine running
+        # an interrupt of the waiting thread must not leave the coroutine running
+        if future.cancel():
+            asyncio.run_coroutine_threadsafe(_wait_for(tasks), target).result()
         raise
+
+
+async def _wait_for(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    if started := [task for task in tasks if task]:
+        await asyncio.wait(started)
 
 
 def iterate_sync(items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
