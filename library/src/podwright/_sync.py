@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from podwright.errors import BlockingCallError
 
@@ -64,31 +64,31 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
             coroutine.close()
             raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
     causes: list[BaseException] = []
-    tasks: list[asyncio.Task[Any] | None] = []
+    tasks: list[asyncio.Task[Any]] = []
 
     async def with_cause() -> T:
-        tasks.append(asyncio.current_task())
+        tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
         try:
             return await coroutine
         except asyncio.CancelledError as cancellation:  # the future keeps no cause of a cancellation
             causes.extend(cause for cause in (cancellation.__cause__,) if cause)
             raise
 
-    future = asyncio.run_coroutine_threadsafe(with_cause(), target)
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(with_cause(), target).result()
     except CancelledError as cancellation:
         raise next(iter(causes), cancellation) from None
     except BaseException:
         # an interrupt of the waiting thread must not leave the coroutine running
-        if future.cancel():
-            asyncio.run_coroutine_threadsafe(_wait_for(tasks), target).result()
+        if not tasks or not tasks[0].done():
+            asyncio.run_coroutine_threadsafe(_cancel(tasks), target).result()
         raise
 
 
-async def _wait_for(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
-    if started := [task for task in tasks if task]:
-        await asyncio.wait(started)
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def iterate_sync(items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
