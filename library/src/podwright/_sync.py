@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from podwright.errors import BlockingCallError
 
@@ -58,7 +58,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """Run a coroutine to its end from synchronous code; an interrupt cancels it.
+    """Run a coroutine to its end from synchronous code; an interrupt cancels it and waits until it has ended.
 
     Args:
         coroutine: What to run.
@@ -73,22 +73,31 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
             coroutine.close()
             raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
     causes: list[BaseException] = []
+    tasks: list[asyncio.Task[Any]] = []
 
     async def with_cause() -> T:
+        tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
         try:
             return await coroutine
         except asyncio.CancelledError as cancellation:  # the future keeps no cause of a cancellation
             causes.extend(cause for cause in (cancellation.__cause__,) if cause)
             raise
 
-    future = asyncio.run_coroutine_threadsafe(with_cause(), target)
     try:
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(with_cause(), target).result()
     except CancelledError as cancellation:
         raise next(iter(causes), cancellation) from None
     except BaseException:
-        future.cancel()  # an interrupt of the waiting thread must not leave the coroutine running
+        # an interrupt of the waiting thread must not leave the coroutine running
+        if not tasks or not tasks[0].done():
+            asyncio.run_coroutine_threadsafe(_cancel(tasks), target).result()
         raise
+
+
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def iterate_sync(items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:

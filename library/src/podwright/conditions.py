@@ -138,7 +138,18 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
         if key in wanted and key in arguments and not as_array(arguments[key]):
             found.append(Problem(f"{at}/args/{key}", "Expected an array of at least one item."))
     for number, inner in enumerate(as_array(arguments.get("conditions"))):
-        found += problems(inner, f"{at}/args/conditions/{number}", conditions)
+        found += _inner_problems(inner, f"{at}/args/conditions/{number}", conditions)
     if name == "not" and "condition" in arguments:
-        found += problems(arguments["condition"], f"{at}/args/condition", conditions)
+        found += _inner_problems(arguments["condition"], f"{at}/args/condition", conditions)
     return found
+
+
+def _inner_problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:
+    """As `problems`, for a condition in the arguments of another, where no schema reports unknown keys."""
+    keys = ("name", "args")
+    unknown = [
+        Problem(at + json_pointer(key), f"Unknown key '{key}'.", did_you_mean(key, keys))
+        for key in as_object(reference)
+        if key not in keys
+    ]
+    return [*unknown, *problems(reference, at, conditions)]

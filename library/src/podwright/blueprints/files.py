@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections.abc import Mapping
@@ -88,6 +89,7 @@ def read_file(path: str | Path) -> Blueprint:
         hint = None if _exists(file) else _similar_name(file)
         raise ConfigurationError(f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint) from error
     try:
+        text = text.removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
         data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     except BlueprintValidationError as error:
         raise invalid(error.problems, f"The blueprint '{name}'") from error

@@ -114,7 +114,7 @@ def _json_problems(data: object) -> Iterator[Problem]:
         elif isinstance(value, float) and not math.isfinite(value):
             yield Problem(pointer, f"{value} is not a JSON number.")
         elif not (value is None or isinstance(value, str | bool | int | float | list)):
-            yield Problem(pointer, f"{describe_value(value)} is not JSON data.".capitalize())
+            yield Problem(pointer, f"Expected JSON data, got {describe_value(value)}.")
 
 
 def _shape_problems(blueprint: Blueprint, kind: Kind) -> list[Problem]:

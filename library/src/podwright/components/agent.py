@@ -85,7 +85,7 @@ class Agent(ModelComponent):
             ConfigurationError: A keyword is unknown.
         """
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
-        attached, tool_problems = attach(as_object(blueprint).get("tools"), tools_by_name(tools), "/tools")
+        attached, tool_problems = attach(parsed.data.get("tools"), tools_by_name(tools), "/tools")
         if problems := parsed.problems + (tool_problems if validate else []):
             name = short_repr(as_object(blueprint).get("name"))
             raise blueprints.invalid(problems, f"The blueprint of agent {name}")

@@ -55,7 +55,7 @@ def parse_team(
     team = _Team(parsed.model or as_object(parsed.data.get("config")).get("model"), named_map(agents, "agents"), tools)
     key = "skills" if kind == "conductor" else "steps"
     problems = list(parsed.problems)
-    for number, entry in enumerate(as_array(as_object(blueprint).get(key))):
+    for number, entry in enumerate(as_array(parsed.data.get(key))):
         problems += team.problems(as_object(entry), f"/{key}/{number}", validate)
     if problems:
         name = short_repr(as_object(blueprint).get("name"))

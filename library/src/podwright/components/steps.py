@@ -197,6 +197,11 @@ class References:
         return replace(step, **changes)
 
     def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
+        if not hasattr(step.workflow, "steps") or not hasattr(step.workflow, "conditions"):
+            raise ConfigurationError(
+                f"WorkflowStep takes a workflow, not {step.workflow!r}.",
+                suggestion="Put any other component into an AgentStep.",
+            )
         for name, agent in step.workflow.members().items():
             self.add_agent(name, agent)
         for name, condition in step.workflow.conditions.items():

@@ -87,7 +87,7 @@ class Workflow(Component):
         """
         references = _references(agents, conditions)
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
-        problems = parsed.problems + (_reference_problems(blueprint, references) if validate else [])
+        problems = parsed.problems + (_reference_problems(parsed.data, references) if validate else [])
         if problems:
             name = short_repr(as_object(blueprint).get("name"))
             raise blueprints.invalid(problems, f"The blueprint of workflow {name}")
