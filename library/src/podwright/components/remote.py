@@ -22,7 +22,7 @@ from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
 from podwright.components.chat import to_context
-from podwright.components.options import DescribedOptions, apply_options
+from podwright.components.options import DescribedOptions, ParsedBlueprint, apply_options
 from podwright.components.remote_stream import RemoteStream, remote_error
 from podwright.errors import ConfigurationError, InputError, RemoteHopsError, RemoteTimeoutError
 from podwright.events import Kind
@@ -56,8 +56,6 @@ class Remote(PromptComponent):
         ConfigurationError: Invalid name, URL, key, time-out or option.
     """
 
-    __slots__ = ("_headers", "_timeout", "_url", "kind")
-
     timeouts: Timeouts = Timeouts(connect=5.0, first_byte=60.0, idle=45.0)
     """Seconds to connect, to the first byte, and between two bytes (three missed heartbeats). Set on the class."""
     retries: Retries = Retries()
@@ -75,7 +73,7 @@ class Remote(PromptComponent):
         kept = apply_options(blueprint, options, settings=False)
         if "base_url" in options:
             raise ConfigurationError(f"The remote component '{name}' takes a url, not a base_url.")
-        super().__init__(blueprint, kept)
+        super().__init__(ParsedBlueprint(kind, blueprint, options=kept))
         self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - the only component whose instances differ in it
         if timeout is not None and not timeout >= 0:
             raise ConfigurationError(f"The timeout of the remote component '{name}' must be 0 seconds or more.")

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from podwright.blueprints import from_json, from_yaml, read_bytes
 from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
 from podwright.models import litellm_loader
-from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.providers import ANY, ENDPOINTS, PRICE_NAMES
 from podwright.text import os_error_reason
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
@@ -32,22 +32,6 @@ VARIABLE = "PODWRIGHT_PRICES"
 """The environment variable that names the operator's file, which is read again every minute."""
 
 Source = Literal["override", "genai-prices", "litellm", "provider"]
-
-_GENAI_PROVIDERS = {
-    "azure_ai": "azure",
-    "bedrock": "aws",
-    "bedrock_converse": "aws",
-    "cohere_chat": "cohere",
-    "fireworks_ai": "fireworks",
-    "gemini": "google",
-    "meta_llama": "meta",
-    "moonshot": "moonshotai",
-    "together_ai": "together",
-    "vertex_ai": "google",
-    "voyage": "voyageai",
-    "xai": "x-ai",
-}
-"""Providers whose name differs from their id in genai-prices."""
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
@@ -174,7 +158,7 @@ def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | No
     import genai_prices  # takes a third of a second, which models without a price do not need
 
     provider, _, name = model.partition("/")
-    provider = _GENAI_PROVIDERS.get(provider, provider)
+    provider = PRICE_NAMES.get(provider, provider)
     usage = genai_prices.Usage(
         input_tokens=tokens.input,
         cache_read_tokens=tokens.cached,

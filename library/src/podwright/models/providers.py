@@ -1,10 +1,12 @@
-"""Providers of the OpenAI-compatible client, read from `providers.toml`."""
+"""Model providers, read from `providers.toml`: their OpenAI-compatible endpoints and their names in price lists."""
 
 from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
+
+from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +35,13 @@ class Endpoint:
     """Whether it is a server that operators run themselves; no price list knows what its models cost."""
 
 
-def _read() -> dict[str, Endpoint]:
-    text = (files("podwright.models") / "providers.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    lists = ("keys", "urls")
-    return {
-        name: Endpoint(**{key: tuple(value) if key in lists else value for key, value in table.items()})
-        for name, table in tables.items()
-    }
+_tables = tomllib.loads((files("podwright.models") / "providers.toml").read_text(encoding="utf-8"))
 
-
-ENDPOINTS = _read()
+ENDPOINTS = TypeAdapter(dict[str, Endpoint]).validate_python(_tables["endpoints"])
 """By provider, the part of a model's name before the first slash."""
+
+PRICE_NAMES: dict[str, str] = _tables["price_names"]
+"""Providers whose name differs from their id in genai-prices."""
 
 ANY = Endpoint()
 """An unknown provider at a base URL of the operator."""
