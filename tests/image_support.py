@@ -1,9 +1,10 @@
-"""The container engine and the image that tests of several folders share."""
+"""The container engine, and the image of this source that the tests of several folders share."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import subprocess
 from collections.abc import Iterator
@@ -13,47 +14,50 @@ from typing import NoReturn
 import pytest
 
 ROOT = Path(__file__).parents[1]
+BASE = "python:3.13-slim-trixie"
 
 
-def give_up(reason: str) -> NoReturn:
-    """Skip a test whose tool this machine lacks; fail it where everything has to be there."""
+def skip(reason: str) -> NoReturn:
+    """Skip a test whose tool this machine lacks; fail it where the variable CI is set."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     raise AssertionError
 
 
+@functools.cache
 def engine() -> str:
-    """The client of an engine that answers."""
+    """The Docker client of a running engine."""
     found = subprocess.run([ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
     client = found.stdout.strip()
     if found.returncode or subprocess.run([client, "info"], capture_output=True).returncode:
-        give_up("no container engine answers here; `make engine` brings one up")
+        skip("no container engine responds; `make engine` starts one")
     return client
 
 
 @contextlib.contextmanager
-def built_image(session: str, shared: Path, flavour: str = "direct") -> Iterator[str]:
-    """The tag of an image of this source, built by the first worker that asks and removed by the last one.
+def built_image(folders: pytest.TempPathFactory, session: str, flavour: str = "slim") -> Iterator[str]:
+    """The tag of an image of this source: the first worker that needs it builds it, the last one removes it.
 
     Args:
-        session: What tells this run of the tests from others.
-        shared: A folder that all of its workers see.
-        flavour: Of the Dockerfile.
+        folders: Gives a folder that all workers of the session share.
+        session: The id of the test session, `testrun_uid`.
+        flavour: `slim` or `full`.
     """
-    client, tag = engine(), f"podwright-test-{flavour}:{session}"
-    users = shared / f"image-{flavour}"
+    client, tag = engine(), f"podwright-test-{flavour}:{session[:12]}"
+    base = folders.getbasetemp()
+    users = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"users-of-{flavour}"
     with _locked(users):
         if not users.exists():
-            command = [client, "build", "--quiet", "--build-arg", f"FLAVOUR={flavour}", "--tag", tag, "."]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
-            assert done.returncode == 0, done.stderr
+            options = ["--quiet", f"--build-arg=FLAVOUR={flavour}", "--build-arg=VERSION=0", f"--tag={tag}"]
+            build = subprocess.run([client, "build", *options, ROOT], capture_output=True, text=True, timeout=1800)
+            assert build.returncode == 0, build.stderr
         users.write_text(users.read_text() + "." if users.exists() else ".")
     try:
         yield tag
     finally:
         with _locked(users):
-            left = users.read_text()[1:]
-            users.write_text(left)
-            if not left:
+            remaining = users.read_text()[1:]
+            users.write_text(remaining)
+            if not remaining:
                 subprocess.run([client, "rmi", "--force", tag], capture_output=True)
                 users.unlink()
 

@@ -20,7 +20,7 @@ def test_the_tool_is_called() -> None:
 
 def test_it_is_served(serve_component: Callable[..., Served], model_stub: ModelStub) -> None:
     """The service does the same, in a process and in the component's image, and counts what it used."""
-    model_stub.answers(ToolCall.of("add_numbers", numbers=[2, 3]), "It is 5.")
+    model_stub.respond_with(ToolCall.of("add_numbers", numbers=[2, 3]), "It is 5.")
     service = serve_component(FOLDER, model=model_stub)
     result = service.run("What is 2 + 3?", trace=True)
     assert result.value == "It is 5."
