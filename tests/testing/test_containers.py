@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from testcontainers.core.network import Network
-from tests.image_support import engine
+from tests.image_support import docker
 
 from podwright.errors import ConfigurationError
 from podwright.events import ModelCallRetried, RunFinished, RunStarted, Token
@@ -140,7 +139,7 @@ def test_a_key_variables_and_a_graceful_stop(image: str, calculator: Path) -> No
         assert httpx.post(f"{container.url}/run", json={"input": "x"}).status_code == 401
         assert container.drain() == 0
         assert container.logs()
-    listed = subprocess.run([engine(), "ps", "-aq", "--no-trunc"], capture_output=True, text=True, check=True).stdout
+    listed = docker()("ps", "-aq", "--no-trunc")
     assert name not in listed
 
 

@@ -9,7 +9,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from tests.image_support import engine
+from tests.image_support import docker
 
 from podwright_service.testing import ComponentContainer, ModelStub, ToolCall
 
@@ -84,7 +84,6 @@ def test_the_journey_of_a_newcomer(tmp_path: Path, image: str) -> None:
         with ComponentContainer(folder, image=image, model="offline/echo") as ranker:
             built = ranker.image
             assert built.startswith("podwright-test-")
-        removed = subprocess.run([engine(), "image", "inspect", built], capture_output=True)
-        assert removed.returncode != 0, "the image of a container is removed with it"
+        assert docker().run("image", "inspect", built).returncode, "the image of a container is removed with it"
     finally:
-        subprocess.run([engine(), "rmi", "--force", tag], capture_output=True)
+        docker().run("image", "rm", "--force", tag)
