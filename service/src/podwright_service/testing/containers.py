@@ -106,7 +106,7 @@ class _Container(DockerContainer):
                 if container.status not in ("created", "running"):
                     raise self._start_error(f"stopped with exit code {container.attrs['State']['ExitCode']}")
                 self.url = self._find_url(container.ports)
-                with contextlib.suppress(httpx.HTTPError):
+                with contextlib.suppress(httpx.HTTPError, httpx.InvalidURL):
                     if client.get(self.url + self._ready_path).status_code == 200:
                         return
                 if time.monotonic() > deadline:
