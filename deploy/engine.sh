@@ -63,13 +63,19 @@ add_suite() {
     printf 'Package: *\nPin: release n=%s\nPin-Priority: 100\n' "$SUITE" >/etc/apt/preferences.d/podwright-$SUITE
 }
 
+# Without pgrep, which a bare Debian lacks, and which also finds zombies.
+dockerd_is_alive() {
+    awk '/^Name:/ { name = $2 } /^State:/ && name == "dockerd" && $2 != "Z" { alive = 1 } END { exit !alive }' \
+        /proc/[0-9]*/status 2>/dev/null
+}
+
 start_engine() {
     say "starting the engine; its log is $LOG"
     if [ -d /run/systemd/system ]; then
         systemctl start docker
     else
         # the pid file of a killed engine would keep the next one from starting
-        pgrep -x dockerd >/dev/null || rm -f /var/run/docker.pid
+        dockerd_is_alive || rm -f /var/run/docker.pid
         setsid dockerd >>"$LOG" 2>&1 </dev/null &
     fi
     for _ in $(seq 120); do
