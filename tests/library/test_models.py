@@ -29,7 +29,7 @@ from podwright.testing import (
     events_of,
     forbid_models,
 )
-from podwright.tools import tool_of
+from podwright.tools import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:
@@ -78,7 +78,7 @@ async def test_token_estimates_are_plausible() -> None:
     assert len(text) / 6 < usage.input_tokens < len(text) / 3
     twice = (await EchoModel().complete(request(text, text))).usage
     assert twice.input_tokens > 1.8 * usage.input_tokens
-    with_tool = (await EchoModel().complete(request(text, tools=(tool_of(takes_all).schema,)))).usage
+    with_tool = (await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))).usage
     assert with_tool.input_tokens > usage.input_tokens + 50
     assert usage.cost == 0.0
     assert EchoModel().price(Usage(input_tokens=10**9)) == 0.0
@@ -133,13 +133,13 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
     def tool(value: Any, other: int = 0) -> None: ...
 
     tool.__annotations__["value"] = kind
-    made = tool_of(tool)
+    made = to_tool(tool)
     response = await EchoModel().complete(request("the moon", tools=(made.schema,)))
     (call,) = response.tool_calls
     assert (call.name, response.finish_reason, response.text) == ("tool", "tool_calls", "")
     arguments = json.loads(call.arguments)
     jsonschema.Draft202012Validator(made.schema["function"]["parameters"]).validate(arguments)
-    made.arguments.model_validate(arguments)
+    made.arguments.validate_python(arguments)
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=range(len(TYPES)))
@@ -221,7 +221,7 @@ def test_an_echo_calls_each_tool_once() -> None:
 async def test_an_echo_obeys_a_tool_choice() -> None:
     """A tool that the request insists on is called, even if it was called before."""
     messages = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall.of("takes_all"),)))
-    tools = (tool_of(takes_all).schema,)
+    tools = (to_tool(takes_all).schema,)
     response = await EchoModel().complete(ModelRequest("offline/echo", messages, tools, tool_choice="takes_all"))
     assert [call.name for call in response.tool_calls] == ["takes_all"]
 

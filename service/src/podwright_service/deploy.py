@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from podwright import blueprints
-from podwright.components.folder import Folder
+from podwright.components.folder import Folder, agent_names
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import os_error_reason
@@ -92,7 +92,7 @@ def _component(
     if files := _files(folder.path):
         component["files"] = files
     agents: list[Any] = []
-    for agent in folder.agent_names(blueprint):
+    for agent in agent_names(blueprint):
         if any(path.startswith((f"agents/{agent}/", f"agents/{agent}.")) for path in files):
             continue
         if agent in known_agents:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from podwright.components.folder import Folder
+from podwright.components.folder import Folder, agent_names
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason, truncate
 
@@ -92,7 +92,7 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
     pending = [folder]
     while pending:
         current = pending.pop()
-        for name in current.agent_names(current.blueprint()):
+        for name in agent_names(current.blueprint()):
             agent = None if name in remotes or name in agents else current.agent(name, ())
             # the resolved path of a link may have another parent
             if isinstance(agent, Folder) and agent.path.parent == folder.path.parent and agent.path != folder.path:
