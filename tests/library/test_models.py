@@ -177,31 +177,20 @@ def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> dict
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {"type": "integer"}}}
 
 
-HOSTILE: dict[str, dict[str, Any]] = {
-    "a type that doubles 40 times": chain(40, lambda inner: {"type": "array", "prefixItems": [inner, inner]}),
+ENDLESS: dict[str, dict[str, Any]] = {
     "a chain of references": chain(5_000, lambda inner: inner),
     "types in types": chain(
         5_000, lambda inner: {"type": "object", "required": ["next"], "properties": {"next": inner}}
     ),
     "a definition of itself": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
-    "a long text": {"type": "string", "minLength": 10**12},
-    "many items": {"type": "array", "minItems": 10**9, "items": {"type": "array", "minItems": 10**9, "items": {}}},
-    "a long value many times": {"type": "array", "minItems": 64, "items": {"const": "x" * 1_000_000}},
-    "no choice": {"enum": []},
-    "options that are no schemas": {"anyOf": ["x"]},
-    "values of wrong types": {"type": 5, "properties": 5, "required": 5, "$defs": [], "items": [True], "format": []},
-    "an object without properties": {"type": "object", "properties": [], "required": [5, [], "a"]},
-    "wrong bounds": {"type": "integer", "minimum": "x", "multipleOf": 0, "maximum": float("inf")},
-    "huge numbers": {"type": "number", "minimum": 10**400, "maximum": 1e308, "multipleOf": 1e-300},
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_any_schema_has_a_small_example(name: str) -> None:
-    """A schema that asks for too much, or makes no sense, is answered with something small."""
-    response = await EchoModel().complete(request("x", output=OutputSchema("answer", HOSTILE[name])))
-    json.loads(response.text)
-    assert len(response.text) < 3_000_000
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_an_endless_schema_has_an_example(name: str) -> None:
+    """A type that contains itself ends after some levels."""
+    response = await EchoModel().complete(request("x", output=OutputSchema("answer", ENDLESS[name])))
+    assert len(response.text) < 1000
 
 
 def test_an_echo_calls_each_tool_once() -> None:
