@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from podwright.blueprints.validation import kind_of, migrate
-from podwright.json_data import json_pointer
+from podwright.json_data import as_object, json_pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ _BREAKING = [
 """Patterns of JSON pointers and the operations that are breaking there; all others are compatible."""
 
 _MAY_BE_ABSENT = ("tools", "else")
-"""Lists that may be omitted if they are empty."""
+"""Arrays that mean the same absent and empty."""
 
 _HARMLESS = re.compile(
     r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
@@ -68,47 +68,39 @@ def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     return [Change(at, op, was, now, _breaks(at, op)) for at, op, was, now in _compare(before, after, "")]
 
 
-_Row = tuple[str, Literal["added", "removed", "changed"], Any, Any]
+_Difference = tuple[str, Literal["added", "removed", "changed"], Any, Any]
 
 
-def _compare(old: Any, new: Any, at: str) -> Iterator[_Row]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        yield from _compare_keys(cast("dict[str, Any]", old), cast("dict[str, Any]", new), at)
-    elif isinstance(old, list) and isinstance(new, list):
-        listed_old, listed_new = cast("list[Any]", old), cast("list[Any]", new)
-        if _named(listed_old) and _named(listed_new):
-            yield from _compare_keys(_by_name(listed_old), _by_name(listed_new), at)
-            order = [[entry["name"] for entry in side if entry["name"] in _by_name(other)]
-                     for side, other in ((listed_old, listed_new), (listed_new, listed_old))]  # fmt: skip
-            if order[0] != order[1]:
-                yield at, "changed", order[0], order[1]
-        elif listed_old != listed_new:
-            yield from _compare_keys(dict(enumerate(listed_old)), dict(enumerate(listed_new)), at)
-    elif old != new or isinstance(old, bool) != isinstance(new, bool):
-        yield at, "changed", old, new
-
-
-def _compare_keys(old: Mapping[Any, Any], new: Mapping[Any, Any], at: str) -> Iterator[_Row]:
-    for key in [*old, *(key for key in new if key not in old)]:
+def _compare(old: Any, new: Any, at: str) -> Iterator[_Difference]:
+    before, after = _entries(old), _entries(new)
+    if before is None or after is None:
+        if old != new or isinstance(old, bool) != isinstance(new, bool):
+            yield at, "changed", old, new
+        return
+    for key in dict.fromkeys([*before, *after]):
         here = at + json_pointer(key)
-        was, now = old.get(key, []), new.get(key, [])
-        if key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list):
+        was, now = before.get(key, []), after.get(key, [])
+        absent_is_empty = key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list)
+        if absent_is_empty or (key in before and key in after):
             yield from _compare(was, now, here)
-        elif key not in new:
-            yield here, "removed", old[key], None
-        elif key not in old:
-            yield here, "added", None, new[key]
+        elif key in before:
+            yield here, "removed", was, None
         else:
-            yield from _compare(old[key], new[key], here)
+            yield here, "added", None, now
+    order = [key for key in before if key in after], [key for key in after if key in before]
+    if isinstance(old, list) and order[0] != order[1]:
+        yield at, "changed", *order
 
 
-def _named(entries: list[Any]) -> bool:
-    names = [cast("dict[str, Any]", entry).get("name") for entry in entries if isinstance(entry, dict)]
-    return len(names) == len(entries) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
-
-
-def _by_name(entries: list[Any]) -> dict[str, Any]:
-    return {entry["name"]: entry for entry in entries}
+def _entries(value: Any) -> dict[Any, Any] | None:
+    """The parts of an object or an array; those of an array by name if each has its own name, else by index."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    if not isinstance(value, list):
+        return None
+    items = cast("list[Any]", value)
+    by_name = {as_object(item).get("name", ""): item for item in items}
+    return by_name if len(by_name) == len(items) and all(by_name) else dict(enumerate(items))
 
 
 def _breaks(at: str, op: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,16 +73,17 @@ class _Example:
                 return [{**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]]
         if prefix := as_array(schema.get("prefixItems")):
             return [self.of(entry, depth) for entry in prefix]
-        return [self.of(item, depth) for _ in range(max(1, schema.get("minItems", 1)))]
+        count = max(1, schema.get("minItems", 1))
+        return [self.of(item, depth) for _ in range(min(count, schema.get("maxItems", count)))]
 
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
-    """A number within the bounds of a schema."""
-    low = schema.get("minimum", schema.get("exclusiveMinimum"))
-    high = schema.get("maximum", schema.get("exclusiveMaximum"))
-    step = schema.get("multipleOf", 1)
-    if low is None:
-        low = 0 if high is None or high > 0 else high - 2 * step
-    middle = low + step if high is None or low + step <= high else (low + high) / 2
-    value = middle - middle % step if "multipleOf" in schema else middle
-    return int(value) if whole else float(value)
+    """The first of some likely numbers that a schema allows; 1 if none fits."""
+    least, above = schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf)
+    most, below = schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf)
+    step, low, high = schema.get("multipleOf", 1), max(least, above), min(most, below)
+    for number in (1, step, low, high, low + step, high - step, (low + high) / 2, -(-low // step) * step):
+        multiple = number % step == 0 if whole or "multipleOf" in schema else math.isfinite(number)
+        if multiple and least <= number <= most and above < number < below:
+            return int(number) if whole else float(number)
+    return 1
