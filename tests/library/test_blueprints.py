@@ -2,7 +2,6 @@
 
 import copy
 import inspect
-import json
 from typing import Any
 
 import pytest

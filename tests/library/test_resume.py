@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -122,8 +122,7 @@ async def run_to_the_end(flow: Workflow, model: StoppingModel, context: Any, pat
         except PodwrightError as error:
             story.errors.append(error)
         except asyncio.CancelledError as cancellation:
-            assert isinstance(cancellation.__cause__, RunCancelledError)
-            story.errors.append(cancellation.__cause__)
+            story.errors.append(cast("RunCancelledError", cancellation.__cause__))
         context, path = json.loads(json.dumps([story.errors[-1].context, story.errors[-1].resume_path]))
     raise AssertionError("the workflow does not end")
 
