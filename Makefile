@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
-STATIC := check-format check-lint check-types check-imports
+STATIC := check-format check-lint check-types check-imports check-internals
 
 # A mirror that hiccups and a package manager that is busy are waited for.
 APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
@@ -84,6 +84,9 @@ check-types: install
 
 check-imports: install
 	$(BIN)/lint-imports
+
+check-internals: install
+	$(BIN)/python deploy/check_internals.py
 
 fmt: install  ## format, and fix what can be fixed
 	$(BIN)/ruff format

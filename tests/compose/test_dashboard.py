@@ -140,7 +140,7 @@ def test_the_variables_have_values(newsroom: Composed, answered: set[tuple[str, 
             chosen["namespace"] = "newsroom"
             chosen["job"] = "writer" if "job" in offered else ".*"
     assert answered
-    assert offered == {"namespace": ["newsroom"], "job": COMPONENTS, "component": ["(posted)", "writer"]}
+    assert offered == {"namespace": ["newsroom"], "job": COMPONENTS, "component": ["(inline)", "writer"]}
 
 
 def test_cost_is_that_of_the_priced_models(newsroom: Composed, answered: set[tuple[str, int]]) -> None:

@@ -12,7 +12,8 @@ import httpx
 import pytest
 from tests.compose.composed import COMPONENTS, STAFF, Composed, eventually
 from tests.compose.conftest import Fleet
-from tests.service.collector import Collector, Span
+
+from podwright_service.testing import Span, SpanCollector
 
 CLIENT, SERVER = 3, 2
 """Kinds of spans, as OTLP numbers them."""
@@ -49,7 +50,7 @@ def trace(newsroom: Composed, answer: httpx.Response) -> list[Span]:
 
 
 def kept(newsroom: Composed) -> list[Span]:
-    taken = Collector()
+    taken = SpanCollector()
     for one in httpx.get(newsroom.url("jaeger", 16686), timeout=30).json():
         body = base64.b64decode(one["body"])
         taken.take(gzip.decompress(body) if one["encoding"] == "gzip" else body)

@@ -221,7 +221,7 @@ async def test_no_place_is_lost() -> None:
     assert (admission.running, admission.waiting) == (0, 0)
     assert most == 3
     assert all(ends.values()), ends
-    assert admission.refused == {"full": 0, "waited": ends["late"]}
+    assert admission.rejected == {"full": 0, "waited": ends["late"]}
 
 
 def test_overload_costs_the_others_nothing() -> None:

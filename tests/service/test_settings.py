@@ -105,7 +105,7 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         "PODWRIGHT_AGENTS": "{'writer': 1}",
         "PODWRIGHT_MAX_RUNS": "0",
         "PODWRIGHT_SECRETS_DIR": "/nowhere",
-        "PODWRIGHT_MODEL_LANE": "direkt",
+        "PODWRIGHT_MODEL_CLIENT": "direkt",
     }
     for name, value in wrong.items():
         monkeypatch.setenv(name, value)
@@ -122,7 +122,7 @@ def test_everything_wrong_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         "PODWRIGHT_AGENTS must be a JSON object of texts by name (not JSON: ",
         "PODWRIGHT_MAX_RUNS must be more than 0, not '0'.",
         "PODWRIGHT_SECRETS_DIR must be a folder, not '/nowhere'.",
-        "PODWRIGHT_MODEL_LANE must be one of auto, direct, wide, not 'direkt'.",
+        "PODWRIGHT_MODEL_CLIENT must be one of auto, openai, litellm, not 'direkt'.",
     ):
         assert f"\n  - {line}" in told
 

@@ -7,6 +7,7 @@ event loop is running already, as in a notebook.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import threading
@@ -44,6 +45,14 @@ def _forget_loop() -> None:
     _loop, _lock = None, threading.Lock()
 
 
+def _shut_down_loop() -> None:
+    # closes what belongs to the loop, such as its HTTP session
+    if _loop is not None and _loop.is_running():
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop).result(1)
+
+
+atexit.register(_shut_down_loop)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_loop)
 

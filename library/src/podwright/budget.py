@@ -43,8 +43,6 @@ class Reservation:
 class Budget:
     """What is left of one run's limits, shared with all runs nested in it."""
 
-    __slots__ = ("_line", "_parallel_tasks", "_released", "_reservations", "calls", "cost", "limits", "tokens")
-
     def __init__(self, limits: RunLimits) -> None:
         self.limits = limits
         self.calls = 0

@@ -76,11 +76,6 @@ class _RunTree:
 class Run:
     """One execution of one component."""
 
-    __slots__ = (
-        "_tree", "budgets", "calls", "checkpoint", "component", "id", "kind", "nested", "over", "parent", "path",
-        "started", "streaming", "subscribers", "usage", "wall_time",
-    )  # fmt: skip
-
     def __init__(
         self,
         component: Component,

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import json
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast, get_type_hints
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Protocol, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
+from pydantic import PydanticUserError, TypeAdapter, ValidationError, with_config
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from typing_extensions import TypedDict
 
 from podwright.blueprints import Blueprint
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
@@ -45,16 +47,19 @@ class Tool(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class FunctionTool:
     """A Python function as a tool; a blocking function runs in a thread of its own."""
 
-    __slots__ = ("__weakref__", "arguments", "function", "name", "schema")
+    function: Callable[..., Any]
+    schema: ToolSchema
+    arguments: TypeAdapter[dict[str, Any]]
+    """Validates the arguments of a call."""
 
-    def __init__(self, function: Callable[..., Any], schema: ToolSchema, arguments: type[BaseModel]) -> None:
-        self.function = function
-        self.schema: ToolSchema = schema
-        self.name: str = schema["function"]["name"]
-        self.arguments = arguments
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self.schema["function"]["name"]
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
@@ -67,11 +72,10 @@ class FunctionTool:
             ToolArgumentsError: The arguments do not fit the parameters.
         """
         try:
-            validated = self.arguments.model_validate(arguments)
+            values = self.arguments.validate_python(arguments)
         except ValidationError as error:
             reasons = "; ".join(str(problem) for problem in to_problems(error.errors(include_url=False), arguments))
             raise ToolArgumentsError(f"Invalid arguments for tool '{self.name}': {reasons}") from error
-        values = {name.removeprefix(_FIELD_PREFIX): getattr(validated, name) for name in validated.model_fields_set}
         return await call_function(self.function, **values)
 
 
@@ -90,7 +94,12 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
     except (SystemExit, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and task.cancelling():
             raise
-        raise RuntimeError(f"the function raised {describe_error(error)}") from error
+        raise _not_an_exit(error) from error
+
+
+def _not_an_exit(error: BaseException) -> RuntimeError:
+    """An error in place of one that would end the process or the calling task."""
+    return RuntimeError(f"the function raised {describe_error(error)}")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -105,40 +114,24 @@ async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
 
     The threads of an executor would be joined at exit, so a blocked tool would keep the process alive.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     context = copy_context()
 
-    def finish(value: Any, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-            future.set_exception(error)
-        else:  # a future cannot hold a StopIteration, and a SystemExit must not end the process
-            failure = RuntimeError(f"the function raised {describe_error(error)}")
-            failure.__cause__ = error
-            future.set_exception(failure)
-
     def work() -> None:
+        future.set_running_or_notify_cancel()
         try:
-            outcome: tuple[Any, BaseException | None] = (context.run(function, *args, **kwargs), None)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
-            outcome = (None, error)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(finish, *outcome)
+            future.set_result(context.run(function, *args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is raised in the awaiting task
+            future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - as above
+            future.set_exception(_not_an_exit(error))
 
     threading.Thread(target=work, daemon=True, name="podwright-tool").start()
-    return await future
-
-
-_Definition = tuple[ToolSchema, type[BaseModel]]
-_definitions: weakref.WeakKeyDictionary[Callable[..., Any], _Definition] = weakref.WeakKeyDictionary()
+    return await asyncio.wrap_future(future)
 
 
 def to_tool(function: Callable[..., Any]) -> FunctionTool:
-    """The tool of a function; its schema is made once per function.
+    """The tool of a function.
 
     The name is the function's, the description its docstring, the parameters its type hints; Google-style `Args:`
     describe them.
@@ -147,14 +140,9 @@ def to_tool(function: Callable[..., Any]) -> FunctionTool:
         ToolDefinitionError: The function cannot be a tool.
     """
     try:
-        definition = _definitions.get(function)
-    except TypeError:  # not hashable, or without weak references
-        return FunctionTool(function, *_define(function))
-    if definition is None:
-        definition = _define(function)
-        if not inspect.ismethod(function):  # each access to a bound method makes a new object
-            _definitions[function] = definition
-    return FunctionTool(function, *definition)
+        return _cached_tool(function)
+    except TypeError:  # not hashable
+        return _make_tool(function)
 
 
 class _SchemaWithoutTitles(GenerateJsonSchema):
@@ -167,11 +155,7 @@ class _SchemaWithoutTitles(GenerateJsonSchema):
         """Ignore defaults without a JSON form: they are left out of the schema."""
 
 
-_FIELD_PREFIX = "field_"
-"""Begins the name of each field of an arguments model, so that a parameter may be named like a method of BaseModel."""
-
-
-def _define(function: Callable[..., Any]) -> _Definition:
+def _make_tool(function: Callable[..., Any]) -> FunctionTool:
     if not callable(function):
         raise ToolDefinitionError(f"A tool must be a function, not {function!r}.")
     inner = function
@@ -182,21 +166,24 @@ def _define(function: Callable[..., Any]) -> _Definition:
         raise ToolDefinitionError(f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function.")
     description, descriptions = _parse_docstring(inner)
     try:
-        fields = {
-            _FIELD_PREFIX + parameter.name: _field(name, parameter, hint, descriptions.get(parameter.name))
+        fields: dict[str, Any] = {
+            parameter.name: _field(name, parameter, hint, descriptions.get(parameter.name))
             for parameter, hint in _parameters(function, inner)
         }
-        arguments = create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
-        parameters = arguments.model_json_schema(schema_generator=_SchemaWithoutTitles)
+        typed_dict: Any = TypedDict  # type checkers expect literal fields
+        arguments: TypeAdapter[Any] = TypeAdapter(with_config(extra="forbid")(typed_dict(name, fields)))
+        parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
     except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ToolDefinitionError(f"The parameters of tool '{name}' have no JSON Schema: {reason}") from error
     parameters.pop("title", None)
-    parameters.setdefault("properties", {})
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
         schema["function"]["description"] = description
-    return schema, arguments
+    return FunctionTool(function, schema, arguments)
+
+
+_cached_tool = lru_cache(maxsize=1024)(_make_tool)
 
 
 def _parameters(function: Callable[..., Any], inner: Callable[..., Any]) -> list[tuple[inspect.Parameter, Any]]:
@@ -215,8 +202,9 @@ def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str 
     else:
         info = FieldInfo.from_annotated_attribute(hint, parameter.default)
     info.description = info.description or description
-    info.alias = info.validation_alias = info.serialization_alias = parameter.name
-    return (hint, info)
+    info.alias = info.validation_alias = info.serialization_alias = None  # the function takes its own names only
+    field = Annotated[info.annotation, info]
+    return field if info.is_required() else NotRequired[field]
 
 
 def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
@@ -279,8 +267,7 @@ def attach(
         for difference in schema_differences(schema["function"]["parameters"], tool.schema["function"]["parameters"]):
             hint = "Export the blueprint again, or change the function back."
             found.append(Problem(f"{at}/{number}/schema/function/parameters", f"Tool '{name}': {difference}.", hint))
-        same = schema == tool.schema
-        attached[name] = tool if same else FunctionTool(tool.function, copy_json(schema), tool.arguments)
+        attached[name] = tool if schema == tool.schema else replace(tool, schema=copy_json(schema))
     return attached, found
 
 

@@ -37,10 +37,10 @@ class Admission:
         """Requests that were let in: their bodies are being read, they wait, or run."""
         self.running = 0
         """Runs under way."""
-        self.refused: dict[Reason, int] = {"full": 0, "waited": 0}
+        self.rejected: dict[Reason, int] = {"full": 0, "waited": 0}
         """Requests that were told to come again, by reason: as many as may were inside, or a run took too long to
         end."""
-        self.changed: Callable[[], object] = lambda: None
+        self.on_change: Callable[[], object] | None = None
         """Is called when others wait than before, or one more was refused."""
 
     def refused_now(self, scope: Scope) -> RequestError | None:
@@ -73,7 +73,7 @@ class Admission:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._line.append(turn)
         try:
-            self.changed()
+            self._notify()
             async with asyncio.timeout(self._max_wait):
                 await turn
         except BaseException as error:
@@ -82,10 +82,14 @@ class Admission:
             else:
                 with contextlib.suppress(ValueError):
                     self._line.remove(turn)
-                self.changed()
+                self._notify()
             if isinstance(error, TimeoutError):
                 raise self.refusal("waited") from None
             raise
+
+    def _notify(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def _give_up(self) -> None:
         """Hand a place to the next who still wants it."""
@@ -93,14 +97,14 @@ class Admission:
             turn = self._line.popleft()
             if not turn.done():
                 turn.set_result(None)
-                self.changed()
+                self._notify()
                 return
         self.running -= 1
 
     def refusal(self, reason: Reason) -> RequestError:
         """The answer to who cannot be served, with an estimate of when the line will have moved on."""
-        self.refused[reason] += 1
-        self.changed()
+        self.rejected[reason] += 1
+        self._notify()
         seconds = self._mean * (self.waiting + 1) / self._max_runs
         return RequestError(
             503,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
@@ -17,13 +22,13 @@ from podwright_service.docs import DocsPage
 from podwright_service.doors import Doors
 from podwright_service.health import Health
 from podwright_service.inline_blueprints import models_of
+from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.openapi import Documentation
 from podwright_service.remotes import remotes_in
 from podwright_service.routes import Plain, Routes
 from podwright_service.settings import Settings
 
-if TYPE_CHECKING:
-    from podwright_service.observability.telemetry import Telemetry
+UNTRACED = frozenset({"/health", "/ready", "/metrics"})
 
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
@@ -45,41 +50,68 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     for model in models:
         if not model.startswith("offline/"):  # reading the price tables would hold up the first run, and all others
             pricing.warm(model)
-    # the metrics' library chooses at its import where it keeps values, which is not settled before
-    from podwright_service.observability.telemetry import Telemetry, Watched
-
     keys = Keys(settings)
     health, routes = Health(), Routes(component, settings, models)
-    telemetry = Telemetry(
+    observability = Observability(
         component, settings, routes.allowed, answering, remotes_in(component, *routes.allowed.agents.values())
     )
-    telemetry.metrics.watch(routes.admission)
-    routes.of_served, routes.of_posted = telemetry.of_served, telemetry.of_posted
+    observability.metrics.track(routes.admission)
+    routes.of_served, routes.of_posted = observability.subscribers, observability.inline_subscribers
     docs = Documentation(component, routes.allowed, settings, keys.needed)
     app = FastAPI(
         title=settings.title or component.name,
         description=component.description,
         version=__version__,
-        lifespan=telemetry.around(health.lifespan),
+        lifespan=_lifespan(health, observability),
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        telemetry={
+            "tracing": observability.tracer_provider is not None,
+            "tracer_provider": observability.tracer_provider,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+            "exclude": _is_untraced,
+        },
     )
     app.state.health, app.state.under_way = health, routes.under_way
-    app.state.admission, app.state.telemetry = routes.admission, telemetry
-    app.state.doors = Doors(keys, routes.admission, PATHS, telemetry.answered)
+    app.state.admission = routes.admission
+    app.state.doors = Doors(keys, routes.admission, PATHS, observability.metrics.observe_request)
     problems.install(app)
     app.add_middleware(AdmissionMiddleware, admission=routes.admission)
     if keys.needed:  # added after the other door, so asked before it: who may not call takes nobody's place
         app.add_middleware(AuthenticationMiddleware, keys=keys)
-    app.add_middleware(Watched, telemetry=telemetry)  # the last one added is outermost: it counts refusals too
+    app.add_middleware(RequestTelemetryMiddleware, observability=observability)  # outermost
 
-    _add_routes(app, health, routes, telemetry, docs)
+    _add_routes(app, health, routes, observability, docs)
     return app
 
 
-def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemetry, docs: Documentation) -> None:
+def _is_untraced(scope: Scope) -> bool:
+    return scope["path"] in UNTRACED
+
+
+def _lifespan(health: Health, observability: Observability):
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        try:
+            async with health.lifespan(app):
+                yield
+        finally:
+            await asyncio.to_thread(observability.shutdown)
+
+    return lifespan
+
+
+def _add_routes(
+    app: FastAPI, health: Health, routes: Routes, observability: Observability, docs: Documentation
+) -> None:
+    async def metrics(request: Request) -> Response:
+        content, media_type = observability.metrics.render(request.headers.get("accept", ""))
+        return Response(content, headers={"content-type": media_type, "cache-control": "no-store"})
+
     add = partial(app.router.add_api_route, route_class_override=Plain)  # what others add is as FastAPI has it
     # they are looked through in this order
     add("/run", routes.run, methods=["POST"], **docs.run)
@@ -90,7 +122,7 @@ def _add_routes(app: FastAPI, health: Health, routes: Routes, telemetry: Telemet
     for path, endpoint in (("/health", health.health), ("/ready", health.ready)):
         add(path, endpoint, methods=["HEAD"], include_in_schema=False)
     add("/info", routes.info, **docs.info)
-    add("/metrics", telemetry.page, **docs.metrics)
+    add("/metrics", metrics, **docs.metrics)
     add("/validate-blueprint", routes.validate_blueprint, methods=["POST"], **docs.validate_blueprint)
     add("/docs", DocsPage().page, include_in_schema=False)
     docs.attach(app)

@@ -35,6 +35,9 @@ class Allowed:
     """For the sizes."""
 
 
+InlinePolicy = Allowed
+
+
 def allowed_by(component: Component, settings: Settings) -> Allowed:
     """What blueprints posted to the service of a component may name.
 

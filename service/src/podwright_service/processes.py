@@ -29,11 +29,10 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
 from gunicorn.sock import BaseSocket
 from gunicorn.workers.base import Worker
+from prometheus_client import multiprocess
 
 from podwright.errors import ConfigurationError
-from podwright_service import slots
 from podwright_service.draining import ENDING, TO_ANSWER, DrainingServer, Told, log
-from podwright_service.observability.logging import THREAD
 from podwright_service.settings import Settings
 
 _HANGS = 30
@@ -67,7 +66,7 @@ def serve(
         raise ConfigurationError(
             "Several workers can only be served from the main thread.", suggestion="Set PODWRIGHT_WORKERS=1."
         )
-    ours = {threading.current_thread().name, THREAD, "OtelBatchSpanRecordProcessor"}  # each worker starts its own
+    ours = {threading.current_thread().name, "OtelBatchSpanRecordProcessor"}  # each worker starts its own
     if names := ", ".join(sorted({one.name for one in threading.enumerate()} - ours)):
         log.warning("The component started threads, which its workers will lack (%s); start them on first use.", names)
     master = os.getpid()
@@ -135,8 +134,6 @@ class _Master(Arbiter):
 class _Worker(Worker):
     """Runs the server, and says every second that its loop turns."""
 
-    slot: str
-
     def init_signals(self) -> None:
         for one in self.SIGNALS:
             signal.signal(one, signal.SIG_DFL)
@@ -151,7 +148,7 @@ class _Worker(Worker):
         return os.fstat(self.tmp.fileno()).st_size > 0
 
     def load_wsgi(self) -> None:
-        slots.take(self.slot)
+        """The application is loaded already."""
 
     def run(self) -> None:
         application = cast("_Application", self.app)
@@ -215,10 +212,9 @@ class _Application(BaseApplication):
             "graceful_timeout": int(ending + 1),
             "max_requests": settings.worker_max_requests,
             "max_requests_jitter": settings.worker_max_requests // 10,  # not all at once
-            "worker_tmp_dir": slots.MEMORY,
+            "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108
             "control_socket_disable": True,
             "when_ready": self._ready,
-            "pre_fork": _settle,
             "child_exit": _bury,
         }.items():
             self.cfg.set(name, value)
@@ -241,10 +237,6 @@ class _Log(Logger):
         self.access_log = logging.getLogger("uvicorn.access")
 
 
-def _settle(master: Arbiter, worker: _Worker) -> None:
-    worker.slot = slots.free(cast("_Worker", one).slot for one in master.WORKERS.values())
-
-
 def _bury(master: Arbiter, worker: _Worker) -> None:
-    slots.leave(worker.slot)
+    multiprocess.mark_process_dead(worker.pid)  # pyright: ignore[reportUnknownMemberType] - has no types
     cast("_Master", master).count_workers()

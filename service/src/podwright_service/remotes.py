@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -28,8 +27,6 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
                 f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not declare.",
                 suggestion=did_you_mean(name, urls) or "Declare it, or take its key away.",
             )
-    if urls:
-        importlib.import_module("podwright.components.exchange")  # now, for in the first run it would hold up others
     return {name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()}
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import uvicorn
 
 from podwright.components import Component
-from podwright_service.app import create_app
 from podwright_service.auth import warn_if_open
 from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
 from podwright_service.init import become_init
 from podwright_service.listening import BACKLOG, listen, url
-from podwright_service.observability import logging as logs
 from podwright_service.protocol import protocol_for
 from podwright_service.settings import Settings, read_settings
 
@@ -54,14 +55,14 @@ def serve(component: Component, settings: Settings) -> None:
     Raises:
         PodwrightError: The settings do not fit the component, or the address cannot be listened on.
     """
-    writer = logs.configure(settings)
     with contextlib.ExitStack() as stack:
-        stack.callback(writer.flush)  # what comes after is written by others, and stands below
         if settings.workers > 1 or os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            # here and below only where it is needed: Windows has neither gunicorn nor locks on files
-            from podwright_service.slots import shared_metrics
+            _prepare_multiprocess_directory(stack)
+        # prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import
+        from podwright_service.app import create_app
+        from podwright_service.observability import configure_logging
 
-            stack.enter_context(shared_metrics())
+        configure_logging(settings)
         app = create_app(settings, component)
         listening = listen(settings.host, settings.port)
         warn_if_open(settings)
@@ -92,3 +93,13 @@ def serve(component: Component, settings: Settings) -> None:
             server = DrainingServer(config, settings, started=started)
             with told_by_signals(server.drain):
                 server.run(listening)
+
+
+def _prepare_multiprocess_directory(stack: contextlib.ExitStack) -> None:
+    if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        directory, owner = tempfile.mkdtemp(prefix="podwright-metrics-"), os.getpid()
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+        stack.callback(os.environ.pop, "PROMETHEUS_MULTIPROC_DIR")
+        stack.callback(lambda: os.getpid() == owner and shutil.rmtree(directory, ignore_errors=True))
+    for file in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
+        file.unlink()

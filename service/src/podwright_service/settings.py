@@ -32,7 +32,7 @@ from pydantic_settings import (
 
 from podwright.blueprints import from_json
 from podwright.errors import BlueprintValidationError, ConfigurationError
-from podwright.models import LANES
+from podwright.models import MODEL_CLIENTS
 from podwright.text import truncate
 from podwright.usage import RunLimits
 from podwright_service import variables
@@ -236,8 +236,10 @@ def read_settings(**given: Any) -> Settings:
         found += list(variables.unknown((one for name in Settings.model_fields for one in variables_of(name)), folder))
         if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
             found.append(f"PODWRIGHT_SECRETS_DIR must be a folder, not '{folder}'.")
-        if (lane := os.environ.get("PODWRIGHT_MODEL_LANE") or LANES[0]) not in LANES:
-            found.append(f"PODWRIGHT_MODEL_LANE must be one of {', '.join(LANES)}, not '{truncate(lane, 60)}'.")
+        if (client := os.environ.get("PODWRIGHT_MODEL_CLIENT") or MODEL_CLIENTS[0]) not in MODEL_CLIENTS:
+            found.append(
+                f"PODWRIGHT_MODEL_CLIENT must be one of {', '.join(MODEL_CLIENTS)}, not '{truncate(client, 60)}'."
+            )
         settings = Settings(**given)
     except ValidationError as error:
         found = [*found, *_told(error, given)]

@@ -17,9 +17,10 @@ from podwright.text import did_you_mean, truncate
 PREFIX = "PODWRIGHT_"
 
 LIBRARY = {
-    "PODWRIGHT_MODEL_LANE": "How models are called: `auto`, `direct` as Chat Completions, or `wide` through LiteLLM.",
+    "PODWRIGHT_MODEL_CLIENT": "How models are called: `auto`, `openai` (OpenAI-compatible client) or `litellm`.",
     "PODWRIGHT_MODEL_BASE_URL": "Endpoint of all models that are called as Chat Completions.",
     "PODWRIGHT_MODEL_API_KEY": "Key for that endpoint.",
+    "PODWRIGHT_TRUST_ENV": "Whether models and remotes are called through HTTP_PROXY and HTTPS_PROXY, except NO_PROXY.",
     "PODWRIGHT_PRICES": "A file of prices that stand over all others.",
 }
 """What the library reads from the environment by itself."""

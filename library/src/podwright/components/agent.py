@@ -7,16 +7,12 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
-from podwright.blueprints import Blueprint
 from podwright.components.base import ModelComponent
 from podwright.components.chat import ChatSession, initial_messages, run_chat
-from podwright.components.options import AgentOptions, apply_options, parse_with_overrides
+from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
 from podwright.events import Kind
-from podwright.json_data import as_object
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.text import short_repr
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 
@@ -36,7 +32,6 @@ class Agent(ModelComponent):
         ToolDefinitionError: A tool cannot be offered to a model.
     """
 
-    __slots__ = ("_tools",)
     kind: ClassVar[Kind] = "agent"
 
     def __init__(
@@ -49,20 +44,13 @@ class Agent(ModelComponent):
         **options: Unpack[AgentOptions],
     ) -> None:
         self._tools: Mapping[str, FunctionTool] = tools_by_name(tools)
-        model_object = model if isinstance(model, Model) else None
-        blueprint: Blueprint = {
-            "type": "Agent",
-            "version": blueprints.VERSION,
+        fields = {
             "name": name,
             "instructions": instructions,
-            "config": {"model": model_object.name if model_object else model, "max_loops": max_loops},
+            "config": {"model": model, "max_loops": max_loops},
             "tools": [tool.entry() for tool in self._tools.values()],
         }
-        kept = apply_options(blueprint, options)
-        checked, problems = blueprints.parse(blueprint, "agent")
-        if problems:
-            raise blueprints.invalid(problems, f"The agent {short_repr(name)}")
-        super().__init__(checked, kept, model_object)
+        super().__init__(parse_arguments("agent", fields, options))
 
     @classmethod
     def from_blueprint(
@@ -86,12 +74,9 @@ class Agent(ModelComponent):
         """
         parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
         attached, tool_problems = attach(parsed.data.get("tools"), tools_by_name(tools), "/tools")
-        if problems := parsed.problems + (tool_problems if validate else []):
-            name = short_repr(as_object(blueprint).get("name"))
-            raise blueprints.invalid(problems, f"The blueprint of agent {name}")
         self = cls.__new__(cls)
         self._tools = attached
-        ModelComponent.__init__(self, parsed.data, parsed.options, parsed.model)
+        ModelComponent.__init__(self, parsed, tool_problems if validate else ())
         return self
 
     @property

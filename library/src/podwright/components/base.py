@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
-from podwright.blueprints import Blueprint
-from podwright.components.options import Options, option_subscribers
-from podwright.errors import RunCancelledError
+from podwright.components.options import ParsedBlueprint, option_subscribers
+from podwright.errors import Problem, RunCancelledError
 from podwright.events import Event, Kind, Subscriber
 from podwright.json_data import copy_json, to_text
 from podwright.messages import ModelSettings
@@ -22,17 +21,16 @@ from podwright.usage import NO_USAGE, RunLimits, Usage
 class Component(ABC):
     """Something that runs. Its blueprint is its configuration; of its runs it keeps only `last_usage`."""
 
-    __slots__ = ("__weakref__", "_blueprint", "_options", "_subscribers", "last_usage")
-
     kind: ClassVar[Kind]
     """"agent", "workflow", "conductor" or "pipeline"."""
 
     last_usage: Usage
     """Usage of the run that ended last; where runs overlap, use `ExecutionResult.usage`."""
 
-    def __init__(self, blueprint: Blueprint, options: Options | None = None) -> None:
-        self._blueprint = blueprint
-        self._options = options or Options()
+    def __init__(self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()) -> None:
+        parsed.check(problems)
+        self._blueprint = parsed.data
+        self._options = parsed.options
         self._subscribers = option_subscribers(self._options)
         self.last_usage = NO_USAGE
 
@@ -128,8 +126,6 @@ class Component(ABC):
 class PromptComponent(Component):
     """A component that takes a prompt and answers: agent, conductor and pipeline (spec §4.4)."""
 
-    __slots__ = ()
-
     def run(
         self,
         input_data: str | Mapping[str, Any],
@@ -176,11 +172,9 @@ class PromptComponent(Component):
 class ModelComponent(PromptComponent):
     """A component with a model of its own: agent and conductor."""
 
-    __slots__ = ("_model",)
-
-    def __init__(self, blueprint: Blueprint, options: Options | None = None, model: Model | None = None) -> None:
-        super().__init__(blueprint, options)
-        self._model = model
+    def __init__(self, parsed: ParsedBlueprint, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(parsed, problems)
+        self._model = parsed.model
 
     @property
     def instructions(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from podwright import events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
-from podwright.components.response_format import ResponseFormat, response_format
+from podwright.components.response_format import response_format
 from podwright.components.tool_calls import CANCELLED, ToolCaller
 from podwright.errors import (
     ContentFilterError,
@@ -24,7 +24,6 @@ from podwright.errors import (
 from podwright.json_data import to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
-from podwright.models.base import ANSWER_TOOL
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, gather_or_cancel, milliseconds_since
@@ -102,47 +101,28 @@ async def run_chat(run: Run, session: ChatSession, messages: list[Message], resp
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
     output = response_format(response_model)
-    with_answer_tool = output is not None and not session.model.json_output
     tools = [tool.schema for tool in session.tools.values()]
-    if with_answer_tool and output:
-        tools.append(_answer_tool(output))
     tool_caller = ToolCaller(run, session.tools)
     reason = ""
     for _ in range(session.max_loops):
-        schema = output.schema if output and not with_answer_tool else None
-        response = await call_model(run, session, messages, tools, output=schema)
+        response = await call_model(run, session, messages, tools, output=output.schema if output else None)
         messages.append(Message("assistant", response.text, response.tool_calls))
-        calls = response.tool_calls
-        answer = next((call for call in calls if with_answer_tool and call.name == ANSWER_TOOL), None)
-        if output and (answer or not calls):
+        if response.tool_calls:
+            reason, reported = "", tool_caller.reported()
+            messages += await gather_or_cancel(tool_caller.call(call, reported) for call in response.tool_calls)
+        elif output is None:
+            return response.text
+        else:
             try:
-                return output.parse(answer.arguments if answer else response.text)
+                return output.parse(response.text)
             except ValueError as error:
                 reason = str(error)
             correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
-            messages += [Message("tool", correction, tool_call_id=call.id) for call in calls]
-            if not answer:
-                messages.append(Message("user", correction))
-        elif calls:
-            reason, reported = "", tool_caller.reported()
-            messages += await gather_or_cancel(tool_caller.call(call, reported) for call in calls)
-        else:
-            return response.text
+            messages.append(Message("user", correction))
     if reason:
         tries = f"{session.max_loops} {'try' if session.max_loops == 1 else 'tries'}"
         raise OutputError(f"'{run.component}' gave no answer that fits the response model in {tries}: {reason}.")
     raise LoopLimitError(f"'{run.component}' still called tools after {session.max_loops} model calls.")
-
-
-def _answer_tool(output: ResponseFormat) -> ToolSchema:
-    return {
-        "type": "function",
-        "function": {
-            "name": ANSWER_TOOL,
-            "description": "Give the final answer.",
-            "parameters": dict(output.schema.schema),
-        },
-    }
 
 
 async def call_model(

@@ -11,18 +11,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from typing_extensions import Unpack
 
-from podwright import blueprints
-from podwright.blueprints import Blueprint
 from podwright.components.base import Component, ModelComponent
 from podwright.components.chat import ChatSession, initial_messages, run_chat
 from podwright.components.members import entries_of, parse_team
-from podwright.components.options import AgentOptions, apply_options
+from podwright.components.options import AgentOptions, parse_arguments
 from podwright.errors import ToolArgumentsError
 from podwright.events import Kind, PlanMade, PlanStep
 from podwright.messages import Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.text import short_repr
 from podwright.tools import Tool
 from podwright.validation_errors import to_problems
 
@@ -46,7 +43,6 @@ class Conductor(ModelComponent):
         BlueprintValidationError: An argument has a wrong type or value.
     """
 
-    __slots__ = ("_skills",)
     kind: ClassVar[Kind] = "conductor"
 
     def __init__(
@@ -59,21 +55,13 @@ class Conductor(ModelComponent):
         max_loops: int = 10,
         **options: Unpack[AgentOptions],
     ) -> None:
-        model_object = model if isinstance(model, Model) else None
-        model_name = model_object.name if model_object else model
-        blueprint: Blueprint = {
-            "type": "Conductor",
-            "version": blueprints.VERSION,
+        fields = {
             "name": name,
             "instructions": instructions,
             "skills": entries_of(skills, "skill"),
-            "config": {"model": model_name, "max_loops": max_loops, "planning": planning},
+            "config": {"model": model, "max_loops": max_loops, "planning": planning},
         }
-        kept = apply_options(blueprint, options)
-        checked, problems = blueprints.parse(blueprint, "conductor")
-        if problems:
-            raise blueprints.invalid(problems, f"The conductor {short_repr(name)}")
-        super().__init__(checked, kept, model_object)
+        super().__init__(parse_arguments("conductor", fields, options))
         self._skills = _by_tool_name(skills)
 
     @classmethod
@@ -101,7 +89,7 @@ class Conductor(ModelComponent):
         """
         parsed, members = parse_team("conductor", blueprint, tools, validate, agents, kwargs)
         self = cls.__new__(cls)
-        ModelComponent.__init__(self, parsed.data, parsed.options, parsed.model)
+        ModelComponent.__init__(self, parsed)
         self._skills = _by_tool_name(members)
         return self
 

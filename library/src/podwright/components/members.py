@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.base import Component
@@ -13,7 +12,7 @@ from podwright.components.options import ParsedBlueprint, named_map, parse_with_
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import as_array, as_object
 from podwright.models import Model
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
@@ -54,12 +53,10 @@ def parse_team(
     parsed = parse_with_overrides(blueprint, kind, validate, overrides)
     team = _Team(parsed.model or as_object(parsed.data.get("config")).get("model"), named_map(agents, "agents"), tools)
     key = "skills" if kind == "conductor" else "steps"
-    problems = list(parsed.problems)
+    problems: list[Problem] = []
     for number, entry in enumerate(as_array(parsed.data.get(key))):
         problems += team.problems(as_object(entry), f"/{key}/{number}", validate)
-    if problems:
-        name = short_repr(as_object(blueprint).get("name"))
-        raise blueprints.invalid(problems, f"The blueprint of {kind} {name}")
+    parsed.check(problems)
     return parsed, [team.member(entry, validate) for entry in parsed.data[key]]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from typing_extensions import TypedDict
 
-from podwright.blueprints import Blueprint, parse
+from podwright.blueprints import VERSION, Blueprint, invalid, parse
 from podwright.blueprints.schema import CONFIG_KEYS, keys_of
 from podwright.errors import ConfigurationError, Problem
 from podwright.events import EventManager, Kind, Subscriber
@@ -82,12 +82,42 @@ def apply_options(blueprint: Blueprint, options: Mapping[str, Any], settings: bo
 class ParsedBlueprint:
     """A blueprint with overrides applied, and what was found in it."""
 
+    kind: Kind
     data: Blueprint
     """The blueprint, to be used only without problems."""
-    problems: list[Problem]
-    options: Options
-    model: Model | None
+    problems: Sequence[Problem] = ()
+    options: Options = field(default_factory=Options)
+    model: Model | None = None
     """The model, if it was given as an object."""
+
+    def check(self, further: Sequence[Problem] = ()) -> None:
+        """Raise an error with all problems, the further ones included, if there are any.
+
+        Raises:
+            BlueprintValidationError: The blueprint is invalid.
+        """
+        if problems := [*self.problems, *further]:
+            raise invalid(problems, f"The {self.kind} {short_repr(self.data.get('name'))}")
+
+
+def parse_arguments(kind: Kind, fields: Mapping[str, Any], options: Mapping[str, Any]) -> ParsedBlueprint:
+    """Parse the arguments of a constructor.
+
+    Args:
+        kind: The kind of the component.
+        fields: Keys of its blueprint; the `model` in its `config` may be an object.
+        options: The further keyword arguments.
+
+    Raises:
+        ConfigurationError: A keyword is unknown.
+    """
+    blueprint: Blueprint = {"type": kind.capitalize(), "version": VERSION, **fields}
+    model = as_object(blueprint.get("config")).get("model")
+    if isinstance(model, Model):
+        blueprint["config"] = {**blueprint["config"], "model": model.name}
+    kept = apply_options(blueprint, options, settings=kind in ("agent", "conductor"))
+    data, problems = parse(blueprint, kind)
+    return ParsedBlueprint(kind, data or blueprint, problems, kept, model if isinstance(model, Model) else None)
 
 
 def parse_with_overrides(
@@ -120,7 +150,7 @@ def parse_with_overrides(
             hint = did_you_mean(key, sorted(top | config_keys | _OPTION_KEYS))
             raise ConfigurationError(f"Unknown keyword '{key}' for a blueprint of kind {kind}.", suggestion=hint)
     data, problems = parse(changed if isinstance(blueprint, dict) else blueprint, kind, validate)
-    return ParsedBlueprint(data, problems, options, model)
+    return ParsedBlueprint(kind, data or changed, problems, options, model)
 
 
 def option_subscribers(options: Options) -> tuple[Subscriber, ...]:

@@ -7,14 +7,12 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
 from podwright.blueprints import Blueprint
 from podwright.components.base import Component, PromptComponent
 from podwright.components.members import entries_of, parse_team
-from podwright.components.options import DescribedOptions, apply_options
+from podwright.components.options import DescribedOptions, parse_arguments
 from podwright.events import Kind
 from podwright.run import Run, Task
-from podwright.text import short_repr
 
 
 class Pipeline(PromptComponent):
@@ -30,7 +28,6 @@ class Pipeline(PromptComponent):
         BlueprintValidationError: An argument has a wrong type or value.
     """
 
-    __slots__ = ("_steps",)
     kind: ClassVar[Kind] = "pipeline"
 
     def __init__(
@@ -40,15 +37,10 @@ class Pipeline(PromptComponent):
         model: str | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        blueprint: Blueprint = {"type": "Pipeline", "version": blueprints.VERSION, "name": name}
-        blueprint["steps"] = entries_of(steps, "pipeline step")
+        fields: Blueprint = {"name": name, "steps": entries_of(steps, "pipeline step")}
         if model is not None:
-            blueprint["config"] = {"model": model}
-        kept = apply_options(blueprint, options, settings=False)
-        checked, problems = blueprints.parse(blueprint, "pipeline")
-        if problems:
-            raise blueprints.invalid(problems, f"The pipeline {short_repr(name)}")
-        super().__init__(checked, kept)
+            fields["config"] = {"model": model}
+        super().__init__(parse_arguments("pipeline", fields, options))
         self._steps = list(steps)
 
     @classmethod
@@ -76,7 +68,7 @@ class Pipeline(PromptComponent):
         """
         parsed, members = parse_team("pipeline", blueprint, tools, validate, agents, kwargs)
         self = cls.__new__(cls)
-        PromptComponent.__init__(self, parsed.data, parsed.options)
+        PromptComponent.__init__(self, parsed)
         self._steps = members
         return self
 

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from podwright.components.base import Component
 from podwright.components.steps import (
@@ -28,7 +31,7 @@ from podwright.components.steps import (
     resolved,
 )
 from podwright.errors import ResumePathError
-from podwright.json_data import as_object, nested_deeper
+from podwright.json_data import nested_deeper
 from podwright.text import short_repr
 
 KEY = "_resume"
@@ -40,6 +43,14 @@ MAX_ITEMS = 1_000
 _MAX_INDEX = 10**9
 
 Node = dict[str, Any]
+
+_closed = with_config(extra="forbid")
+_Index = Annotated[int, Field(strict=True, ge=0, lt=_MAX_INDEX)]
+_Sequence = _closed(TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False))
+_Step = _closed(
+    TypedDict("_Step", {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node}, total=False)
+)
+_Part = _closed(TypedDict("_Part", {"set": Node, "in": _Sequence}, total=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +120,15 @@ def initial_progress(level: Level, saved: object, start_step: object, resume_pat
     progress = _from_path(level, path, path)
     if path[0] >= count:
         raise ResumePathError(f"resume_path={path} leads past the last step, {count - 1}.")
-    if saved is not None and (nested_deeper(saved) or not _is_sequence(saved)):
-        raise ResumePathError(f"Invalid progress under '{KEY}' of the context: {short_repr(saved)}.")
-    known = cast("Node", saved or {})
+    if saved is None:
+        return progress
+    try:
+        if nested_deeper(saved):
+            raise ValueError("nested too deeply")
+        known = cast("Node", TypeAdapter(_Sequence).validate_python(saved))
+    except ValueError as error:
+        message = f"Invalid progress under '{KEY}' of the context: {short_repr(saved)}."
+        raise ResumePathError(message) from error
     return known if path_of(known) == path else progress
 
 
@@ -160,31 +177,3 @@ def _sequences_inside(step: Step) -> Sequence[Sequence[Step | Component]] | None
             return (step.steps,) * MAX_ITEMS  # the number of items is known when the step runs
         case _:
             return None
-
-
-def _is_sequence(node: object) -> bool:
-    """Whether data that comes back from a caller has the form of a sequence's progress."""
-    known = as_object(node)
-    index = _is_index(known.get("step", 0))
-    return known == node and known.keys() <= {"step", "in"} and index and ("in" not in known or _is_step(known["in"]))
-
-
-def _is_step(node: object) -> bool:
-    known = as_object(node)
-    parts = as_object(known.get("parts"))
-    return (
-        known == node
-        and known.keys() <= {"at", "in", "parts", "context"}
-        and _is_index(known.get("at", 0))
-        and isinstance(known.get("context", {}), dict)
-        and ("in" not in known or _is_sequence(known["in"]))
-        and parts == known.get("parts", {})
-        and all(_is_part(part) for part in parts.values())
-    )
-
-
-def _is_part(node: object) -> bool:
-    known = as_object(node)
-    written = isinstance(known.get("set", {}), dict)
-    inner = "in" not in known or _is_sequence(known["in"])
-    return known == node and known.keys() <= {"set", "in"} and written and inner

@@ -38,8 +38,6 @@ Path = tuple[int, ...]
 class Scope:
     """The context as a sequence of steps sees it, and what the sequence wrote."""
 
-    __slots__ = ("context", "written")
-
     def __init__(self, context: dict[str, Any], written: dict[str, Any] | None = None) -> None:
         self.context = context
         self.written = written

@@ -7,11 +7,16 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
 from podwright.blueprints import Blueprint, walk_steps
 from podwright.components.base import Component
 from podwright.components.chat import to_context
-from podwright.components.options import DescribedOptions, Options, apply_options, named_map, parse_with_overrides
+from podwright.components.options import (
+    DescribedOptions,
+    ParsedBlueprint,
+    named_map,
+    parse_arguments,
+    parse_with_overrides,
+)
 from podwright.components.resume import KEY, Level, Node, initial_progress, path_of
 from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask, shown
 from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
@@ -22,7 +27,7 @@ from podwright.events import Event, EventManager, Kind
 from podwright.json_data import as_object, copy_json, to_text
 from podwright.run import Checkpoint, Run, Task
 from podwright.templates import sections, visible
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean
 
 
 class Workflow(Component):
@@ -39,7 +44,6 @@ class Workflow(Component):
         BlueprintValidationError: An argument has a wrong type or value, or an agent or condition is missing.
     """
 
-    __slots__ = ("_agents", "_conditions", "_steps")
     kind: ClassVar[Kind] = "workflow"
 
     def __init__(
@@ -53,13 +57,8 @@ class Workflow(Component):
         references = _references(agents, conditions)
         self._steps = references.resolve(steps)
         self._agents, self._conditions = references.agents, references.conditions
-        blueprint: Blueprint = {"type": "Workflow", "version": blueprints.VERSION, "name": name}
-        blueprint["steps"] = steps_to_data(self._steps)
-        kept = apply_options(blueprint, options, settings=False)
-        checked, problems = blueprints.parse(blueprint, "workflow")
-        if problems := problems + _reference_problems(blueprint, references):
-            raise blueprints.invalid(problems, f"The workflow {short_repr(name)}")
-        super().__init__(checked, kept)
+        parsed = parse_arguments("workflow", {"name": name, "steps": steps_to_data(self._steps)}, options)
+        super().__init__(parsed, _reference_problems(parsed.data, references))
 
     @classmethod
     def from_blueprint(
@@ -87,21 +86,19 @@ class Workflow(Component):
         """
         references = _references(agents, conditions)
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
-        problems = parsed.problems + (_reference_problems(parsed.data, references) if validate else [])
-        if problems:
-            name = short_repr(as_object(blueprint).get("name"))
-            raise blueprints.invalid(problems, f"The blueprint of workflow {name}")
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
-        return cls._from_data(parsed.data, references, parsed.options)
+        return cls._build(parsed, references, _reference_problems(parsed.data, references) if validate else ())
 
     @classmethod
-    def _from_data(cls, blueprint: Blueprint, references: References, options: Options | None = None) -> Self:
-        """A workflow of a valid blueprint."""
+    def _build(cls, parsed: ParsedBlueprint, references: References, problems: Sequence[Problem] = ()) -> Self:
+        def nested(blueprint: Blueprint) -> Workflow:
+            return Workflow._build(ParsedBlueprint("workflow", blueprint), references)
+
         self = cls.__new__(cls)
+        Component.__init__(self, parsed, problems)
         self._agents, self._conditions = references.agents, references.conditions
-        self._steps = steps_from_data(blueprint["steps"], lambda nested: Workflow._from_data(nested, references))
-        Component.__init__(self, blueprint, options)
+        self._steps = steps_from_data(parsed.data["steps"], nested)
         return self
 
     @property

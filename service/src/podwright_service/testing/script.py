@@ -121,7 +121,7 @@ def _paired(
     for call, event in begun.items():
         if call in ended:
             request, said = _with_output(event.request, ended[call])
-            sent = json.loads(request_body(request, request.model, ANY, stream=False))
+            sent = json.loads(json.dumps(request_body(request, request.model, ANY, stream=False)))
             known = dataclasses.replace(read_request(sent), component=request.component)
             yield Recorded(known, said, needed=event.remote is None)
 

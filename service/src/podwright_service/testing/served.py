@@ -10,7 +10,7 @@ import httpx
 
 from podwright.errors import ConfigurationError
 from podwright.events import Event, adapter
-from podwright.models.chat_completions import Events
+from podwright.models.sse import EventParser
 from podwright.result import ExecutionResult
 from podwright_service.testing.metrics import Metrics
 
@@ -121,17 +121,17 @@ class Served:
         Raises:
             ProblemError: It was refused, or failed; after the events that it had.
         """
-        reading = Events()
+        parser = EventParser()
         sending = self.client.stream("POST", "/run/stream", json=_body(input_data), headers=dict(headers or {}))
         with sending as answer:
             if answer.status_code != 200:
                 answer.read()
                 self._read(answer)
             for chunk in answer.iter_raw():
-                for name, data in reading.named(chunk):
-                    if name == b"problem":
+                for name, data in parser.feed(chunk):
+                    if name == "problem":
                         raise self._failed(httpx.Response(0, content=data))
-                    if name != b"result":
+                    if name != "result":
                         yield adapter().validate_json(data)
 
     def metrics(self) -> Metrics:
