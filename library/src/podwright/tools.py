@@ -121,10 +121,10 @@ async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
         future.set_running_or_notify_cancel()
         try:
             future.set_result(context.run(function, *args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is raised in the awaiting task
-            future.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 - as above
-            future.set_exception(_not_an_exit(error))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
+            # a future cannot hold a StopIteration: its waiter would wait for ever
+            ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            future.set_exception(error if ordinary else _not_an_exit(error))
 
     threading.Thread(target=work, daemon=True, name="podwright-tool").start()
     return await asyncio.wrap_future(future)
