@@ -4,9 +4,7 @@ import asyncio
 import dataclasses
 import enum
 import functools
-import gc
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Optional
 
@@ -298,16 +296,8 @@ def test_the_same_function_twice_is_one_tool() -> None:
 
 
 def test_a_schema_is_made_once_per_function() -> None:
-    """The schema is cached as long as the function lives; callables that cannot be cached work too."""
-
-    def local(number: int) -> int:
-        return number
-
-    assert to_tool(local).schema is to_tool(local).schema
-    reference = weakref.ref(local)
-    del local
-    gc.collect()
-    assert reference() is None
+    """The schema of a function is cached; callables that cannot be cached are tools too."""
+    assert to_tool(plain).schema is to_tool(plain).schema
 
     @dataclasses.dataclass
     class Unhashable:
@@ -343,10 +333,10 @@ async def test_wrong_arguments_are_all_reported(tool: Callable[..., Any], argume
 
 async def test_arguments_have_the_types_of_the_hints() -> None:
     """A function gets converted values, and its own default objects."""
-    default: list[int] = []
+    default = object()
     received: list[Any] = []
 
-    def look(place: Place, unit: Unit, days: float = 1, extra: list[int] = default) -> None:
+    def look(place: Place, unit: Unit, days: float = 1, extra: Any = default) -> None:
         received.extend([place, unit, days, extra])
 
     await call(look, {"place": {"city": "Rome"}, "unit": "F", "days": "2.5"})

@@ -273,29 +273,16 @@ def test_a_component_replays_against_its_trace(kind: str) -> None:
         assert events(own.stream("moon\nsun\nstars"))[-1].value == recorded.value
 
 
-def test_a_model_without_json_output_can_be_replayed() -> None:
-    """Typed answers through a tool replay in the same way."""
-
-    class WithoutJsonOutput(ScriptedModel):
-        json_output = False
-
-    answer = ToolCall.of("final_answer", good=True, reasons=[])
-    recorded = Agent("judge", "Judge.", WithoutJsonOutput(answer)).run("?", response_model=Verdict, trace=True)
-    model = ReplayModel(recorded)
-    assert Agent("judge", "Judge.", model).run("?", response_model=Verdict) == recorded.value
-    assert model.left == []
-
-
 def writer(**changes: Any) -> Agent:
     return Agent(**{"name": "writer", "instructions": "Write.", "tools": [look], "temperature": 0.5, **changes})
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str, str]] = {
-    "instructions": ({"instructions": "Write briefly."}, "moon", "system"),
-    "input": ({}, "sun", "user"),
+    "instructions": ({"instructions": "Write briefly."}, "moon", "briefly"),
+    "input": ({}, "sun", "sun"),
     "tools": ({"tools": []}, "moon", "tools"),
-    "setting": ({"temperature": 0.7}, "moon", "settings"),
-    "new setting": ({"seed": 1}, "moon", "settings"),
+    "setting": ({"temperature": 0.7}, "moon", "temperature"),
+    "new setting": ({"seed": 1}, "moon", "seed"),
 }
 
 
@@ -316,7 +303,7 @@ def test_the_first_request_that_differs_is_named() -> None:
     steps = [*component("pipeline", model).steps[:1], Agent("other", "Judge again.", model)]
     with pytest.raises(ReplayMismatchError) as caught:
         Pipeline("line", steps).run("moon")
-    for word in (" 2 ", "'other'", "'Judge.'", "'Judge again.'"):
+    for word in (" 2 ", "'other'", "Judge.", "Judge again."):
         assert word in caught.value.message
     assert len(model.left) == 2
 
