@@ -76,8 +76,8 @@ def test_a_folder_loads_with_its_functions(write: Write, name: str) -> None:
 def test_each_folder_has_its_own_code(write: Write) -> None:
     """Folders with similar names do not share their tools."""
     names = ("a-b", "a_b", "a.b", "a/b", "a b")
-    for name in names:
-        root = write({f"{name}/blueprint.json": agent("guide", TOOL), f"{name}/tools.py": look_up(name)})
+    root = write({f"{name}/blueprint.json": agent("guide", TOOL) for name in names})
+    write({f"{name}/tools.py": look_up(name) for name in names})
     for name in names:
         assert load(root / name).run("x") == f"Echo: x (found: x: {name})"
 

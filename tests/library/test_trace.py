@@ -70,7 +70,7 @@ def test_a_typed_value_is_saved_as_data() -> None:
     assert copy.events == result.events
     assert events(copy, "model_call_started")[0].request.output.name == "Verdict"
     with pytest.raises(dataclasses.FrozenInstanceError):
-        copy.events[0].seq = 5
+        events(copy)[0].seq = 5
 
 
 TEXT = st.text(max_size=12)
@@ -274,7 +274,8 @@ def test_a_component_replays_against_its_trace(kind: str) -> None:
 
 
 def writer(**changes: Any) -> Agent:
-    return Agent(**{"name": "writer", "instructions": "Write.", "tools": [look], "temperature": 0.5, **changes})
+    options: dict[str, Any] = {"instructions": "Write.", "tools": [look], "temperature": 0.5, **changes}
+    return Agent("writer", **options)
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str, str]] = {
