@@ -48,12 +48,8 @@ PARAMETERS = f"{FUNCTION}/parameters/properties"
 APPROVAL: Json = {"type": "approval_step", "name": "ask", "message": ""}
 CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     # blueprint, what is changed there, pointer of the change (empty for none), whether it breaks callers
-    (AGENT, "/name", "other", "/name", BREAKING),
-    (AGENT, "/instructions", "Else.", "/instructions", COMPATIBLE),
     (AGENT, "/description", "New.", "/description", COMPATIBLE),
-    (AGENT, "/type", "Agent", "", COMPATIBLE),
     (AGENT, "/version", "1", "", COMPATIBLE),
-    (AGENT, "/config/max_loops", REMOVED, "/config/max_loops", COMPATIBLE),
     (AGENT, "/config/max_loops", 5.0, "", COMPATIBLE),
     (AGENT, "/tools", REMOVED, "/tools/forecast", COMPATIBLE),
     ({**AGENT, "tools": []}, "/tools", REMOVED, "", COMPATIBLE),
@@ -70,17 +66,13 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     (WORKFLOW, "/steps/0/input", "{input}", "/steps/write/input", COMPATIBLE),
     (WORKFLOW, "/steps/0/type", "approval_step", "/steps/write/type", BREAKING),
     (EVERY_STEP, "/steps/1/condition/name", "x", "/steps/check/condition/name", BREAKING),
-    (EVERY_STEP, "/steps/1/then/0/message", "Really?", "/steps/check/then/ask/message", COMPATIBLE),
     (EVERY_STEP, "/steps/1/else", [], "/steps/check/else/again", BREAKING),
     (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
     (EVERY_STEP, "/steps/3/max_iterations", 9, "/steps/loop/max_iterations", COMPATIBLE),
-    (EVERY_STEP, "/steps/4/over", "lines", "/steps/map/over", BREAKING),
     (EVERY_STEP, "/steps/5/workflow/steps/0/agent", "poet", "/steps/nest/workflow/steps/w/agent", BREAKING),
     (CONDUCTOR, "/skills/1", {"type": "Agent", "name": "b"}, "/skills/b", BREAKING),
     (CONDUCTOR, "/skills/0/tools", [TOOL], "/skills/writer/tools/forecast", BREAKING),
-    (CONDUCTOR, "/skills/0/instructions", "Else.", "/skills/writer/instructions", COMPATIBLE),
     (PIPELINE, "/steps/0", REMOVED, "/steps/writer", BREAKING),
-    (PIPELINE, "/config", REMOVED, "/config", COMPATIBLE),
 ]
 
 

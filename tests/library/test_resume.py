@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.library.strategies import any_json, damaged
+from tests.library.strategies import damaged
 
 from podwright import (
     Agent,
@@ -370,22 +370,6 @@ def test_a_start_that_does_not_exist_is_refused(start: dict[str, Any]) -> None:
     with pytest.raises(ResumePathError):
         everything(model).run(context_with("start", "draft"), **start)
     assert model.calls == 0
-
-
-@given(any_json)
-@example([0, 0])
-@example([1, 1, 1])
-def test_any_json_as_a_path_is_refused_or_leads_to_a_step(path: Any) -> None:
-    """Whatever JSON a resume path is, the workflow resumes there or raises a ResumePathError."""
-    model = StoppingModel()
-    flow = Workflow("flow", [Agent("a", "", model), LoopStep([Agent("b", "", model)], ALWAYS, 2)])
-    valid = path is None or path in ([0], [1], [1, 0], [1, 0, 0], [1, 0, 1], [1, 1], [1, 1, 0], [1, 1, 1])
-    if valid and all(type(index) is int for index in path or []):
-        flow.run("x", resume_path=path)
-    else:
-        with pytest.raises(ResumePathError):
-            flow.run("x", resume_path=path)
-        assert model.calls == 0
 
 
 MALFORMED: list[Any] = [

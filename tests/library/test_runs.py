@@ -327,22 +327,6 @@ async def test_a_timeout_around_a_run_cancels_it(recorder: Any, outlast: Callabl
     assert recorder.types().count("run_cancelled") == 2
 
 
-async def test_a_task_group_cancels_its_runs(recorder: Any) -> None:
-    """A run in a task group is cancelled when a sibling fails; the group raises only the sibling's error."""
-    model = BlockingModel()
-    agent = Agent("a", "", model, event_manager=recorder.manager)
-
-    async def fail() -> None:
-        await model.started.wait()
-        raise ValueError("sibling")
-
-    with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="sibling")):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(agent.arun("?"))
-            group.create_task(fail())
-    assert recorder.types()[-1] == "run_cancelled"
-
-
 async def test_context_variables_do_not_cross_a_stream() -> None:
     """A run sees the context variables of its reader; what it sets, and the run itself, stay out of the reader."""
     variable: ContextVar[str] = ContextVar("variable", default="unset")
