@@ -22,17 +22,10 @@ from tests.library.shapes import (
     problems_of,
 )
 
-from podwright import (
-    Agent,
-    AgentStep,
-    ApprovalStep,
-    Conductor,
-    ExecutionResult,
-    Pipeline,
-    ScriptedModel,
-    Workflow,
-)
+from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
+from podwright.components import AgentStep, ApprovalStep
 from podwright.errors import ConfigurationError
+from podwright.testing import ScriptedModel
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 from tests.library.shapes import KINDS, says
 
-from podwright import Agent, Event, FunctionModel, ScriptedModel
+from podwright import Agent
 from podwright.errors import (
     ContentFilterError,
     ContextError,
@@ -22,7 +22,8 @@ from podwright.errors import (
     ToolArgumentsError,
     ToolError,
 )
-from podwright.testing import ModelResponse, ToolCall, assert_events
+from podwright.events import Event
+from podwright.testing import FunctionModel, ModelResponse, ScriptedModel, ToolCall, assert_events
 
 AssertSound = Callable[[list[Event]], None]
 

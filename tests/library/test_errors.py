@@ -16,24 +16,12 @@ from pydantic import BaseModel
 from rich.console import Console
 from tests.library.upstream import Part, reply, upstream
 
-from podwright import (
-    Agent,
-    ApprovalStep,
-    ConditionStep,
-    ExecutionResult,
-    FunctionModel,
-    Remote,
-    ReplayModel,
-    RunLimits,
-    ScriptedModel,
-    Workflow,
-    errors,
-    load,
-)
+from podwright import Agent, ExecutionResult, Remote, RunLimits, Workflow, errors, load
+from podwright.components import ApprovalStep, ConditionStep
 from podwright.errors import HELP_URL, PodwrightError, RunError
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
-from podwright.testing import ModelRequest, ToolCall
+from podwright.testing import FunctionModel, ModelRequest, ReplayModel, ScriptedModel, ToolCall
 from podwright.text import did_you_mean
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"

@@ -12,21 +12,8 @@ from hypothesis import strategies as st
 from tests.library.shapes import KINDS
 from tests.library.strategies import CONDITIONS, TOOLS, is_late, is_urgent, load_generated, search, valid
 
-from podwright import (
-    Agent,
-    AgentStep,
-    ApprovalStep,
-    ConditionStep,
-    Conductor,
-    LoopStep,
-    MapStep,
-    ParallelStep,
-    Pipeline,
-    Workflow,
-    WorkflowStep,
-    blueprints,
-    load,
-)
+from podwright import Agent, Conductor, Pipeline, Workflow, blueprints, load
+from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
 
 moderate = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 

@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 from tests.library.shapes import says
 
-from podwright import (
-    Agent,
-    AgentStep,
-    Event,
-    FunctionModel,
-    LimitExceededError,
-    ParallelStep,
-    RunLimits,
-    ScriptedModel,
-    Usage,
-    Workflow,
-)
-from podwright.errors import ConfigurationError, ModelError
+from podwright import Agent, RunLimits, Workflow
+from podwright.components import AgentStep, ParallelStep
+from podwright.errors import ConfigurationError, LimitExceededError, ModelError
+from podwright.events import Event
 from podwright.models.offline import estimate_input
-from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall, Usage
 
 AssertSound = Callable[[list[Event]], None]
 

@@ -15,23 +15,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.library.strategies import damaged
 
-from podwright import (
-    Agent,
-    AgentStep,
+from podwright import Agent, Workflow
+from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
+from podwright.errors import (
     ApprovalRequired,
-    ApprovalStep,
-    ConditionStep,
-    FunctionModel,
-    LoopStep,
-    MapStep,
-    ParallelStep,
+    ConditionError,
+    ContextError,
+    ModelError,
     PodwrightError,
+    ResumePathError,
     RunCancelledError,
-    Workflow,
-    WorkflowStep,
 )
-from podwright.errors import ConditionError, ContextError, ModelError, ResumePathError
-from podwright.testing import ModelRequest
+from podwright.testing import FunctionModel, ModelRequest
 
 ALWAYS = {"name": "is_empty", "args": {"value": ""}}
 NEVER = {"name": "is_empty", "args": {"value": "x"}}

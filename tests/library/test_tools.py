@@ -6,7 +6,7 @@ import enum
 import functools
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -32,14 +32,6 @@ class Place(BaseModel):
     country: str = "FR"
 
 
-@dataclasses.dataclass
-class Period:
-    """Some time."""
-
-    days: int
-    start: str | None = None
-
-
 def plain(city: str, days: int = 1) -> str:
     """Say what the weather will be.
 
@@ -52,16 +44,12 @@ def plain(city: str, days: int = 1) -> str:
     return f"{city} {days}"
 
 
-def optional(city: Optional[str], note: str | None = None) -> str:  # noqa: UP045 - both notations are tested
-    return f"{city} {note}"
-
-
 def choice(size: Literal["s", "m"], unit: Unit = Unit.celsius) -> str:
     return f"{size} {unit.name}"
 
 
-def nested(place: Place, period: Period, more: list[Place]) -> str:
-    return f"{place.city} {place.country} {period.days} {len(more)}"
+def nested(place: Place, more: list[Place], note: str | None = None) -> str:
+    return f"{place.city} {place.country} {len(more)}"
 
 
 def annotated(
@@ -77,12 +65,8 @@ def annotated(
     return word * count
 
 
-def untyped(anything, *, flag=False):  # pyright: ignore[reportMissingParameterType]
+def untyped(anything, *, flag=len):  # pyright: ignore[reportMissingParameterType]
     return f"{anything} {flag}"
-
-
-def without_json_default(value: Any = object()) -> str:  # noqa: B008 - a default without a JSON form
-    return str(value)
 
 
 async def later(city: str) -> str:
@@ -90,7 +74,8 @@ async def later(city: str) -> str:
     return city
 
 
-NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+PLACE = {"$ref": "#/$defs/Place"}
 SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
     # function, properties, required, description
     (
@@ -102,23 +87,13 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
         ["city"],
         "Say what the weather will be.\n\nIt is always fine.",
     ),
-    (optional, {"city": NULLABLE, "note": {**NULLABLE, "default": None}}, ["city"], None),
     (
         choice,
         {"size": {"type": "string", "enum": ["s", "m"]}, "unit": {"$ref": "#/$defs/Unit", "default": "C"}},
         ["size"],
         None,
     ),
-    (
-        nested,
-        {
-            "place": {"$ref": "#/$defs/Place"},
-            "period": {"$ref": "#/$defs/Period"},
-            "more": {"type": "array", "items": {"$ref": "#/$defs/Place"}},
-        },
-        ["place", "period", "more"],
-        None,
-    ),
+    (nested, {"place": PLACE, "more": {"type": "array", "items": PLACE}, "note": NULLABLE}, ["place", "more"], None),
     (
         annotated,
         {
@@ -128,8 +103,7 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
         ["count"],
         "Count.",
     ),
-    (untyped, {"anything": {}, "flag": {"default": False}}, ["anything"], None),
-    (without_json_default, {"value": {}}, [], None),
+    (untyped, {"anything": {}, "flag": {}}, ["anything"], None),
     (later, {"city": {"type": "string"}}, ["city"], "Take its time."),
 ]
 
@@ -168,10 +142,6 @@ class Counter:
     def of_class(cls, number: int) -> str:
         return f"{cls.__name__} {number}"
 
-    @staticmethod
-    def static(number: int) -> int:
-        return number
-
     async def later(self, number: int) -> int:
         return number + 1
 
@@ -189,7 +159,6 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
-PLACES = {"place": {"city": "Rome"}, "period": {"days": 2}, "more": []}
 CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     # the callable, its name, arguments, result
     "function": (plain, "plain", {"city": "Rome"}, "Rome 1"),
@@ -197,7 +166,6 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "method": (Counter().method, "method", {}, "1"),
     "async method": (Counter().later, "later", {"number": 1}, "2"),
     "class method": (Counter.of_class, "of_class", {"number": 3}, "Counter 3"),
-    "static method": (Counter.static, "static", {"number": 3}, "3"),
     "object": (Counter(), "Counter", {"number": 7}, "1"),
     "async object": (AsyncCounter(), "AsyncCounter", {"number": 7}, "9"),
     "partial": (functools.partial(plain, days=3), "plain", {"city": "Rome"}, "Rome 3"),
@@ -205,7 +173,7 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "async partial": (functools.partial(later, city="Bonn"), "later", {}, "Bonn"),
     "decorated": (wrapped(plain), "plain", {"city": "Rome"}, "Rome 1"),
     "enum": (choice, "choice", {"size": "m", "unit": "F"}, "m fahrenheit"),
-    "models": (nested, "nested", PLACES, "Rome FR 2 0"),
+    "models": (nested, "nested", {"place": {"city": "Rome"}, "more": [{"city": "Oslo"}]}, "Rome FR 1"),
     "alias": (annotated, "annotated", {"count": 2, "word": "ab"}, "abab"),
 }
 
@@ -246,14 +214,6 @@ def many(*cities: str) -> str:
     return ""
 
 
-def options(**options: str) -> str:
-    return ""
-
-
-def positional(city: str, /) -> str:
-    return ""
-
-
 def hidden(_city: str) -> str:
     return ""
 
@@ -269,8 +229,6 @@ def unresolved(thing: "Nowhere") -> str:  # noqa: F821  # pyright: ignore[report
 NOT_TOOLS: dict[str, tuple[Any, str]] = {
     "lambda": ([lambda city: city], "name"),
     "*args": ([many], "cities"),
-    "**kwargs": ([options], "options"),
-    "positional": ([positional], "'city"),
     "underscore": ([hidden], "'_city'"),
     "without a schema": ([strange], "'strange'"),
     "unknown type": ([unresolved], "'unresolved'"),
@@ -290,13 +248,9 @@ def test_a_callable_that_a_model_cannot_call_is_refused(tools: Any, word: str) -
     assert "\n" not in caught.value.message
 
 
-def test_the_same_function_twice_is_one_tool() -> None:
-    """A repeated function is not a second tool."""
+def test_a_repeated_function_is_one_tool() -> None:
+    """A repeated function is not a second tool, and its schema is cached; what cannot be cached is a tool too."""
     assert list(Agent("guide", "", "offline/echo", tools=[plain, plain]).tools) == ["plain"]
-
-
-def test_a_schema_is_made_once_per_function() -> None:
-    """The schema of a function is cached; callables that cannot be cached are tools too."""
     assert to_tool(plain).schema is to_tool(plain).schema
 
     @dataclasses.dataclass
@@ -321,7 +275,7 @@ async def call(tool: Any, arguments: Json) -> Any:
         (plain, {"city": "x", "when": 1}, ["/when", "Unknown"]),
         (choice, {"size": "xl", "unit": "K"}, ["/size", "'s' or 'm'", "/unit", "'C' or 'F'"]),
         (annotated, {"count": 6}, ["/count", "5"]),
-        (nested, {"place": {}, "period": {"days": 1}, "more": [{}]}, ["/place", "/more/0", "'city'"]),
+        (nested, {"place": {}, "more": [{}]}, ["/place", "/more/0", "'city'"]),
     ],
 )
 async def test_wrong_arguments_are_all_reported(tool: Callable[..., Any], arguments: Json, words: list[str]) -> None:

@@ -17,28 +17,13 @@ from tests.library import strategies
 from tests.library.shapes import KINDS, events
 from tests.library.strategies import any_json, damaged
 
-from podwright import (
-    Agent,
-    AgentStep,
-    Conductor,
-    Event,
-    ExecutionResult,
-    FunctionModel,
-    LoopStep,
-    MapStep,
-    ParallelStep,
-    Pipeline,
-    PodwrightError,
-    ReplayModel,
-    ScriptedModel,
-    Usage,
-    Workflow,
-)
-from podwright.errors import ModelError, ReplayMismatchError, TraceError
-from podwright.events import RunEvent, adapter
+from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
+from podwright.components import AgentStep, LoopStep, MapStep, ParallelStep
+from podwright.errors import ModelError, PodwrightError, ReplayMismatchError, TraceError
+from podwright.events import Event, RunEvent, adapter
 from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema
 from podwright.printer import Printer
-from podwright.testing import EchoModel, ToolCall, use_model
+from podwright.testing import EchoModel, FunctionModel, ReplayModel, ScriptedModel, ToolCall, Usage, use_model
 
 
 def through_json(result: ExecutionResult) -> ExecutionResult:
