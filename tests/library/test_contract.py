@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,6 @@ from tests.library.shapes import KINDS
 
 from podwright import Event, LimitExceededError, PodwrightError, RunCancelledError, RunLimits, Usage
 from podwright.errors import ModelError
-
-MakeExample = Callable[..., Any]
-AssertSound = Callable[[list[Event]], None]
 
 pytestmark = [
     pytest.mark.parametrize("kind", KINDS),
@@ -58,9 +55,7 @@ def outcome_of(way: str, component: Any) -> Outcome:
     return Outcome(events=result) if isinstance(result, list) else Outcome(result.value, result.usage, result.events)
 
 
-def test_a_run_returns_its_value_and_usage(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_run_returns_its_value_and_usage(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """A run returns its value and has a sound trace; its usage is the same in the result, the events, `last_usage`."""
     example = make_example(kind)
     outcome = outcome_of(way, example.component)
@@ -79,7 +74,7 @@ def test_a_run_returns_its_value_and_usage(
         assert example.recorder.of("token"), "a streamed run has tokens"
 
 
-def assert_stopped(example: Any, error: PodwrightError, assert_sound: AssertSound, end: str) -> None:
+def assert_stopped(example: Any, error: PodwrightError, assert_sound: Any, end: str) -> None:
     """Assert what holds of every run that is stopped in its second model call."""
     events = example.recorder.events
     assert_sound(events)
@@ -93,7 +88,7 @@ def assert_stopped(example: Any, error: PodwrightError, assert_sound: AssertSoun
         assert (error.context["first_output"], error.resume_path) == ("first answers", [1])
 
 
-def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound) -> None:
+def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """A failing model is a ModelError with its cause and the facts of the run."""
     example = make_example(kind)
 
@@ -119,7 +114,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_stops_the_run_before_the_next_model_call(
-    kind: str, way: str, limit: str, make_example: MakeExample, assert_sound: AssertSound, outlast: Callable[[], Any]
+    kind: str, way: str, limit: str, make_example: Any, assert_sound: Any, outlast: Any
 ) -> None:
     """A limit that is reached ends the run with an error that names it."""
     example = make_example(kind, limits=LIMITS[limit])
@@ -133,9 +128,7 @@ def test_a_limit_stops_the_run_before_the_next_model_call(
     assert (len(example.model.begun), len(example.model.cancelled)) == ((2, 1) if in_time else (1, 0))
 
 
-def test_a_cancelled_run_cancels_its_model_call(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_cancelled_run_cancels_its_model_call(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """Cancelling the task of a run cancels its model call; the caller gets a RunCancelledError with all facts."""
     example = make_example(kind)
     tasks: list[Any] = []
@@ -168,9 +161,7 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_caller_who_leaves_cancels_the_run(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """Closing a stream, cancelling `arun` and interrupting `run` cancel the run; it has ended when they return."""
     example = make_example(kind)
     example.model.in_second_call = example.model.block

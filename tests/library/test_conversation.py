@@ -3,13 +3,12 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
-from tests.library.shapes import KINDS, says
+from tests.library.shapes import KINDS
 
 from podwright import Agent
 from podwright.errors import (
@@ -22,10 +21,7 @@ from podwright.errors import (
     ToolArgumentsError,
     ToolError,
 )
-from podwright.events import Event
 from podwright.testing import FunctionModel, ModelResponse, ScriptedModel, ToolCall, assert_events
-
-AssertSound = Callable[[list[Event]], None]
 
 
 def count_to(number: int) -> int:
@@ -42,9 +38,7 @@ class TextlessError(Exception):
 
 @pytest.mark.parametrize("error", [LookupError("no word"), TextlessError(), SystemExit(3), StopIteration()], ids=repr)
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_tool_that_raises_fails_the_run(
-    error: BaseException, way: str, recorder: Any, assert_sound: AssertSound
-) -> None:
+def test_a_tool_that_raises_fails_the_run(error: BaseException, way: str, recorder: Any, assert_sound: Any) -> None:
     """Whatever a tool raises is the cause of a ToolError; later runs are not affected."""
 
     def fail() -> str:
@@ -98,7 +92,7 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize("call", WRONG_CALLS.values(), ids=list(WRONG_CALLS))
-def test_a_wrong_call_goes_back_to_the_model_once(call: ToolCall, assert_sound: AssertSound) -> None:
+def test_a_wrong_call_goes_back_to_the_model_once(call: ToolCall, assert_sound: Any) -> None:
     """The model is told what is wrong with its call; the second wrong call of a tool fails the run."""
     model = ScriptedModel(call, ToolCall.of("count_to", number=3), "three")
     result = Agent("a", "Help.", model, tools=[count_to]).run("?", trace=True)
@@ -155,7 +149,7 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
     assert answers == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
-async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: AssertSound) -> None:
+async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: Any) -> None:
     """When one of several tools fails, the others are cancelled, and have ended when the run ends."""
     waiting, ended = asyncio.Event(), list[str]()
 
@@ -224,7 +218,7 @@ STRUCTURED: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: AssertSound) -> None:
+def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> None:
     """The answer is validated; one that does not fit is corrected."""
     response_model, data, value = STRUCTURED[name]
     model = ScriptedModel(json.dumps({"wrong": "x", "name": 1}), json.dumps(data))
@@ -246,13 +240,6 @@ def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
     assert len(model.requests) == 2
 
 
-def test_tools_may_come_before_a_typed_answer() -> None:
-    """The model may call tools first; `str` is a response model too."""
-    model = ScriptedModel(ToolCall.of("count_to", number=3), '{"x": 3, "y": 4}')
-    assert Agent("a", "Help.", model, tools=[count_to]).run("?", response_model=Point) == Point(3, 4)
-    assert Agent("a", "Help.", says("text")).run("?", response_model=str) == "text"
-
-
 def test_a_type_without_a_schema_cannot_be_a_response_model() -> None:
     """A response model without a JSON Schema is an InputError, before any model call."""
     model = ScriptedModel("never")
@@ -271,7 +258,7 @@ CIRCLE.append(CIRCLE)
     ids=["number", "none", "list", "empty", "key", "surrogate", "circle", "binary", "huge"],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_input_without_a_json_form_is_refused(kind: str, data: Any, make_example: Callable[..., Any]) -> None:
+def test_input_without_a_json_form_is_refused(kind: str, data: Any, make_example: Any) -> None:
     """Input that is neither text nor named JSON values is a ContextError, before any model call."""
     example = make_example(kind)
     if kind == "workflow" and data is None:

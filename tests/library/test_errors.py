@@ -238,8 +238,8 @@ def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
 
 def test_an_error_of_a_workflow_has_its_context_as_json() -> None:
     """The context of a stopped workflow is JSON data in `to_dict`, whatever the inputs were."""
+    context = {"input": "x", "on": datetime.date(2020, 1, 2), "odds": math.inf}
     with pytest.raises(errors.ApprovalRequired) as caught:
-        context = {"input": "x", "on": datetime.date(2020, 1, 2), "odds": math.inf}
         Workflow("flow", [ApprovalStep("Go on?")]).run(context)
     facts = json.loads(json.dumps(caught.value.to_dict(), allow_nan=False))
     assert facts["resume_path"] == [0]
@@ -258,12 +258,6 @@ def test_a_validation_error_lists_its_problems() -> None:
         assert facts == {"pointer": problem.pointer, "detail": problem.detail, "suggestion": problem.suggestion}
 
 
-def test_a_limit_is_named() -> None:
-    """A LimitExceededError names the field of RunLimits."""
-    error = provoke(errors.LimitExceededError)
-    assert error.limit == error.to_dict()["limit"] == "model_calls"
-
-
 def test_an_error_may_have_its_own_code_and_help() -> None:
     """A single error may have another suggestion, help and code than its class."""
     error = RunError("It failed.", suggestion="Try again.", code="quota_used_up")
@@ -273,7 +267,7 @@ def test_an_error_may_have_its_own_code_and_help() -> None:
     assert pickle.loads(pickle.dumps(error)).code == "quota_used_up"  # noqa: S301 - our own bytes
 
 
-def test_rich_print_writes_text_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rich_print_writes_text_to_standard_error(capsys: Any) -> None:
     """Without a console an error is printed to standard error, and its text is not markup."""
     PodwrightError("Unknown tool '[bold]serch[/]'.", suggestion="[red]no[/red]").rich_print()
     out, err = capsys.readouterr()

@@ -215,12 +215,6 @@ def test_code_that_cannot_be_imported_is_reported(write: Write, code: str, reaso
     assert load(root / "guide").name == "guide"
 
 
-def test_code_that_is_not_needed_is_not_imported(write: Write) -> None:
-    """Code is imported only for tools and conditions that the blueprint names."""
-    root = write({"guide/blueprint.json": agent("guide"), "guide/tools.py": FAILS, "guide/conditions.py": FAILS})
-    assert load(root / "guide").name == "guide"
-
-
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
 def test_a_file_is_only_data(write: Write, suffix: str) -> None:
     """Loading a blueprint file imports nothing, and looks for no agents."""
@@ -244,12 +238,9 @@ def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) 
         "flow/blueprint.json": {"name": "flow", "steps": [{**loop, "until": {"name": "done"}}]},
         "flow/conditions.py": "def dome(context): ...\n",
         "flow/agents/guide.json": agent("guide"),
-        "constant/blueprint.json": agent("constant", TOOL),
-        "constant/tools.py": "look_up = 5\n",
     })  # fmt: skip
     for name, suggestion in (("guide", "Did you mean 'look_upp'?"), ("flow", "Did you mean 'dome'?")):
         assert [problem.suggestion for problem in problems_of(lambda name=name: load(root / name))] == [suggestion]
-    assert "tools=[look_up]" in problems_of(lambda: load(root / "constant"))[0].suggestion
 
 
 def test_a_missing_file_or_folder_is_reported_with_a_suggestion(write: Write) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,8 @@ from tests.library.shapes import says
 from podwright import Agent, RunLimits, Workflow
 from podwright.components import AgentStep, ParallelStep
 from podwright.errors import ConfigurationError, LimitExceededError, ModelError
-from podwright.events import Event
 from podwright.models.offline import estimate_input
 from podwright.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall, Usage
-
-AssertSound = Callable[[list[Event]], None]
 
 BRANCHES = 8
 PER_TOKEN = 1e-6
@@ -64,7 +60,7 @@ def stopped(component: Any) -> LimitExceededError:
     return caught.value
 
 
-def test_a_limit_of_model_calls_holds_over_branches(recorder: Any, assert_sound: AssertSound) -> None:
+def test_a_limit_of_model_calls_holds_over_branches(recorder: Any, assert_sound: Any) -> None:
     """Of eight parallel branches with three model calls allowed, exactly three calls begin."""
     model = MeteredModel()
     assert stopped(parallel(model, RunLimits(model_calls=3), event_manager=recorder.manager)).limit == "model_calls"
@@ -73,7 +69,7 @@ def test_a_limit_of_model_calls_holds_over_branches(recorder: Any, assert_sound:
     assert parallel(MeteredModel(), RunLimits(model_calls=BRANCHES)).run("?")["agent7_output"] == "x"
 
 
-def test_a_limit_of_tokens_holds_over_branches(recorder: Any, assert_sound: AssertSound) -> None:
+def test_a_limit_of_tokens_holds_over_branches(recorder: Any, assert_sound: Any) -> None:
     """Three calls fit, the fourth gets what is left, and the limit is used up to the last token."""
     limit, model = 3 * (INPUT + 100) + INPUT + 40, MeteredModel()
     error = stopped(parallel(model, RunLimits(tokens=limit), event_manager=recorder.manager))
@@ -152,9 +148,7 @@ def test_each_run_of_a_component_has_its_own_limits() -> None:
     assert agent.run("?") == agent.run("?") == "ok"
 
 
-def test_a_limit_of_wall_time_stops_a_nested_component(
-    recorder: Any, assert_sound: AssertSound, outlast: Callable[[], Any]
-) -> None:
+def test_a_limit_of_wall_time_stops_a_nested_component(recorder: Any, assert_sound: Any, outlast: Any) -> None:
     """A nested component that takes too long fails, and so does the run around it."""
     slow = Agent("slow", "Work.", FunctionModel(lambda _: outlast()), limits=RunLimits(wall_time=60))
     error = stopped(Workflow("flow", [slow], limits=RunLimits(wall_time=7200), event_manager=recorder.manager))

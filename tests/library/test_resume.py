@@ -238,15 +238,6 @@ def test_a_pause_does_not_stop_the_other_branches() -> None:
     assert failed.value.resume_path == [0, 1, 1]
 
 
-def test_an_approval_in_a_loop_is_for_one_iteration() -> None:
-    """The approval is asked for in each iteration."""
-    model = StoppingModel()
-    loop = LoopStep([ApprovalStep("again?"), Agent("a", "Work.", model)], until=NEVER, max_iterations=3)
-    story = story_of(Workflow("flow", [loop]), model, "x")
-    assert [error.resume_path for error in story.errors] == [[0, 0, 0], [0, 1, 0], [0, 2, 0]]
-    assert len(model.names) == 3
-
-
 def test_a_paused_run_has_not_failed(recorder: Any) -> None:
     """A run that waits for approval ends with `run_paused`, and its step with the outcome paused."""
     flow = Workflow("flow", [ApprovalStep("really?", name="ask")], event_manager=recorder.manager)
@@ -282,17 +273,6 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
     ]  # fmt: skip
     assert evaluated == ["moody", "moody", "done", "done"]
     assert model.names == ["a"]
-
-
-@pytest.mark.parametrize("order", [("quick", "slow"), ("slow", "quick")])
-def test_a_finished_branch_stays_finished(order: tuple[str, str]) -> None:
-    """A branch that is finished when its sibling stops is not run again."""
-    model = StoppingModel({2: "fail"})
-    branches = {name: [Agent(name, "", model)] for name in order}
-    branches["slow"].append(Agent("slower", "", model))
-    story = story_of(Workflow("flow", [ParallelStep([branches[name] for name in order])]), model, "x")
-    assert sorted(model.names) == ["quick", "slow", "slower"]
-    assert story.errors[0].resume_path == [0, order.index("slow"), 1]
 
 
 def context_with(*names: str) -> dict[str, Any]:

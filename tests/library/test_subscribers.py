@@ -11,9 +11,7 @@ from podwright.errors import ConfigurationError, ToolError
 from podwright.testing import ToolCall
 
 
-def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(
-    recorder: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(recorder: Any, caplog: Any) -> None:
     """The error is logged once; the run, other subscribers and later runs are not affected."""
     received: list[str] = []
 
@@ -70,7 +68,7 @@ def test_an_unknown_event_type_is_refused_with_a_suggestion() -> None:
     assert caught.value.suggestion == "Did you mean 'token'?"
 
 
-def test_verbose_prints_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_the_steps(capsys: Any) -> None:
     """`verbose` prints started, thinking and the final answer, one line each (spec §1.6)."""
     Agent("guide", "Help.", says("Sunny."), verbose=True).run("Weather?")
     started, thinking, answer = capsys.readouterr().out.splitlines()
@@ -80,7 +78,7 @@ def test_verbose_prints_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer.endswith("): Sunny.")
 
 
-def test_a_verbose_component_in_a_verbose_one_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verbose_component_in_a_verbose_one_is_printed_once(capsys: Any) -> None:
     """Nested verbose components print each line once, indented by their depth."""
     Workflow("outer", [Agent("inner", "Help.", says("yes"), verbose=True)], verbose=True).run("?")
     lines = capsys.readouterr().out.splitlines()
@@ -88,7 +86,7 @@ def test_a_verbose_component_in_a_verbose_one_is_printed_once(capsys: pytest.Cap
     assert len(lines) == 6
 
 
-def test_verbose_prints_tools_failures_and_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
     """Tool calls, failures and tokens are printed without control characters, which could change the terminal."""
 
     def fail(word: str) -> str:

@@ -186,18 +186,6 @@ def test_any_named_callable_is_a_tool(function: Callable[..., Any], name: str, a
     assert [event.output for event in events(trace, "tool_call_finished")] == [result]
 
 
-def test_partials_and_objects_are_described_by_what_they_wrap() -> None:
-    """A partial has the docstring of its function, an object that of its class; a partial may get its own name."""
-    partial = functools.partial(plain, days=3)
-    shown = to_tool(partial).schema["function"]
-    assert shown["parameters"]["properties"]["days"]["default"] == 3
-    assert shown.get("description", "").startswith("Say")
-    named: Any = functools.partial(plain, days=3)
-    named.__name__ = "three_days"
-    assert to_tool(named).name == "three_days"
-    assert to_tool(Counter()).schema["function"].get("description") == "Counts its calls."
-
-
 @pytest.mark.parametrize(
     "name", ["schema", "model_config", "self", "copy", "json", "model_fields_set", "field_x", "naïve", "return_"]
 )
@@ -311,25 +299,14 @@ async def test_a_blocking_function_runs_in_a_thread() -> None:
     assert await call(not_blocking, {}) == threading.get_ident()
 
 
-async def test_cancelling_a_tool_is_not_a_failure_of_it() -> None:
-    """A tool that cancels itself has failed; one whose caller is cancelled has not."""
+async def test_a_tool_that_cancels_itself_has_failed() -> None:
+    """A CancelledError that a tool raises itself does not look like a cancelled run."""
 
     async def cancels_itself() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(RuntimeError):
         await call(cancels_itself, {})
-    started = asyncio.Event()
-
-    async def wait() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(call(wait, {}))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def schema(properties: Json, *required: str, **more: Any) -> Json:

@@ -31,7 +31,7 @@ def through_json(result: ExecutionResult) -> ExecutionResult:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_result_survives_json(kind: str, make_example: Callable[..., Any]) -> None:
+def test_a_result_survives_json(kind: str, make_example: Any) -> None:
     """A traced result of any kind is the same after a round trip through JSON (spec §2.5)."""
     result = make_example(kind).component.run("hello", trace=True)
     copy = through_json(result)
@@ -103,14 +103,29 @@ def test_every_event_survives_json(event_type: type[RunEvent], data: st.DataObje
     Printer(timing=True, file=io.StringIO())(copy)
 
 
-def _saved_trace() -> dict[str, Any]:
-    writer = Agent("writer", "Write.", EchoModel(), tools=[strategies.search])
-    desk = Conductor("desk", "Lead.", EchoModel(), [writer], planning=True)
-    flow = Workflow("flow", [ParallelStep([[desk], [Agent("other", "Write.", EchoModel())]])])
-    return json.loads(json.dumps(flow.run("hello", trace=True).to_dict()))
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found"
 
 
-SAVED = _saved_trace()
+def component(kind: str, model: Any) -> Any:
+    """A component of a kind with tools, plans, branches and loops."""
+    writer = Agent("writer", "Write about it.", model, tools=[look], temperature=0.5)
+    other = Agent("other", "Judge.", model)
+    match kind:
+        case "agent":
+            return writer
+        case "pipeline":
+            return Pipeline("line", [writer, other, writer])
+        case "conductor":
+            return Conductor("desk", "Lead.", model, [writer, other], planning=True)
+        case _:
+            loop = LoopStep([other], {"name": "is_empty", "args": {"value": "{input}"}}, 2)
+            each = MapStep("input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2)
+            return Workflow("flow", [ParallelStep([[writer], [other], [loop], [each]]), Pipeline("line", [other])])
+
+
+SAVED = json.loads(json.dumps(component("conductor", EchoModel()).run("moon", trace=True).to_dict()))
 
 
 @given(damaged(SAVED))
@@ -121,7 +136,7 @@ def test_a_damaged_trace_is_refused_or_usable(data: Any) -> None:
         trace.replay(subscriber=Printer(timing=True, file=io.StringIO()))
         assert through_json(trace).events == trace.events
         with use_model(ReplayModel(trace)), contextlib.suppress(ModelError):
-            Agent("writer", "Write.", EchoModel()).run("hello")
+            component("conductor", EchoModel()).run("moon")
 
 
 @given(any_json)
@@ -175,7 +190,7 @@ def spread(result: ExecutionResult, seconds: float) -> ExecutionResult:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_replay_emits_the_recorded_events(kind: str, make_example: Callable[..., Any], pauses: list[float]) -> None:
+def test_replay_emits_the_recorded_events(kind: str, make_example: Any, pauses: list[float]) -> None:
     """Replay gives a subscriber the recorded events in order, with the given delay between them."""
     result = through_json(make_example(kind).component.run("hello", trace=True))
     seen: list[Event] = []
@@ -190,7 +205,7 @@ def test_replay_emits_the_recorded_events(kind: str, make_example: Callable[...,
     ("apart", "duration", "total"), [(0.25, 60_000, 1.75), (1e18, 2_000, 2.0), (1e18, 1e300, 3600.0), (1, -1.0, 0.0)]
 )
 def test_replay_can_pause_as_long_as_the_run_did(
-    apart: float, duration: float, total: float, make_example: Callable[..., Any], pauses: list[float]
+    apart: float, duration: float, total: float, make_example: Any, pauses: list[float]
 ) -> None:
     """With a delay of None replay takes as long as the run, and at most an hour, whatever a damaged trace says."""
     result = spread(make_example("agent").component.run("hello", trace=True), apart)
@@ -198,9 +213,7 @@ def test_replay_can_pause_as_long_as_the_run_did(
     assert sum(pauses) == total
 
 
-def test_replay_prints_the_steps_with_their_times(
-    make_example: Callable[..., Any], pauses: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replay_prints_the_steps_with_their_times(make_example: Any, pauses: list[float], capsys: Any) -> None:
     """By default replay prints the steps, each with the seconds since the start."""
     result = spread(make_example("agent").component.run("hello", trace=True), 0.25)
     through_json(result).replay(0.1)
@@ -214,28 +227,6 @@ def test_replay_prints_the_steps_with_their_times(
     ]
     assert answer.startswith("   1.750s [solo] final answer (")
     assert answer.endswith("): solo answers")
-
-
-def look(word: str) -> str:
-    """Look a word up."""
-    return f"{word}: found"
-
-
-def component(kind: str, model: Any) -> Any:
-    """A component of a kind with tools, plans, branches and loops."""
-    writer = Agent("writer", "Write about it.", model, tools=[look], temperature=0.5)
-    other = Agent("other", "Judge.", model)
-    match kind:
-        case "agent":
-            return writer
-        case "pipeline":
-            return Pipeline("line", [writer, other, writer])
-        case "conductor":
-            return Conductor("desk", "Lead.", model, [writer, other], planning=True)
-        case _:
-            loop = LoopStep([other], {"name": "is_empty", "args": {"value": "{input}"}}, 2)
-            each = MapStep("input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2)
-            return Workflow("flow", [ParallelStep([[writer], [other], [loop], [each]]), Pipeline("line", [other])])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -277,21 +268,9 @@ def test_a_changed_component_fails_the_replay(change: str) -> None:
     """A request that differs from the recorded one is a ReplayMismatchError that says where."""
     recorded = writer(model=EchoModel()).run("moon", trace=True)
     changes, prompt, word = CHANGES[change]
-    with pytest.raises(ReplayMismatchError, match=word) as caught:
+    with pytest.raises(ReplayMismatchError, match=f"'writer'.*{word}") as caught:
         writer(model=ReplayModel(recorded), **changes).run(prompt)
     assert caught.value.component == "writer"
-
-
-def test_the_first_request_that_differs_is_named() -> None:
-    """A difference in a later call is reported with its number, its component and both texts."""
-    recorded = component("pipeline", EchoModel()).run("moon", trace=True)
-    model = ReplayModel(recorded)
-    steps = [*component("pipeline", model).steps[:1], Agent("other", "Judge again.", model)]
-    with pytest.raises(ReplayMismatchError) as caught:
-        Pipeline("line", steps).run("moon")
-    for word in (" 2 ", "'other'", "Judge.", "Judge again."):
-        assert word in caught.value.message
-    assert len(model.left) == 2
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
