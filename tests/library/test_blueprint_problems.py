@@ -117,14 +117,8 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
     found = problems_of(lambda: Workflow.from_blueprint(flow, agents={"wrter": AGENTS["writer"]}))
     by_pointer = {problem.pointer: problem.suggestion for problem in found}
     missing = {pointer for pointer in by_pointer if pointer.endswith("/agent")}
-    assert missing == {
-        "/steps/0/agent",
-        "/steps/1/else/0/agent",
-        "/steps/2/branches/0/0/agent",
-        "/steps/3/steps/0/agent",
-        "/steps/4/steps/0/agent",
-        "/steps/5/workflow/steps/0/agent",
-    }
+    steps = ("0", "1/else/0", "2/branches/0/0", "3/steps/0", "4/steps/0", "5/workflow/steps/0")
+    assert missing == {f"/steps/{step}/agent" for step in steps}
     assert {by_pointer[pointer] for pointer in missing} == {"Did you mean 'wrter'?"}
     assert by_pointer.keys() - missing == {"/steps/0/inputs", "/steps/3/until/name"}
     assert by_pointer["/steps/3/until/name"] == "Did you mean 'is_empty'?"

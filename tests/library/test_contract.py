@@ -1,7 +1,6 @@
 """The contract of every kind, in every way to run it: success, failure, limit, cancellation, a reader who leaves."""
 
 import asyncio
-import contextlib
 import signal
 import threading
 from collections.abc import Iterator
@@ -165,13 +164,11 @@ def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: 
     """Closing a stream, cancelling `arun` and interrupting `run` cancel the run; it has ended when they return."""
     example = make_example(kind)
     example.model.in_second_call = example.model.block
-    second_call = asyncio.Event()
 
     def in_second_call(event: Event) -> bool:
-        calls = len(example.recorder.of("model_call_started"))
-        return event.type == "model_call_started" and calls == 2
+        return event.type == "model_call_started" and len(example.recorder.of(event.type)) == 2
 
-    async def leave_astream() -> None:
+    async def close_astream() -> None:
         stream = example.component.astream("hello")
         async for event in stream:
             if in_second_call(event):
@@ -179,12 +176,12 @@ def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: 
         await stream.aclose()
 
     async def cancel_arun() -> None:
+        second_call = asyncio.Event()
         example.recorder.manager.subscribe(lambda event: second_call.set() if in_second_call(event) else None)
         task = asyncio.create_task(example.component.arun("hello"))
         await second_call.wait()
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
 
     async def interrupt() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -202,7 +199,7 @@ def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: 
             assert any(in_second_call(event) for event in stream)
             stream.close()
         case _:
-            asyncio.run(leave_astream())
+            asyncio.run(close_astream())
     assert example.model.cancelled == [example.second]
     assert_sound(example.recorder.events)
     assert example.recorder.types()[-1] == "run_cancelled"

@@ -9,7 +9,7 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -67,24 +67,11 @@ def raising(error: BaseException) -> Callable[[], object]:
     return lambda: Agent("guide", "", FunctionModel(answer)).run("hello")
 
 
-def cancelled() -> None:
-    async def run() -> None:
-        started = asyncio.Event()
-
-        async def wait(_: ModelRequest) -> str:
-            started.set()
-            await asyncio.Event().wait()
-            return ""
-
-        task = asyncio.ensure_future(Agent("guide", "", FunctionModel(wait)).arun("hello"))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError) as caught:
-            await task
-        assert caught.value.__cause__ is not None
-        raise caught.value.__cause__
-
-    asyncio.run(run())
+async def cancels(_: ModelRequest) -> str:
+    """A model that cancels the run which asks it."""
+    cast("asyncio.Task[object]", asyncio.current_task()).cancel()
+    await asyncio.Event().wait()
+    return ""
 
 
 def provider(*answer: Part, **options: Any) -> Callable[[], object]:
@@ -165,7 +152,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
     errors.LimitExceededError: lambda: scripted("x", limits=RunLimits(model_calls=0)).run("hello"),
     errors.ApprovalRequired: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run("hello"),
-    errors.RunCancelledError: cancelled,
+    errors.RunCancelledError: lambda: Agent("guide", "", FunctionModel(cancels)).run("hello"),
 }
 """What a user does to get each error."""
 

@@ -56,16 +56,6 @@ def test_the_names_of_the_package_are_those_of_the_stub() -> None:
             assert value is importlib.import_module(f"podwright.{name}")
 
 
-def test_the_names_of_the_specification_are_there() -> None:
-    """What a user needs for spec §4.4 is a name of the package."""
-    needed = (
-        "Agent Workflow Conductor Pipeline AgentStep ConditionStep ParallelStep LoopStep MapStep WorkflowStep "
-        "ApprovalStep EventManager ExecutionResult Usage RunLimits BlueprintValidationError PodwrightError load "
-        "ReplayModel ScriptedModel FunctionModel testing blueprints"
-    )
-    assert set(needed.split()) <= set(podwright.__all__)
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     """A name that the package does not have fails as that of any module."""
     with pytest.raises(AttributeError, match="Agnet"):

@@ -253,25 +253,20 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
     """On resumption a failed condition is evaluated again; one with a result is not."""
     evaluated: list[str] = []
 
-    def evaluate(name: str) -> bool:
+    def condition(context: Mapping[str, Any], name: str) -> bool:
         evaluated.append(name)
         if evaluated.count(name) == 1:
             raise ValueError("not now")
         return True
 
-    def moody(context: Mapping[str, Any]) -> bool:
-        return evaluate("moody")
-
-    def done(context: Mapping[str, Any]) -> bool:
-        return evaluate("done")
-
     model = StoppingModel({0: "fail"})
-    flow = Workflow("flow", [ConditionStep(moody, [LoopStep([Agent("a", "Work.", model)], done)])])
+    chosen, done = ({"name": "mine", "args": {"name": name}} for name in ("chosen", "done"))
+    loop = LoopStep([Agent("a", "Work.", model)], done)
+    flow = Workflow("flow", [ConditionStep(chosen, [loop])], conditions={"mine": condition})
     story = story_of(flow, model, "x")
-    assert [(type(error), error.resume_path) for error in story.errors] == [
-        (ConditionError, [0]), (ModelError, [0, 0, 0, 0, 0]), (ConditionError, [0, 0, 0, 0, 1]),
-    ]  # fmt: skip
-    assert evaluated == ["moody", "moody", "done", "done"]
+    paths = [(type(error), error.resume_path) for error in story.errors]
+    assert paths == [(ConditionError, [0]), (ModelError, [0, 0, 0, 0, 0]), (ConditionError, [0, 0, 0, 0, 1])]
+    assert evaluated == ["chosen", "chosen", "done", "done"]
     assert model.names == ["a"]
 
 

@@ -39,26 +39,17 @@ def test_a_shared_event_manager_gets_each_event_once(recorder: Any) -> None:
     assert [event.seq for event in recorder.events] == list(range(len(recorder.events)))
 
 
-def test_a_subscription_can_choose_types_and_end() -> None:
+def test_a_subscription_can_choose_types_and_end(recorder: Any) -> None:
     """A subscription may name event types; a run keeps the subscribers that it started with."""
-    manager, chosen, every = EventManager(), list[str](), list[str]()
-    unsubscribe = manager.subscribe(lambda event: chosen.append(event.type), "run_started", "run_finished")
-
-    def subscriber(event: Event) -> None:
-        every.append(event.type)
-        unsubscribe()
-
-    unsubscribe_other = manager.subscribe(subscriber)
-    agent = Agent("a", "Help.", says("yes"), event_manager=manager)
+    chosen: list[str] = []
+    unsubscribe = recorder.manager.subscribe(lambda event: chosen.append(event.type), "run_started", "run_finished")
+    recorder.manager.subscribe(lambda event: unsubscribe())
+    agent = Agent("a", "Help.", says("yes"), event_manager=recorder.manager)
     agent.run("?")
     agent.run("?")
     assert chosen == ["run_started", "run_finished"]
-    assert len(every) == 8
-    unsubscribe_other()
-    unsubscribe_other()
-    agent.run("?")
-    assert len(every) == 8
-    assert manager.subscribers == ()
+    assert len(recorder.events) == 8
+    assert len(recorder.manager.subscribers) == 2
 
 
 def test_an_unknown_event_type_is_refused_with_a_suggestion() -> None:

@@ -69,6 +69,10 @@ def untyped(anything, *, flag=len):  # pyright: ignore[reportMissingParameterTyp
     return f"{anything} {flag}"
 
 
+def clashes(self: str, schema: str, model_config: str, copy: str, field_x: str, naïve: str = "f") -> str:  # noqa: PLC2401
+    return "".join((self, schema, model_config, copy, field_x, naïve))
+
+
 async def later(city: str) -> str:
     """Take its time."""
     return city
@@ -159,6 +163,7 @@ def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
+CLASHES = ("self", "schema", "model_config", "copy", "field_x")
 CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     # the callable, its name, arguments, result
     "function": (plain, "plain", {"city": "Rome"}, "Rome 1"),
@@ -174,6 +179,7 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "decorated": (wrapped(plain), "plain", {"city": "Rome"}, "Rome 1"),
     "enum": (choice, "choice", {"size": "m", "unit": "F"}, "m fahrenheit"),
     "models": (nested, "nested", {"place": {"city": "Rome"}, "more": [{"city": "Oslo"}]}, "Rome FR 1"),
+    "names of pydantic": (clashes, "clashes", dict(zip(CLASHES, "abcde", strict=True)), "abcdef"),
     "alias": (annotated, "annotated", {"count": 2, "word": "ab"}, "abab"),
 }
 
@@ -184,18 +190,6 @@ def test_any_named_callable_is_a_tool(function: Callable[..., Any], name: str, a
     model = ScriptedModel(ToolCall.of(name, **arguments), "done")
     trace = Agent("guide", "", model, tools=[function]).run("go", trace=True)
     assert [event.output for event in events(trace, "tool_call_finished")] == [result]
-
-
-@pytest.mark.parametrize(
-    "name", ["schema", "model_config", "self", "copy", "json", "model_fields_set", "field_x", "naïve", "return_"]
-)
-def test_a_parameter_may_have_any_name(name: str) -> None:
-    """No name of a parameter clashes with those of pydantic."""
-    scope: Json = {}
-    exec(f"def tool({name}: str, other: int = 0): return [{name}, other]", scope)  # noqa: S102 - the text is above
-    model = ScriptedModel(ToolCall.of("tool", **{name: "x"}), "done")
-    trace = Agent("guide", "", model, tools=[scope["tool"]]).run("go", trace=True)
-    assert [event.output for event in events(trace, "tool_call_finished")] == ['["x", 0]']
 
 
 def many(*cities: str) -> str:
