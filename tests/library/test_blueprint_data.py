@@ -124,29 +124,23 @@ def test_a_difference_is_the_same_from_both_sides(data: st.DataObject) -> None:
     assert all(change.old != change.new for change in there)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", '{"a": NaN}', "{'a': 1}", '{"a": 1} {"b": 2}', b'{"a": "\xff"}', "[" * 100_000], ids=short_repr
-)
-def test_text_that_is_not_json_is_one_problem(text: str | bytes) -> None:
-    """Invalid JSON is one problem with a suggestion."""
-    (problem,) = problems_of(lambda: blueprints.from_json(text))
-    assert (problem.pointer, bool(problem.suggestion)) == ("", True)
-    assert "Invalid JSON" in problem.detail
+NOT_JSON: list[Any] = ["", "{", '{"a": NaN}', "{'a': 1}", '{"a": 1} {"b": 2}', b'{"a": "\xff"}', "[" * 100_000]
+NOT_YAML: list[Any] = [
+    "a: [1", "a: !!python/object/apply:os.system [ls]", "a: !custom 1", "--- 1\n--- 2", b"a: \xff",
+    "a: 2020-99-99", "? [1, 2]\n: 3", "[" * 3000, 'b: !!int ""', "b: !!bool x", "b: !!timestamp x",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "a: [1", "a: !!python/object/apply:os.system [ls]", "a: !custom 1", "--- 1\n--- 2", b"a: \xff",
-        "a: 2020-99-99", "? [1, 2]\n: 3", "[" * 3000, 'b: !!int ""', "b: !!bool x", "b: !!timestamp x",
-    ],
+    ("read", "text"),
+    [*(("from_json", text) for text in NOT_JSON), *(("from_yaml", text) for text in NOT_YAML)],
     ids=short_repr,
-)  # fmt: skip
-def test_text_that_is_not_yaml_is_one_problem(text: str | bytes) -> None:
-    """Invalid YAML is one problem with a suggestion, and so are tags: nothing in a file is executed."""
-    (problem,) = problems_of(lambda: blueprints.from_yaml(text))
+)
+def test_invalid_text_is_one_problem(read: str, text: Any) -> None:
+    """Invalid JSON or YAML is one problem with a suggestion, and so are tags: nothing in a file is executed."""
+    (problem,) = problems_of(lambda: getattr(blueprints, read)(text))
     assert (problem.pointer, bool(problem.suggestion)) == ("", True)
-    assert "Invalid YAML" in problem.detail
+    assert "Invalid" in problem.detail
 
 
 @pytest.mark.parametrize(

@@ -71,15 +71,6 @@ async def test_the_last_call_gets_what_is_left() -> None:
     assert (reservation.output_tokens, reservation.limit) == (30, "tokens")
 
 
-async def test_a_call_that_used_more_than_reserved_uses_up_the_limit() -> None:
-    """The next call is refused, with the limit."""
-    budget = Budget(RunLimits(tokens=100))
-    budget.settle(await budget.reserve(10, 10, free), Usage(10, 500))
-    with pytest.raises(LimitExceededError) as caught:
-        await budget.reserve(10, 10, free)
-    assert caught.value.limit == "tokens"
-
-
 async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     """A call that waits for tokens does not wait for model calls that will not come back."""
     budget = Budget(RunLimits(tokens=100, model_calls=2))

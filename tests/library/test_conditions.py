@@ -90,6 +90,7 @@ INVALID: list[tuple[Any, dict[str, str]]] = [
         {"/args/conditions/1": "'name'", "/args/conditions/2/name": "Did you mean 'not'?"},
     ),
     (negated({"name": "is_empty", "args": [1]}), {"/args/condition": "'args'"}),
+    (negated({**YES, "arg": 1}), {"/args/condition/arg": "'args'"}),
     (negated(negated(MINE)), {"/args/condition/args/condition/name": "'mine'"}),
 ]
 
@@ -102,13 +103,6 @@ def test_an_invalid_condition_is_reported_before_the_run(condition: Json, expect
     assert {problem.pointer.removeprefix("/steps/0/condition") for problem in found} == set(expected)
     for pointer, word in expected.items():
         assert any(problem.pointer.endswith(pointer) and word in str(problem) for problem in found)
-
-
-def test_an_unknown_key_inside_a_combination_is_reported() -> None:
-    """A condition inside another one has no other keys than `name` and `args`."""
-    step = ConditionStep(negated({**YES, "arg": 1}), then=[])
-    (problem,) = problems_of(lambda: Workflow("flow", [step]))
-    assert problem.pointer == "/steps/0/condition/args/condition/arg"
 
 
 def fork(condition: Any, **conditions: Callable[..., Any]) -> Workflow:

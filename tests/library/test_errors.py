@@ -268,8 +268,6 @@ def test_a_suggestion_ignores_long_names_and_lists() -> None:
     names = [f"{number}{'ab' * 100_000}" for number in range(3)]
     assert did_you_mean("ab" * 240_000, [*names, "look"]) == "Known names: look."
     assert did_you_mean("loook", [*names, "look"]) == "Did you mean 'look'?"
-    assert did_you_mean("n9999", (f"n{number}" for number in range(10_000))).startswith("Did you mean 'n")
-    assert did_you_mean("x", []) == ""
 
 
 def test_every_code_is_in_the_reference() -> None:

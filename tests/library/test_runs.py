@@ -286,17 +286,6 @@ async def test_context_variables_do_not_cross_a_stream() -> None:
     assert seen == ["by the reader"]
 
 
-async def test_a_stream_can_be_closed_by_another_task(recorder: Any, assert_sound: Any) -> None:
-    """A stream may be read by one task and closed by another."""
-    model = BlockingModel()
-    stream: Any = Agent("a", "Help.", model, event_manager=recorder.manager).astream("?")
-    assert (await asyncio.create_task(anext(stream))).type == "run_started"
-    await model.started.wait()
-    await asyncio.create_task(stream.aclose())
-    assert_sound(recorder.events)
-    assert recorder.types() == ["run_started", "model_call_started", "model_call_failed", "run_cancelled"]
-
-
 async def test_a_failing_branch_cancels_the_others(recorder: Any, assert_sound: Any) -> None:
     """The first branch that fails cancels the others; what they used counts towards the run that failed."""
     used = asyncio.Event()

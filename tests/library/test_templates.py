@@ -52,13 +52,9 @@ def test_a_value_is_never_expanded(value: str, other: str) -> None:
     assert fill("<{a}>", {"a": "{b}{a}", "b": other}) == "<{b}{a}>"
 
 
-def test_names_are_listed_in_order() -> None:
-    """`names` lists the names of a template once each."""
-    assert names("{b} {a} {b} {c.d} {{e}} { f }") == ["b", "a", "e"]
-
-
 def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
     """`fill_all` needs every name; hidden names are not suggested."""
+    assert names("{b} {a} {b} {c.d} {{e}} { f }") == ["b", "a", "e"]
     assert fill_all("{input}", CONTEXT, "Step 'write'") == "the moon"
     with pytest.raises(ContextError, match=r"'write'.*inputt") as caught:
         fill_all("{input} {inputt}", CONTEXT, "Step 'write'")

@@ -129,14 +129,8 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
     assert list(flow.run("urgent!")) == ["input", "fast_output", "page_output"]
     result = flow.run("calm", trace=True)
     assert list(result.value) == ["input", "slow_output"]
-    assert_events(
-        result,
-        "step_started step=triage step_type=condition_step",
-        "condition_checked step=triage condition=urgent result=false",
-        "step_started step=slow step_type=agent_step",
-        "step_finished step=triage outcome=ok",
-        "condition_checked step=condition condition=urgent result=false",
-    )
+    first = ["step_started step=triage", "condition_checked step=triage condition=urgent result=false"]
+    assert_events(result, *first, "step_started step=slow", "step_finished step=triage outcome=ok")
     assert next(event.path for event in events(result, "run_started") if event.component == "slow") == (0, 1, 0)
 
 
