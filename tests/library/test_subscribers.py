@@ -69,14 +69,6 @@ def test_verbose_prints_the_steps(capsys: Any) -> None:
     assert answer.endswith("): Sunny.")
 
 
-def test_a_verbose_component_in_a_verbose_one_is_printed_once(capsys: Any) -> None:
-    """Nested verbose components print each line once, indented by their depth."""
-    Workflow("outer", [Agent("inner", "Help.", says("yes"), verbose=True)], verbose=True).run("?")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines.count("  [inner] thinking (offline/function)") == 1
-    assert len(lines) == 6
-
-
 def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
     """Tool calls, failures and tokens are printed without control characters, which could change the terminal."""
 

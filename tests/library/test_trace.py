@@ -139,13 +139,6 @@ def test_a_damaged_trace_is_refused_or_usable(data: Any) -> None:
             component("conductor", EchoModel()).run("moon")
 
 
-@given(any_json)
-def test_other_json_is_not_a_trace(data: Any) -> None:
-    """Any other JSON is a TraceError."""
-    with pytest.raises(TraceError):
-        ExecutionResult.from_dict(data)
-
-
 DAMAGES: dict[str, Callable[[Any], object]] = {
     "/format": lambda trace: trace.update(format="podwright.trace/2"),
     "/value": lambda trace: trace.update(value=b"x"),

@@ -5,10 +5,8 @@ import functools
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from podwright import Agent, FunctionModel, Pipeline, Usage
 from podwright.result import parse_usage
@@ -63,13 +61,6 @@ def test_usage_survives_json(used: list[Usage]) -> None:
     assert parse_usage(json.loads(json.dumps(data, allow_nan=False))) == usage
     names = {field.name for field in dataclasses.fields(Usage)}
     assert data.keys() == (names if used else names - {"by_model"})
-
-
-@pytest.mark.parametrize("data", [None, [], {"input_tokens": "many"}, {"cost": "1 USD"}, {"by_model": {"a/x": 5}}])
-def test_data_that_is_not_usage_is_refused(data: Any) -> None:
-    """Data of another shape is a ValidationError."""
-    with pytest.raises(ValidationError):
-        parse_usage(data)
 
 
 def test_a_call_of_unknown_price_makes_the_cost_unknown() -> None:
