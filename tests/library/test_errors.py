@@ -22,7 +22,6 @@ from podwright.errors import HELP_URL, PodwrightError, RunError
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
 from podwright.testing import FunctionModel, ModelRequest, ReplayModel, ScriptedModel, ToolCall
-from podwright.text import did_you_mean
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = """
@@ -261,13 +260,6 @@ def test_rich_print_writes_text_to_standard_error(capsys: Any) -> None:
     assert out == ""
     assert "Unknown tool '[bold]serch[/]'." in err
     assert "[red]no[/red]" in err
-
-
-def test_a_suggestion_ignores_long_names_and_lists() -> None:
-    """The most similar name is suggested, else the names are listed; very long names are left out."""
-    names = [f"{number}{'ab' * 100_000}" for number in range(3)]
-    assert did_you_mean("ab" * 240_000, [*names, "look"]) == "Known names: look."
-    assert did_you_mean("loook", [*names, "look"]) == "Did you mean 'look'?"
 
 
 def test_every_code_is_in_the_reference() -> None:

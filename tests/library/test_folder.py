@@ -159,13 +159,8 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> No
         return f"{word}: given"
 
     writer = Agent("writer", "", ScriptedModel("given writer"))
-    result = load(
-        root / "flow",
-        tools=[look_up],
-        agents={"writer": writer},
-        conditions={"is_short": lambda context, limit: False},
-        model="offline/echo",
-    ).run("x")
+    options: Any = {"tools": [look_up], "agents": {"writer": writer}, "model": "offline/echo"}
+    result = load(root / "flow", **options, conditions={"is_short": lambda context, limit: False}).run("x")
     assert result["writer_output"] == "given writer"
     assert ": given" in result["reader_output"]
     for source in (root / "reader", root / "reader" / "blueprint.json", reader):

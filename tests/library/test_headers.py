@@ -33,7 +33,6 @@ def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
     [
         ("", RunLimits()),
         ("tokens=5", RunLimits(tokens=5)),
-        ("wall_time=5, wall_time=7", RunLimits(wall_time=7)),
         ('color="red", tokens=5;unit=x', RunLimits(tokens=5)),
         ('cost="0.000000000001"', RunLimits(cost=1e-12)),
     ],

@@ -72,18 +72,12 @@ def test_a_template_with_an_unknown_name_stops_the_workflow(notes: Notes) -> Non
 
 def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     """Named inputs fill instructions and templates; an agent is shown those that its instructions do not name."""
-    prompts: list[str] = []
-
-    def answer(request: ModelRequest) -> str:
-        prompts.append(request.messages[0].content)
-        return notes.answer(request)
-
-    speaker = Agent("speaks", "Speak {language}.", FunctionModel(answer))
+    speaker = notes.agent("speaks", "Speak {language}.")
     flow = Workflow("flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")])
-    context = flow.run({"query": "moon?", "language": "French", "style": "dry"})
-    assert prompts == ["Speak French."]
+    result = flow.run({"query": "moon?", "language": "French", "style": "dry"}, trace=True)
+    assert events(result, "model_call_started")[0].request.messages[0].content == "Speak French."
     assert notes.asked == [("speaks", "## query\nmoon?\n\n## style\ndry"), ("asks", "moon? in French")]
-    assert context == {
+    assert result.value == {
         "input": "## query\nmoon?\n\n## language\nFrench\n\n## style\ndry",
         "query": "moon?", "language": "French", "style": "dry",
         "speaks_output": "speaks1", "asks_output": "asks1",
