@@ -44,9 +44,9 @@ def assignments(tree: ast.AST, foreign: set[str], loads_files: bool) -> Iterator
             if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
                 name = target.value.id
                 if name in foreign and name.islower() and not name.endswith("config"):
-                    yield node.lineno, f"assigns {name}.{target.attr}"
+                    yield target.lineno, f"assigns {name}.{target.attr}"
             if isinstance(target, ast.Subscript) and ast.unparse(target.value) == "sys.modules" and not loads_files:
-                yield node.lineno, "assigns sys.modules"
+                yield target.lineno, "assigns sys.modules"
 
 
 def findings(path: Path) -> Iterator[tuple[int, str]]:

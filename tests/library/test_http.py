@@ -176,11 +176,9 @@ async def secure(certificate: Path) -> AsyncGenerator[Upstream]:
 
 
 async def test_certificates_are_checked(certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A certificate must be trusted and for the host; a broken file of SSL_CERT_FILE is an error until it is mended."""
+    """The file in SSL_CERT_FILE must be readable, and a certificate must be for the host."""
     file = tmp_path / "ca.pem"
     async with secure(certificate) as server:
-        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-        assert await fault_of(server.url) == "tls"
         monkeypatch.setenv("SSL_CERT_FILE", str(file))
         with pytest.raises(TransportError, match=r"ca\.pem.*SSL_CERT_FILE.*No such file"):
             await send(server.url)
@@ -189,6 +187,13 @@ async def test_certificates_are_checked(certificate: Path, tmp_path: Path, monke
         file.write_bytes(certificate.read_bytes())
         assert await send(server.url) == b'{"ok": true}'
         assert await fault_of(server.url.replace("127.0.0.1", "localhost")) == "tls"
+
+
+async def test_an_unknown_certificate_is_not_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SSL_CERT_FILE the certificates of the machine are trusted."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    async with secure(certificate) as server:
+        assert await fault_of(server.url) == "tls"
 
 
 # --- proxies

@@ -29,7 +29,7 @@ from podwright.testing import (
     events_of,
     forbid_models,
 )
-from podwright.tools import tool_of
+from podwright.tools import to_tool
 
 
 def request(*texts: str, **fields: Any) -> ModelRequest:
@@ -78,7 +78,7 @@ async def test_token_estimates_are_plausible() -> None:
     assert len(text) / 6 < usage.input_tokens < len(text) / 3
     twice = (await EchoModel().complete(request(text, text))).usage
     assert twice.input_tokens > 1.8 * usage.input_tokens
-    with_tool = (await EchoModel().complete(request(text, tools=(tool_of(takes_all).schema,)))).usage
+    with_tool = (await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))).usage
     assert with_tool.input_tokens > usage.input_tokens + 50
     assert usage.cost == 0.0
     assert EchoModel().price(Usage(input_tokens=10**9)) == 0.0
@@ -133,13 +133,13 @@ async def test_an_echo_calls_tools_with_valid_arguments(kind: Any) -> None:
     def tool(value: Any, other: int = 0) -> None: ...
 
     tool.__annotations__["value"] = kind
-    made = tool_of(tool)
+    made = to_tool(tool)
     response = await EchoModel().complete(request("the moon", tools=(made.schema,)))
     (call,) = response.tool_calls
     assert (call.name, response.finish_reason, response.text) == ("tool", "tool_calls", "")
     arguments = json.loads(call.arguments)
     jsonschema.Draft202012Validator(made.schema["function"]["parameters"]).validate(arguments)
-    made.arguments.model_validate(arguments)
+    made.arguments.validate_python(arguments)
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=range(len(TYPES)))
@@ -177,31 +177,20 @@ def chain(length: int, link: Callable[[dict[str, Any]], dict[str, Any]]) -> dict
     return {"$ref": "#/$defs/d0", "$defs": {**links, f"d{length}": {"type": "integer"}}}
 
 
-HOSTILE: dict[str, dict[str, Any]] = {
-    "a type that doubles 40 times": chain(40, lambda inner: {"type": "array", "prefixItems": [inner, inner]}),
+ENDLESS: dict[str, dict[str, Any]] = {
     "a chain of references": chain(5_000, lambda inner: inner),
     "types in types": chain(
         5_000, lambda inner: {"type": "object", "required": ["next"], "properties": {"next": inner}}
     ),
     "a definition of itself": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
-    "a long text": {"type": "string", "minLength": 10**12},
-    "many items": {"type": "array", "minItems": 10**9, "items": {"type": "array", "minItems": 10**9, "items": {}}},
-    "a long value many times": {"type": "array", "minItems": 64, "items": {"const": "x" * 1_000_000}},
-    "no choice": {"enum": []},
-    "options that are no schemas": {"anyOf": ["x"]},
-    "values of wrong types": {"type": 5, "properties": 5, "required": 5, "$defs": [], "items": [True], "format": []},
-    "an object without properties": {"type": "object", "properties": [], "required": [5, [], "a"]},
-    "wrong bounds": {"type": "integer", "minimum": "x", "multipleOf": 0, "maximum": float("inf")},
-    "huge numbers": {"type": "number", "minimum": 10**400, "maximum": 1e308, "multipleOf": 1e-300},
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_any_schema_has_a_small_example(name: str) -> None:
-    """A schema that asks for too much, or makes no sense, is answered with something small."""
-    response = await EchoModel().complete(request("x", output=OutputSchema("answer", HOSTILE[name])))
-    json.loads(response.text)
-    assert len(response.text) < 3_000_000
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_an_endless_schema_has_an_example(name: str) -> None:
+    """A type that contains itself ends after some levels."""
+    response = await EchoModel().complete(request("x", output=OutputSchema("answer", ENDLESS[name])))
+    assert len(response.text) < 1000
 
 
 def test_an_echo_calls_each_tool_once() -> None:
@@ -221,7 +210,7 @@ def test_an_echo_calls_each_tool_once() -> None:
 async def test_an_echo_obeys_a_tool_choice() -> None:
     """A tool that the request insists on is called, even if it was called before."""
     messages = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall.of("takes_all"),)))
-    tools = (tool_of(takes_all).schema,)
+    tools = (to_tool(takes_all).schema,)
     response = await EchoModel().complete(ModelRequest("offline/echo", messages, tools, tool_choice="takes_all"))
     assert [call.name for call in response.tool_calls] == ["takes_all"]
 

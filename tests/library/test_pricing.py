@@ -14,7 +14,7 @@ from podwright.models import Connection, litellm_loader, pricing
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.pricing import Cost, lookup
-from podwright.models.providers import SELF_HOSTED
+from podwright.models.providers import ENDPOINTS
 from podwright.usage import Usage
 
 FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
@@ -85,7 +85,7 @@ def test_the_cost_is_that_of_litellm(model: str) -> None:
 def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
     monkeypatch.setattr(litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded"))
-    for provider in SELF_HOSTED:
+    for provider in (name for name, endpoint in ENDPOINTS.items() if endpoint.self_hosted):
         pricing.warm(f"{provider}/ours")
     pricing.warm("openai/gpt-4o")
     pricing.warm("mine/model")
@@ -150,7 +150,6 @@ def test_the_file_is_read_every_minute(tmp_path: Path, monkeypatch: pytest.Monke
     ("text", "pointers"),
     [
         ("{", ["''"]),
-        ('{"a/b": {}, "a/b": {}}', ["''"]),
         ("[]", ["''"]),
         ('{"a/b": 3}', ["'/a~1b'"]),
         ('{"a/b": {"input": 1}}', ["'/a~1b'"]),

@@ -122,7 +122,7 @@ async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
         try:
             future.set_result(context.run(function, *args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
-            # a future cannot hold a StopIteration: its waiter would wait for ever
+            # a future cannot hold a StopIteration
             ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
             future.set_exception(error if ordinary else _not_an_exit(error))
 
