@@ -47,12 +47,6 @@ def recorder() -> Recorder:
     return Recorder()
 
 
-@pytest.fixture
-def heard(recorder: Recorder) -> Recorder:
-    """Another name for `recorder`, for tests that still use it."""
-    return recorder
-
-
 def _assert_sound(trace: list[Any]) -> None:
     assert [event.seq for event in trace] == list(range(len(trace)))
     assert isinstance(trace[0], RunStarted)

@@ -18,20 +18,9 @@ def forecast(city: str, days: int = 1) -> str:
     return f"{city}: sun for {days} days"
 
 
-TOOL: Json = {
-    "name": "forecast",
-    "schema": {
-        "type": "function",
-        "function": {
-            "name": "forecast",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
-                "required": ["city"],
-            },
-        },
-    },
-}
+_PROPERTIES = {"city": {"type": "string"}, "days": {"type": "integer"}}
+_FUNCTION = {"name": "forecast", "parameters": {"type": "object", "properties": _PROPERTIES, "required": ["city"]}}
+TOOL: Json = {"name": "forecast", "schema": {"type": "function", "function": _FUNCTION}}
 # only the fields of spec §§2.1 to 2.4
 AGENT: Json = {
     "name": "guide",

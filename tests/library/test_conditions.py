@@ -24,35 +24,25 @@ def negated(condition: Json) -> Json:
 
 BUILT_INS: list[tuple[str, Json, bool]] = [
     ("equals", {"value": "{input}", "to": "The Moon"}, True),
-    ("equals", {"value": "{input}", "to": "the moon"}, False),
     ("equals", {"value": True, "to": "true"}, True),
-    ("equals", {"value": ["a"], "to": '["a"]'}, True),
     ("equals", {"value": "{template}", "to": "7.5"}, False),
     ("not_equals", {"value": "{score}", "to": "7.5"}, False),
-    ("not_equals", {"value": "{score}", "to": 7}, True),
     ("contains", {"value": "{input}", "text": "moON"}, True),
-    ("contains", {"value": "{input}", "text": "sun"}, False),
     ("contains", {"value": "Straße", "text": "STRASSE"}, True),
     ("starts_with", {"value": "{input}", "text": "the"}, True),
-    ("starts_with", {"value": "{input}", "text": "moon"}, False),
     ("one_of", {"value": "{score}", "options": [7, "{score}"]}, True),
-    ("one_of", {"value": "x", "options": ["y"]}, False),
     ("greater_than", {"value": "{score}", "than": 7}, True),
     ("greater_than", {"value": "{score}", "than": "7.5"}, False),
-    ("greater_than", {"value": 2, "than": "10"}, False),
     ("less_than", {"value": " 2 ", "than": 10}, True),
-    ("less_than", {"value": -1e3, "than": "-999.5"}, True),
     ("is_empty", {"value": "{empty}"}, True),
     ("is_empty", {"value": []}, False),
     ("all", {"conditions": [YES, YES]}, True),
     ("all", {"conditions": [YES, NO]}, False),
     ("all", {"conditions": [NO, FAILS]}, False),
     ("all", {"conditions": [YES, MINE]}, True),
-    ("any", {"conditions": [NO, NO]}, False),
     ("any", {"conditions": [YES, FAILS]}, True),
     ("any", {"conditions": [NO, {"name": "all", "args": {"conditions": [YES, negated(MINE)]}}]}, False),
     ("not", {"condition": YES}, False),
-    ("not", {"condition": NO}, True),
 ]
 
 
@@ -87,20 +77,18 @@ async def test_an_argument_with_an_unknown_name_is_an_error() -> None:
 INVALID: list[tuple[Any, dict[str, str]]] = [
     # condition; the pointers of its problems, each with a word of the detail or the suggestion
     ({"name": "equals"}, {"/args": "'to'"}),
-    ({"name": "is_empty", "args": {"value": 1, "a/b": 1}}, {"/args/a~1b": "value"}),
     ({"name": "is_empty", "args": {"valeu": 1}}, {"/args": "'value'", "/args/valeu": "Did you mean 'value'?"}),
     ({"name": "one_of", "args": {"value": "x", "options": "xyz"}}, {"/args/options": "array"}),
     ({"name": "isempty", "args": {"value": 1}}, {"/name": "Did you mean 'is_empty'?"}),
     ({"name": "urgnt"}, {"/name": "Did you mean 'urgent'?"}),
-    ({"name": "all"}, {"/args": "'conditions'"}),
     ({"name": "all", "args": {"conditions": []}}, {"/args/conditions": "array"}),
     ({"name": "any", "args": {"conditions": YES}}, {"/args/conditions": "array"}),
     (
         {"name": "any", "args": {"conditions": [YES, "x", {"name": "nott"}]}},
         {"/args/conditions/1": "'name'", "/args/conditions/2/name": "Did you mean 'not'?"},
     ),
-    (negated({"name": 5}), {"/args/condition": "'name'"}),
     (negated({"name": "is_empty", "args": [1]}), {"/args/condition": "'args'"}),
+    (negated({**YES, "arg": 1}), {"/args/condition/arg": "'args'"}),
     (negated(negated(MINE)), {"/args/condition/args/condition/name": "'mine'"}),
 ]
 
@@ -115,13 +103,6 @@ def test_an_invalid_condition_is_reported_before_the_run(condition: Json, expect
         assert any(problem.pointer.endswith(pointer) and word in str(problem) for problem in found)
 
 
-def test_an_unknown_key_inside_a_combination_is_reported() -> None:
-    """A condition inside another one has no other keys than `name` and `args`."""
-    step = ConditionStep(negated({**YES, "arg": 1}), then=[])
-    (problem,) = problems_of(lambda: Workflow("flow", [step]))
-    assert problem.pointer == "/steps/0/condition/args/condition/arg"
-
-
 def fork(condition: Any, **conditions: Callable[..., Any]) -> Workflow:
     """A workflow whose context has `yes_output` if the condition holds, and else `no_output`."""
     yes, no = (Agent(name, "", says(name)) for name in ("yes", "no"))
@@ -133,12 +114,8 @@ def goes(context: Json) -> bool:
 
 
 async def goes_async(context: Json) -> bool:
-    return goes(context)
-
-
-class Goes:
-    def __call__(self, context: Json) -> bool:
-        return goes(context)
+    """Also changes its copy of the context."""
+    return context.pop("input") == "go"
 
 
 class GoesAsync:
@@ -156,18 +133,17 @@ def matches(context: Json, word: str, options: list[str] | None = None) -> bool:
     [
         (None, goes),
         (None, goes_async),
-        (None, Goes()),
         (None, GoesAsync()),
         (None, functools.partial(matches, word="go")),
         (None, lambda context: ["truthy"] if goes(context) else ""),
         ({"word": "go", "options": ["{input}"]}, matches),
     ],
-    ids=range(7),
+    ids=range(6),
 )
 def test_a_function_of_the_caller_decides(args: Json | None, condition: Callable[..., Any]) -> None:
-    """Any callable, async or not, gets the context, and its arguments unchanged as keywords."""
+    """Any callable, async or not, gets a copy of the context, and its arguments unchanged as keywords."""
     flow = fork(MINE if args is None else {"name": "mine", "args": args}, mine=condition)
-    assert "yes_output" in flow.run("go")
+    assert flow.run("go") == {"input": "go", "yes_output": "yes"}
     result = flow.run("stop", trace=True)
     assert "no_output" in result.value
     (checked,) = events(result, "condition_checked")
@@ -177,16 +153,6 @@ def test_a_function_of_the_caller_decides(args: Json | None, condition: Callable
 def test_a_function_of_the_caller_replaces_a_built_in_condition() -> None:
     """A condition of the caller wins over the built-in one of the same name."""
     assert "yes_output" in fork({"name": "is_empty"}, is_empty=lambda context: True).run("x")
-
-
-def test_a_condition_gets_a_copy_of_the_context() -> None:
-    """What a condition changes in its context does not reach the workflow."""
-
-    def changes(context: Json) -> bool:
-        context["input"] = "changed"
-        return True
-
-    assert fork(changes).run("x")["input"] == "x"
 
 
 def test_a_function_is_referred_to_by_its_name() -> None:

@@ -7,21 +7,18 @@ from typing import Any, cast
 import pytest
 from tests.library.shapes import events
 
-from podwright import (
-    Agent,
+from podwright import Agent, Conductor, RunLimits, Workflow
+from podwright.components import ApprovalStep
+from podwright.errors import (
     ApprovalRequired,
-    ApprovalStep,
-    Conductor,
-    EchoModel,
-    FunctionModel,
+    ConfigurationError,
     LimitExceededError,
-    RunLimits,
-    ScriptedModel,
-    Usage,
-    Workflow,
+    LoopLimitError,
+    ModelError,
+    OutputError,
+    ToolArgumentsError,
 )
-from podwright.errors import ConfigurationError, LoopLimitError, ModelError, OutputError, ToolArgumentsError
-from podwright.testing import ModelResponse, ToolCall, assert_events
+from podwright.testing import EchoModel, FunctionModel, ScriptedModel, ToolCall, assert_events
 
 
 def plan(*steps: tuple[str, str]) -> str:
@@ -55,38 +52,12 @@ def test_skills_are_tools_with_one_task() -> None:
     assert offered[0]["parameters"]["required"] == ["task"]
     assert [message.content for message in model.requests[0].messages] == ["Lead.", "the moon"]
     assert model.requests[1].messages[-1].content == "search done"
-    assert_events(
-        result,
-        "run_started component=desk kind=conductor",
-        "tool_call_started tool=search",
-        "step_started step=search step_type=skill_step path=[0]",
-        "run_started component=search",
-        "run_finished component=search",
-        "step_finished step=search outcome=ok",
-        "tool_call_finished tool=search",
-        "step_started step=write step_type=skill_step path=[1]",
-        "run_finished component=desk value=done",
-    )
+    parts = ["tool_call_started tool=search", "step_started step_type=skill_step path=[0]", "run_started"]
+    parts += ["step_finished step=search outcome=ok", "tool_call_finished tool=search"]
+    assert_events(result, *parts, "step_started step=write path=[1]", "run_finished component=desk value=done")
     started = {event.component: event for event in events(result, "run_started")}
     assert (started["search"].input, started["search"].parent_id) == ("find it", started["desk"].run_id)
     assert not events(result, "plan_made")
-
-
-def test_usage_of_skills_adds_up() -> None:
-    """The usage of skills counts towards the conductor, by model too."""
-    used = Usage(input_tokens=10, output_tokens=5, cost=0.5)
-    skill = Agent("search", "Search.", ScriptedModel(ModelResponse("found", usage=used), name="offline/skill"))
-    model = ScriptedModel(ModelResponse(tool_calls=(SEARCH,), usage=used), ModelResponse("done", usage=used))
-    conductor = Conductor("desk", "Lead.", model, [skill])
-    conductor.run("?")
-    assert conductor.last_usage == Usage(
-        30, 15, model_calls=3, tool_calls=1, cost=1.5,
-        by_model={
-            "offline/scripted": Usage(20, 10, model_calls=2, cost=1.0),
-            "offline/skill": Usage(10, 5, model_calls=1, cost=0.5),
-        },
-    )  # fmt: skip
-    assert skill.last_usage.total_tokens == 15
 
 
 def test_with_planning_a_plan_comes_first() -> None:

@@ -1,21 +1,16 @@
 """The contract of every kind, in every way to run it: success, failure, limit, cancellation, a reader who leaves."""
 
 import asyncio
-import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.library.shapes import KINDS
 
-from podwright import Event, LimitExceededError, PodwrightError, RunCancelledError, RunLimits, Usage
+from podwright import Event, LimitExceededError, PodwrightError, RunCancelledError, RunLimits
 from podwright.errors import ModelError
-
-MakeExample = Callable[..., Any]
-AssertSound = Callable[[list[Event]], None]
 
 pytestmark = [
     pytest.mark.parametrize("kind", KINDS),
@@ -23,65 +18,53 @@ pytestmark = [
 ]
 
 
-@dataclass
-class Outcome:
-    """What the caller got."""
+def execute(way: str, component: Any) -> tuple[Any, list[Event], BaseException | None]:
+    """Run a component in one of the four ways: its result, the events that a stream yielded, its error."""
+    result, seen = None, list[Event]()
 
-    value: Any = None
-    usage: Usage | None = None
-    events: list[Event] = field(default_factory=list)
-    error: BaseException | None = None
+    async def astream() -> None:
+        async for event in component.astream("hello"):
+            seen.append(event)
 
-
-def call(way: str, component: Any, **options: Any) -> Any:
-    """Run a component in one of the four ways: the value, or for a stream the list of its events."""
-
-    async def astream() -> list[Event]:
-        return [event async for event in component.astream("hello")]
-
-    match way:
-        case "run":
-            return component.run("hello", **options)
-        case "arun":
-            return asyncio.run(component.arun("hello", **options))
-        case "stream":
-            return list(component.stream("hello"))
-        case _:
-            return asyncio.run(astream())
-
-
-def outcome_of(way: str, component: Any) -> Outcome:
     try:
-        result = call(way, component, **({"trace": True} if way in ("run", "arun") else {}))
+        match way:
+            case "run":
+                result = component.run("hello", trace=True)
+            case "arun":
+                result = asyncio.run(component.arun("hello", trace=True))
+            case "stream":
+                for event in component.stream("hello"):
+                    seen.append(event)
+            case _:
+                asyncio.run(astream())
     except (PodwrightError, asyncio.CancelledError) as error:
-        return Outcome(error=error)
-    return Outcome(events=result) if isinstance(result, list) else Outcome(result.value, result.usage, result.events)
+        return result, seen, error
+    return result, seen, None
 
 
-def test_a_run_returns_its_value_and_usage(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_run_returns_its_value_and_usage(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """A run returns its value and has a sound trace; its usage is the same in the result, the events, `last_usage`."""
     example = make_example(kind)
-    outcome = outcome_of(way, example.component)
-    assert outcome.error is None
-    assert outcome.events == example.recorder.events
-    assert_sound(outcome.events)
-    last: Any = outcome.events[-1]
+    result, seen, error = execute(way, example.component)
+    assert error is None
+    assert_sound(example.recorder.events)
+    last = example.recorder.events[-1]
     assert (last.type, last.value) == ("run_finished", example.value)
     assert (last.usage.model_calls, last.usage.total_tokens) == (example.calls, example.calls * 1000)
     assert last.usage.by_model["offline/example"].model_calls == example.calls
     assert example.component.last_usage == last.usage
-    if way in ("run", "arun"):
-        assert (outcome.value, outcome.usage) == (example.value, last.usage)
-        assert call(way, example.component) == example.value, "without trace"
+    if result:
+        assert (result.value, result.usage, result.events) == (example.value, last.usage, example.recorder.events)
+        assert example.component.run("hello") == example.value, "without trace"
     else:
+        assert seen == example.recorder.events
         assert example.recorder.of("token"), "a streamed run has tokens"
 
 
-def assert_stopped(example: Any, error: PodwrightError, assert_sound: AssertSound, end: str) -> None:
+def assert_stopped(example: Any, seen: list[Event], error: PodwrightError, assert_sound: Any, end: str) -> None:
     """Assert what holds of every run that is stopped in its second model call."""
     events = example.recorder.events
+    assert seen in ([], events), "a stream yields all events before it raises"
     assert_sound(events)
     last = events[-1]
     assert last.type == end
@@ -93,7 +76,7 @@ def assert_stopped(example: Any, error: PodwrightError, assert_sound: AssertSoun
         assert (error.context["first_output"], error.resume_path) == ("first answers", [1])
 
 
-def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound) -> None:
+def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """A failing model is a ModelError with its cause and the facts of the run."""
     example = make_example(kind)
 
@@ -101,11 +84,11 @@ def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: MakeExamp
         raise ValueError("no luck")
 
     example.model.in_second_call = fail
-    error = outcome_of(way, example.component).error
+    _, seen, error = execute(way, example.component)
     assert isinstance(error, ModelError)
     assert isinstance(error.__cause__, ValueError)
     assert error.component == example.second
-    assert_stopped(example, error, assert_sound, "run_failed")
+    assert_stopped(example, seen, error, assert_sound, "run_failed")
     assert example.recorder.events[-1].error["code"] == "model_failed"
 
 
@@ -119,23 +102,21 @@ LIMITS = {
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_limit_stops_the_run_before_the_next_model_call(
-    kind: str, way: str, limit: str, make_example: MakeExample, assert_sound: AssertSound, outlast: Callable[[], Any]
+    kind: str, way: str, limit: str, make_example: Any, assert_sound: Any, outlast: Any
 ) -> None:
     """A limit that is reached ends the run with an error that names it."""
     example = make_example(kind, limits=LIMITS[limit])
     in_time = limit == "wall_time"
     example.model.in_second_call = outlast if in_time else None
-    error = outcome_of(way, example.component).error
+    _, seen, error = execute(way, example.component)
     assert isinstance(error, LimitExceededError)
     assert error.limit == limit
-    assert_stopped(example, error, assert_sound, "run_failed")
+    assert_stopped(example, seen, error, assert_sound, "run_failed")
     assert example.recorder.events[-1].error["limit"] == limit
     assert (len(example.model.begun), len(example.model.cancelled)) == ((2, 1) if in_time else (1, 0))
 
 
-def test_a_cancelled_run_cancels_its_model_call(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_cancelled_run_cancels_its_model_call(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """Cancelling the task of a run cancels its model call; the caller gets a RunCancelledError with all facts."""
     example = make_example(kind)
     tasks: list[Any] = []
@@ -150,13 +131,13 @@ def test_a_cancelled_run_cancels_its_model_call(
 
     example.recorder.manager.subscribe(remember_task, "run_started")
     example.model.in_second_call = cancel
-    error = outcome_of(way, example.component).error
+    _, seen, error = execute(way, example.component)
     if way in ("arun", "astream"):
         assert type(error) is asyncio.CancelledError
         error = error.__cause__
     assert isinstance(error, RunCancelledError)
     assert example.model.cancelled == [example.second]
-    assert_stopped(example, error, assert_sound, "run_cancelled")
+    assert_stopped(example, seen, error, assert_sound, "run_cancelled")
 
 
 @pytest.fixture
@@ -168,19 +149,15 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_caller_who_leaves_cancels_the_run(
-    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
-) -> None:
+def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
     """Closing a stream, cancelling `arun` and interrupting `run` cancel the run; it has ended when they return."""
     example = make_example(kind)
     example.model.in_second_call = example.model.block
-    second_call = asyncio.Event()
 
     def in_second_call(event: Event) -> bool:
-        calls = len(example.recorder.of("model_call_started"))
-        return event.type == "model_call_started" and calls == 2
+        return event.type == "model_call_started" and len(example.recorder.of(event.type)) == 2
 
-    async def leave_astream() -> None:
+    async def close_astream() -> None:
         stream = example.component.astream("hello")
         async for event in stream:
             if in_second_call(event):
@@ -188,12 +165,12 @@ def test_a_caller_who_leaves_cancels_the_run(
         await stream.aclose()
 
     async def cancel_arun() -> None:
+        second_call = asyncio.Event()
         example.recorder.manager.subscribe(lambda event: second_call.set() if in_second_call(event) else None)
         task = asyncio.create_task(example.component.arun("hello"))
         await second_call.wait()
         task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        await asyncio.wait([task])
 
     async def interrupt() -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -211,7 +188,7 @@ def test_a_caller_who_leaves_cancels_the_run(
             assert any(in_second_call(event) for event in stream)
             stream.close()
         case _:
-            asyncio.run(leave_astream())
+            asyncio.run(close_astream())
     assert example.model.cancelled == [example.second]
     assert_sound(example.recorder.events)
     assert example.recorder.types()[-1] == "run_cancelled"

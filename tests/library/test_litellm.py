@@ -189,12 +189,12 @@ MESSAGE = {
 }
 
 
-async def test_a_provider_with_its_own_protocol(provider: Upstream, heard: Any) -> None:
+async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: Any) -> None:
     """A provider that does not offer Chat Completions is called too, at the same price as in a look-up."""
     provider.answers([reply(MESSAGE)])
-    agent = Agent("poet", "Be short.", model_at(provider, ANTHROPIC), max_tokens=20, event_manager=heard.manager)
+    agent = Agent("poet", "Be short.", model_at(provider, ANTHROPIC), max_tokens=20, event_manager=recorder.manager)
     assert await agent.arun("Hello?") == "Ciao."
-    usage = heard.of("model_call_finished")[0].response.usage
+    usage = recorder.of("model_call_finished")[0].response.usage
     assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (40, 30, 6)
     cost = lookup(ANTHROPIC, usage)
     assert cost
@@ -268,19 +268,19 @@ STREAM_FAULTS: dict[str, tuple[Script, type[errors.ModelError], int]] = {
     ("fault", "streaming"), [*((name, False) for name in FAULTS), *((name, True) for name in STREAM_FAULTS)]
 )
 async def test_faults_are_typed_errors(
-    provider: Upstream, name: str, fault: str, streaming: bool, heard: Any, caplog: pytest.LogCaptureFixture
+    provider: Upstream, name: str, fault: str, streaming: bool, recorder: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fault is one of our errors, repeated as with the other client, without the provider's words or the key."""
     caplog.set_level("DEBUG")
     script, kind, tries = (STREAM_FAULTS if streaming else FAULTS)[fault]
     provider.answers(script)
     timeouts = Timeouts(first_byte=0.5 if script == ["hang"] else 60.0, idle=0.5 if "hang" in script else 60.0)
-    agent = Agent("a", "Help.", model_at(provider, name, timeouts), event_manager=heard.manager)
+    agent = Agent("a", "Help.", model_at(provider, name, timeouts), event_manager=recorder.manager)
     with pytest.raises(errors.ModelError) as caught:
         await agent.arun("Hello?", stream=streaming)
     assert type(caught.value) is kind
     assert len(provider.requests) == tries
-    shown = str(caught.value) + json.dumps([event.to_dict() for event in heard.events]) + caplog.text
+    shown = str(caught.value) + json.dumps([event.to_dict() for event in recorder.events]) + caplog.text
     shown += str(caught.value.__cause__) + str(caught.value.__context__)
     assert VENDOR not in shown
     assert KEY not in shown

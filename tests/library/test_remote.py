@@ -236,14 +236,14 @@ async def test_the_usage_is_the_remotes_own_report(server: Upstream) -> None:
     assert (result.usage.total_tokens, result.usage.cost) == (10, 0.5)
 
 
-async def test_the_usage_of_a_lost_run_is_that_of_its_events(server: Upstream, heard: Any) -> None:
+async def test_the_usage_of_a_lost_run_is_that_of_its_events(server: Upstream, recorder: Any) -> None:
     """If the stream breaks off, the model calls so far count."""
     server.answers([STREAM, chunk(as_sse(EVENTS[:-1])), "close"])
     with pytest.raises(errors.RemoteConnectionError) as caught:
-        await writer(server, event_manager=heard.manager).arun("x")
+        await writer(server, event_manager=recorder.manager).arun("x")
     assert caught.value.usage
     assert caught.value.usage.total_tokens == 200
-    assert caught.value.usage == heard.events[-1].usage
+    assert caught.value.usage == recorder.events[-1].usage
 
 
 # --- retries
@@ -270,10 +270,10 @@ async def test_a_busy_remote_is_asked_again(server: Upstream) -> None:
 
 @pytest.mark.parametrize("lost", [["reset"], ["close"], [STREAM[:40], "close"]], ids=["reset", "closed", "half a head"])
 async def test_a_request_without_any_response_is_sent_again(
-    server: Upstream, assert_sound: Any, heard: Any, lost: Script
+    server: Upstream, assert_sound: Any, recorder: Any, lost: Script
 ) -> None:
     """It is sent with the same key, so it runs once; the end of the lost attempt's run is waited for."""
-    remote = writer(server, limits=RunLimits(tokens=500, model_calls=5), event_manager=heard.manager)
+    remote = writer(server, limits=RunLimits(tokens=500, model_calls=5), event_manager=recorder.manager)
     server.answers(WHOLE, lost, IN_PROGRESS, WHOLE)
     assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
     first, *again = [headers["idempotency-key"] for headers in server.headers]
@@ -281,7 +281,7 @@ async def test_a_request_without_any_response_is_sent_again(
     assert first not in again
     assert len(set(again)) == 1
     assert {headers["podwright-budget"] for headers in server.headers} == {"tokens=500, model_calls=5"}
-    assert_sound(heard.events[len(heard.events) // 2 :])
+    assert_sound(recorder.events[len(recorder.events) // 2 :])
     assert remote.last_usage.total_tokens == 200
 
 
@@ -330,19 +330,19 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
 
 @pytest.mark.parametrize(("script", "kind"), FAULTS.values(), ids=FAULTS)
 async def test_faults_are_typed_errors(
-    server: Upstream, monkeypatch: pytest.MonkeyPatch, heard: Any, script: Script, kind: type[PodwrightError]
+    server: Upstream, monkeypatch: pytest.MonkeyPatch, recorder: Any, script: Script, kind: type[PodwrightError]
 ) -> None:
     """Each fault is a typed error that quotes problem documents only; none is repeated."""
     if "hang" in script:
         monkeypatch.setattr(Remote, "timeouts", Timeouts(first_byte=0.3, idle=0.3))
     server.answers(script)
     with pytest.raises(errors.RemoteError) as caught:
-        await writer(server, api_key="sk-canary", event_manager=heard.manager).arun("x")
+        await writer(server, api_key="sk-canary", event_manager=recorder.manager).arun("x")
     assert type(caught.value) is kind
     assert caught.value.remote == "writer"
     assert "sk-canary" not in json.dumps(caught.value.to_dict())
     assert len(server.requests) == 1
-    assert heard.events[-1].type == "run_failed"
+    assert recorder.events[-1].type == "run_failed"
 
 
 PROBLEMS: dict[str, tuple[dict[str, Any], type[PodwrightError], str]] = {
@@ -395,20 +395,20 @@ async def test_the_size_is_limited(server: Upstream, monkeypatch: pytest.MonkeyP
         await writer(server).arun("x")
 
 
-async def test_cancelling_closes_the_connection(server: Upstream, heard: Any) -> None:
+async def test_cancelling_closes_the_connection(server: Upstream, recorder: Any) -> None:
     """A caller who cancels closes the connection at once, and what was used counts."""
     server.answers([STREAM, chunk(BEGUN), "hang"])
     begun = asyncio.Event()
-    heard.manager.subscribe(lambda _: begun.set(), "model_call_finished")
-    running = asyncio.create_task(writer(server, event_manager=heard.manager).arun("x"))
+    recorder.manager.subscribe(lambda _: begun.set(), "model_call_finished")
+    running = asyncio.create_task(writer(server, event_manager=recorder.manager).arun("x"))
     async with asyncio.timeout(30):
         await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         await server.quiet()
-    assert heard.events[-1].type == "run_cancelled"
-    assert heard.events[-1].usage.total_tokens == 100
+    assert recorder.events[-1].type == "run_cancelled"
+    assert recorder.events[-1].usage.total_tokens == 100
 
 
 async def test_a_timeout_of_its_own(server: Upstream) -> None:

@@ -33,21 +33,21 @@ def model_at(url: str, timeouts: Timeouts = LIMITS, retries: Retries = SOON) -> 
     return model
 
 
-def agent_of(model: Any, heard: Any, **options: Any) -> Agent:
+def agent_of(model: Any, recorder: Any, **options: Any) -> Agent:
     def look_up(word: str) -> str:
         """Look a word up."""
         return f"{word}: found"
 
-    return Agent("guide", "Help.", model, tools=[look_up], event_manager=heard.manager, **options)
+    return Agent("guide", "Help.", model, tools=[look_up], event_manager=recorder.manager, **options)
 
 
 def refused(status: int, code: str = "", **headers: str) -> Script:
     return [reply({"error": {"code": code, "message": f"{VENDOR} {KEY}"}}, status, zipped=False, **headers)]
 
 
-def assert_discreet(heard: Any, error: errors.PodwrightError | None, logged: str = "") -> None:
+def assert_discreet(recorder: Any, error: errors.PodwrightError | None, logged: str = "") -> None:
     """Neither events nor errors nor the log show the key or the provider's words."""
-    text = json.dumps([event.to_dict() for event in heard.events]) + logged
+    text = json.dumps([event.to_dict() for event in recorder.events]) + logged
     if error is not None:
         text += str(error) + repr(error) + json.dumps(error.to_dict()) + str(error.__cause__)
     assert KEY not in text
@@ -177,43 +177,43 @@ def tool_turn(streaming: bool) -> Script:
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_lasting_fault_is_a_typed_error(
-    name: str, streaming: bool, provider: Upstream, heard: Any, caplog: pytest.LogCaptureFixture
+    name: str, streaming: bool, provider: Upstream, recorder: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fault that lasts ends in its error, after three attempts if they can help, else after one."""
     fault = FAULTS[name]
     caplog.set_level("DEBUG")
     provider.answers(tool_turn(streaming), fault.stream if streaming else fault.plain)
-    agent = agent_of(model_at(provider.url, fault.timeouts), heard)
+    agent = agent_of(model_at(provider.url, fault.timeouts), recorder)
     with pytest.raises(fault.error) as caught:
         await agent.arun("The sea?", stream=streaming)
     assert type(caught.value) is fault.error
     tries = 3 if fault.repeated else 1
     assert len(provider.requests) == 1 + tries
-    assert [event.tries for event in heard.of("model_call_retried")] == list(range(1, tries))
-    assert len(heard.of("model_call_failed")) == 1
-    assert len(heard.of("tool_call_finished")) == 1
-    assert_discreet(heard, caught.value, caplog.text)
+    assert [event.tries for event in recorder.of("model_call_retried")] == list(range(1, tries))
+    assert len(recorder.of("model_call_failed")) == 1
+    assert len(recorder.of("tool_call_finished")) == 1
+    assert_discreet(recorder, caught.value, caplog.text)
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.repeated])
 async def test_a_passing_fault_is_survived(
-    name: str, streaming: bool, provider: Upstream, heard: Any, caplog: pytest.LogCaptureFixture
+    name: str, streaming: bool, provider: Upstream, recorder: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fault that passes costs an attempt and an event, and the answer is complete."""
     fault = FAULTS[name]
     caplog.set_level("DEBUG")
     provider.answers(fault.stream if streaming else fault.plain, good(streaming))
     timeouts = replace(fault.timeouts, first_byte=max(fault.timeouts.first_byte, 1.0))
-    result = await agent_of(model_at(provider.url, timeouts), heard).arun("The sea?", stream=streaming, trace=True)
+    result = await agent_of(model_at(provider.url, timeouts), recorder).arun("The sea?", stream=streaming, trace=True)
     assert result.value == ("Grüße, 世界 🌍!\n" if streaming else "Done.")
     if streaming:
-        assert "".join(event.text for event in heard.of("token")) == result.value
+        assert "".join(event.text for event in recorder.of("token")) == result.value
     assert provider.requests[0] == provider.requests[1]
-    (retried,) = heard.of("model_call_retried")
+    (retried,) = recorder.of("model_call_retried")
     assert retried.error["code"] == fault.error.code
     assert result.usage.model_calls == 1
-    assert_discreet(heard, None, caplog.text)
+    assert_discreet(recorder, None, caplog.text)
 
 
 BROKEN_OFF: dict[str, tuple[Script, type[errors.ModelError]]] = {
@@ -226,34 +226,34 @@ BROKEN_OFF: dict[str, tuple[Script, type[errors.ModelError]]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN_OFF)
-async def test_nothing_is_repeated_after_the_first_token(name: str, provider: Upstream, heard: Any) -> None:
+async def test_nothing_is_repeated_after_the_first_token(name: str, provider: Upstream, recorder: Any) -> None:
     """A stream that breaks off after a token was handed out is not begun again."""
     rest, kind = BROKEN_OFF[name]
     provider.answers([STREAM, chunk(sse(delta(content="Once "), done=False)), *rest], good(True))
     tokens: list[str] = []
     model = model_at(provider.url, Timeouts(idle=0.1))
     with pytest.raises(kind) as caught:
-        await agent_of(model, heard, on_token=tokens.append).arun("A story!", stream=True)
+        await agent_of(model, recorder, on_token=tokens.append).arun("A story!", stream=True)
     assert tokens == ["Once "]
     assert len(provider.requests) == 1
-    assert_discreet(heard, caught.value)
+    assert_discreet(recorder, caught.value)
 
 
-async def test_no_connection_is_tried_three_times(heard: Any) -> None:
+async def test_no_connection_is_tried_three_times(recorder: Any) -> None:
     """A closed port is an unreachable model after three attempts."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(errors.ModelConnectionError):
-            await agent_of(model_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"), heard).arun("Hello?")
-    assert len(heard.of("model_call_retried")) == 2
+            await agent_of(model_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1"), recorder).arun("Hello?")
+    assert len(recorder.of("model_call_retried")) == 2
 
 
 @pytest.mark.parametrize("before", [["hang"], [STREAM, chunk(sse(delta(content="Once "), done=False)), "hang"]])
-async def test_cancelling_a_run_closes_the_connection(before: Script, provider: Upstream, heard: Any) -> None:
+async def test_cancelling_a_run_closes_the_connection(before: Script, provider: Upstream, recorder: Any) -> None:
     """A caller who leaves ends the provider's work, whether it has begun to answer or not."""
     provider.answers(before)
     token = asyncio.Event()
-    agent = agent_of(model_at(provider.url), heard, on_token=lambda _: token.set())
+    agent = agent_of(model_at(provider.url), recorder, on_token=lambda _: token.set())
     run = asyncio.create_task(agent.arun("Hello?", stream=True))
     async with asyncio.timeout(30):
         await (provider.asked if before == ["hang"] else token).wait()
@@ -267,7 +267,7 @@ async def test_cancelling_a_run_closes_the_connection(before: Script, provider: 
 
 
 async def test_the_total_time_is_that_of_all_attempts(
-    provider: Upstream, heard: Any, outlast: Callable[[], Any]
+    provider: Upstream, recorder: Any, outlast: Callable[[], Any]
 ) -> None:
     """Attempts and waits together end at the total time-out; nothing is repeated after it."""
     answers: list[Any] = [errors.ModelUnavailableError("Busy.")] * 2
@@ -280,41 +280,41 @@ async def test_the_total_time_is_that_of_all_attempts(
     model = FunctionModel(answer)
     model.timeouts, model.retries = Timeouts(total=300.0), Retries(tries=9, first_wait=0.0)
     with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(3 tries\)") as caught:
-        await agent_of(model, heard).arun("Hello?")
+        await agent_of(model, recorder).arun("Hello?")
     assert not caught.value.transient
 
 
-async def test_the_setting_timeout_is_the_total_time(provider: Upstream, heard: Any) -> None:
+async def test_the_setting_timeout_is_the_total_time(provider: Upstream, recorder: Any) -> None:
     """`timeout` replaces the total time-out, and the first byte's of a response that is not streamed."""
     slow = asyncio.Event()
     asyncio.get_running_loop().call_later(0.5, slow.set)
     provider.answers([slow, *good(False)])
-    assert await agent_of(model_at(provider.url, SHORT), heard, timeout=200.0).arun("Hello?") == "Done."
+    assert await agent_of(model_at(provider.url, SHORT), recorder, timeout=200.0).arun("Hello?") == "Done."
     provider.answers(["hang"])
     with pytest.raises(errors.ModelTimeoutError):
-        await agent_of(model_at(provider.url), heard, timeout=0.2).arun("Hello?")
+        await agent_of(model_at(provider.url), recorder, timeout=0.2).arun("Hello?")
     assert len(provider.requests) == 1
 
 
-async def test_a_wait_longer_than_the_run_is_not_begun(provider: Upstream, heard: Any) -> None:
+async def test_a_wait_longer_than_the_run_is_not_begun(provider: Upstream, recorder: Any) -> None:
     """`Retry-After` beyond the run's own time ends the call at once, with its own error."""
     provider.answers(refused(429, Retry_After="3600"), good(False))
-    agent = agent_of(model_at(provider.url, Timeouts(total=9000.0)), heard, limits=RunLimits(wall_time=600.0))
+    agent = agent_of(model_at(provider.url, Timeouts(total=9000.0)), recorder, limits=RunLimits(wall_time=600.0))
     with pytest.raises(errors.ModelRateLimitError) as caught:
         await agent.arun("Hello?")
     assert caught.value.retry_after == 3600.0
 
 
-async def test_retry_after_is_obeyed(provider: Upstream, heard: Any) -> None:
+async def test_retry_after_is_obeyed(provider: Upstream, recorder: Any) -> None:
     """A wait that fits is as long as the provider asks."""
     provider.answers(refused(429, Retry_After="0.2"), good(False))
-    await agent_of(model_at(provider.url), heard).arun("Hello?")
-    started, retried, ended = heard.of("model_call_started", "model_call_retried", "model_call_finished")
+    await agent_of(model_at(provider.url), recorder).arun("Hello?")
+    started, retried, ended = recorder.of("model_call_started", "model_call_retried", "model_call_finished")
     assert retried.wait_ms == 200.0
     assert ended.at - started.at >= 0.2
 
 
-async def test_any_model_is_repeated(heard: Any) -> None:
+async def test_any_model_is_repeated(recorder: Any) -> None:
     """A model of the user's own that raises a transient error is called again; after another error it is not."""
     answers: list[Any] = [errors.ModelUnavailableError("Busy."), "Here."]
 
@@ -326,10 +326,10 @@ async def test_any_model_is_repeated(heard: Any) -> None:
 
     model = FunctionModel(answer)
     model.retries = SOON
-    assert await agent_of(model, heard).arun("Hello?") == "Here."
+    assert await agent_of(model, recorder).arun("Hello?") == "Here."
     answers[:] = [errors.ModelError("Broken."), "Never."]
     with pytest.raises(errors.ModelError, match="Broken"):
-        await agent_of(model, heard).arun("Hello?")
+        await agent_of(model, recorder).arun("Hello?")
 
 
 async def test_waits_grow_and_are_spread() -> None:

@@ -179,13 +179,20 @@ class Budget:
             return None
         if exhausted:
             raise LimitExceededError(f"Nothing is left of the run's limit '{exhausted}'.", limit=exhausted)
-        shares = max(1, parallel_tasks.get() // self._parallel_tasks)
+        parts = max(1, parallel_tasks.get() // self._parallel_tasks)
+        lent = [reservation for reservation in self._reservations if reservation.lent]
         return Reservation(
-            tokens=max(1, (left.tokens or 0) // shares),
-            cost=(left.cost or 0.0) / shares,
-            calls=max(1, (left.model_calls or 0) // shares),
+            tokens=max(1, int(_share(left.tokens, [loan.tokens for loan in lent], parts))),
+            cost=_share(left.cost, [loan.cost for loan in lent], parts),
+            calls=max(1, int(_share(left.model_calls, [loan.calls for loan in lent], parts))),
             lent=True,
         )
+
+
+def _share(left: float | None, lent: Iterable[float], parts: int) -> float:
+    """An even part of what is left and what is lent, so that the last borrower gets as much as the first."""
+    available = left or 0.0
+    return min(available, (available + sum(lent)) / parts)
 
 
 @dataclass(slots=True)

@@ -23,6 +23,8 @@ _JSON_TYPES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
 }  # fmt: skip
 _REWORDED = {
+    "Input should be greater": "Expected a number greater",
+    "Input should be less": "Expected a number less",
     "Input should be ": "Expected ",
     "a valid integer": "an integer",
     "a valid dictionary or object to extract fields from": "an object",

@@ -84,7 +84,7 @@ class ParsedBlueprint:
 
     kind: Kind
     data: Blueprint
-    """The blueprint, to be used only without problems."""
+    """The blueprint, to be used only without problems; only its name if it is not JSON data."""
     problems: Sequence[Problem] = ()
     options: Options = field(default_factory=Options)
     model: Model | None = None
@@ -117,7 +117,8 @@ def parse_arguments(kind: Kind, fields: Mapping[str, Any], options: Mapping[str,
         blueprint["config"] = {**blueprint["config"], "model": model.name}
     kept = apply_options(blueprint, options, settings=kind in ("agent", "conductor"))
     data, problems = parse(blueprint, kind)
-    return ParsedBlueprint(kind, data or blueprint, problems, kept, model if isinstance(model, Model) else None)
+    named = data or {"name": blueprint["name"]}
+    return ParsedBlueprint(kind, named, problems, kept, model if isinstance(model, Model) else None)
 
 
 def parse_with_overrides(
@@ -150,7 +151,7 @@ def parse_with_overrides(
             hint = did_you_mean(key, sorted(top | config_keys | _OPTION_KEYS))
             raise ConfigurationError(f"Unknown keyword '{key}' for a blueprint of kind {kind}.", suggestion=hint)
     data, problems = parse(changed if isinstance(blueprint, dict) else blueprint, kind, validate)
-    return ParsedBlueprint(kind, data or changed, problems, options, model)
+    return ParsedBlueprint(kind, data or {"name": changed.get("name")}, problems, options, model)
 
 
 def option_subscribers(options: Options) -> tuple[Subscriber, ...]:

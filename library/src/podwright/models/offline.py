@@ -244,6 +244,11 @@ class _Call:
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
     """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
     sides = (replace(side, model="") for side in (recorded, request))
-    before, after = (json.dumps(to_json_data(side), indent=0, ensure_ascii=False).splitlines() for side in sides)
+    before, after = (_lines(side) for side in sides)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
     return "; ".join(truncate(line, 200) for line in lines[:4])
+
+
+def _lines(request: ModelRequest) -> list[str]:
+    # the order of keys is another one after the trace was saved and read
+    return json.dumps(to_json_data(request), indent=0, ensure_ascii=False, sort_keys=True).splitlines()
