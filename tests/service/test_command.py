@@ -1,14 +1,12 @@
-"""The command and the `Service` class, as processes of their own."""
+"""The command `podwright serve`, as a process of its own."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -40,56 +38,6 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
     assert "Traceback" not in output
 
 
-def test_a_run_is_finished_before_the_end(command: Command, address: Address, tmp_path: Path) -> None:
-    """A run that is under way when SIGTERM comes is answered, and the exit code is 0."""
-    (tmp_path / "made.py").write_text(
-        "import time\n"
-        "from podwright import Agent, FunctionModel\n"
-        "def answer(request):\n    print('asked', flush=True)\n    time.sleep(0.5)\n    return 'done'\n"
-        "slow = Agent('slow', 'Wait.', FunctionModel(answer))\n"
-    )
-    process = command("serve", "made:slow", "--port", "0", "--host", "127.0.0.1", cwd=tmp_path)
-    host, port = address(process).removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        body = b'{"input": "x"}'
-        head = f"POST /run HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body)
-        assert process.stdout is not None
-        assert "asked" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    assert answer.endswith(b'{"output":"done"}')
-    assert process.wait(timeout=20) == 0
-
-
-def test_a_run_that_takes_too_long_is_told_how_to_go_on(command: Command, address: Address, tmp_path: Path) -> None:
-    """A run that is not done within the shutdown time-out is answered with 503 and where its workflow goes on."""
-    (tmp_path / "made.py").write_text(
-        "import asyncio\n"
-        "from podwright import Agent, FunctionModel, ScriptedModel, Workflow\n"
-        "async def answer(request):\n    print('asked', flush=True)\n    await asyncio.sleep(60)\n"
-        "first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(answer))\n"
-        "flow = Workflow('flow', [first, slow])\n"
-    )
-    process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
-    url = address(process)
-    with ThreadPoolExecutor() as pool:
-        asking = pool.submit(httpx.post, f"{url}/run", json={"input": "x"}, timeout=20)
-        assert process.stdout is not None
-        assert "asked" in process.stdout.readline()
-        process.send_signal(signal.SIGTERM)
-        response = asking.result()
-    problem = response.json()
-    assert (response.status_code, problem["code"]) == (503, "run_cancelled"), problem
-    assert problem["run_id"] == response.headers["podwright-run-id"]
-    assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
-    output, _ = process.communicate(timeout=20)
-    assert "Traceback" not in output
-    assert process.returncode == 0
-
-
 def test_an_interrupted_start_ends_quietly(command: Command, tmp_path: Path) -> None:
     """SIGINT while the component is loaded ends the command without a traceback."""
     (tmp_path / "made.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(30)\n")
@@ -100,24 +48,6 @@ def test_an_interrupted_start_ends_quietly(command: Command, tmp_path: Path) -> 
     output, _ = process.communicate(timeout=20)
     assert "Traceback" not in output, output
     assert process.returncode in (1, 130)
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_class_serves_and_blocks(command: Command, address: Address, number: signal.Signals) -> None:
-    """`Service(component, title).run(host, port)` serves until a signal, then the call returns."""
-    code = (
-        "from podwright import Agent\nfrom podwright_service import Service\n"
-        "Service(Agent('a', 'Do.', 'offline/echo'), title='T').run(host='127.0.0.1', port=0)\n"
-        "print('returned')\n"
-    )
-    process = command(code=code)
-    url = address(process)
-    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "T"
-    assert httpx.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=20)
-    assert output.endswith("returned\n")
-    assert process.returncode == 0
 
 
 def test_the_environment_alone_is_enough(command: Command, address: Address, tmp_path: Path) -> None:
@@ -148,7 +78,7 @@ def module(at: Path, code: str) -> str:
 
 TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
 
-WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] = {
+MISTAKES: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] = {
     "nothing": (lambda at: [], {}, ["nothing to serve", "PODWRIGHT_COMPONENT"]),
     "a missing file": (lambda at: [str(at / "a.json")], {}, ["no component at"]),
     "a misspelt folder": (
@@ -226,8 +156,8 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
 }
 
 
-@pytest.mark.parametrize(("arguments", "variables", "texts"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_served_stops_the_start(
+@pytest.mark.parametrize(("arguments", "variables", "texts"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_stops_the_start(
     command: Command,
     tmp_path: Path,
     arguments: Callable[[Path], list[str]],
@@ -266,19 +196,6 @@ def test_a_file_of_settings_that_is_none_is_refused(
     settings = read_settings()
     with pytest.raises(ConfigurationError, match=f"given.json'.*{text}" if text else "given.json'"):
         create_app(settings, Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]))
-
-
-def test_a_port_in_use_is_told(command: Command, newsroom: Path) -> None:
-    """A taken port ends the start with exit code 1, and says what to do."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        process = command("serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", port)
-        output, _ = process.communicate(timeout=20)
-    assert process.returncode == 1
-    assert output.count("address already in use") == 1
-    assert output.count(f"Cannot listen on 127.0.0.1:{port}: address already in use.") == 1
-    assert "--port" in output
-    assert "Traceback" not in output
 
 
 def test_help_and_version(command: Command) -> None:

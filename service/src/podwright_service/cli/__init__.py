@@ -26,10 +26,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is still told
     arguments = sys.argv[1:]
     if arguments[:1] == ["serve"]:
-        from podwright_service.init import become_init
-
         gc.set_threshold(_IMPORTED)
-        become_init()  # before anything is imported that it would hold in memory, or share with its child
     try:
         if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):
             from podwright_service.cli.probe import check

@@ -30,6 +30,7 @@ from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.usage import Usage
 from podwright_service.cli.console import complain, read_text, say, say_json, try_to_write, write_text
+from podwright_service.multiprocess import share_metrics
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -47,6 +48,7 @@ def serve_component(**given: Any) -> None:
     if settings.component is None:
         raise ConfigurationError("There is nothing to serve.", suggestion="Give a PATH, or set PODWRIGHT_COMPONENT.")
     adopt_secrets()
+    share_metrics(settings)
     component = load_component(settings.component, remotes_of(settings))
     from podwright_service import server  # the web framework takes a while to import, and what is wrong is told first
 

@@ -9,11 +9,10 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from podwright.models import LANES
 from podwright.text import printable
 from podwright_service.cli.console import say_json
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
-from podwright_service.variables import LIBRARY, masked
+from podwright_service.variables import LIBRARY, MODEL_CLIENTS, masked
 
 
 def print_settings(given: dict[str, Any], as_json: bool) -> None:
@@ -59,7 +58,7 @@ def _rows(settings: Settings, given: dict[str, Any]) -> list[dict[str, Any]]:
         value = os.environ.get(name) or None
         shown = masked(SecretStr(value) if value and name.endswith("_KEY") else value)
         source = f"file {adopted[name]}" if name in adopted else "environment" if value else "default"
-        if name == "PODWRIGHT_MODEL_LANE":
-            shown = value or LANES[0]
+        if name == "PODWRIGHT_MODEL_CLIENT":
+            shown = value or MODEL_CLIENTS[0]
         rows.append({"variable": name, "value": shown, "source": source, "description": description})
     return rows

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 UNKNOWN = "(unknown)"
 """The label of all models, tools and routes that the service does not know beforehand."""
 
-POSTED = "(posted)"
+POSTED = "(inline)"
 """The `component` of all that came in requests."""
 
 _WHO = ("component", "kind")
@@ -182,10 +182,10 @@ class Metrics:
         """Tell which component this is."""
         self._info.labels(*self._served, version, digest).set(1)
 
-    def watch(self, admission: Admission) -> None:
+    def track(self, admission: Admission) -> None:
         """Count who waits, and who is refused."""
         self._admission = admission
-        admission.changed = self._see_waiting  # of several processes, another one may write the page
+        admission.on_change = self._see_waiting  # of several processes, another one may write the page
         self._see_waiting()  # a count that is not there before it counts has no rate
 
     def subscriber(self, posted: bool) -> Callable[[Event], None]:
@@ -203,7 +203,7 @@ class Metrics:
 
         return hear
 
-    def request(self, method: str, path: str, status: int, seconds: float) -> None:
+    def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         route = self.route(path)
         self._requests[*self._served, method if method in _METHODS else UNKNOWN, route, str(status)].inc()
@@ -213,7 +213,7 @@ class Metrics:
         """A path, or what all paths that there are not are called."""
         return path if path in self._routes else UNKNOWN
 
-    def page(self, accept: str) -> tuple[bytes, str]:
+    def render(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and the media type that they are written in.
 
         Args:
@@ -232,7 +232,7 @@ class Metrics:
     def _see_waiting(self) -> None:
         if self._admission is not None:
             self._waiting[self._served].set(self._admission.waiting)
-            for reason, number in self._admission.refused.items():
+            for reason, number in self._admission.rejected.items():
                 self._rejected[*self._served, reason].inc(number - self._refused.get(reason, 0))
                 self._refused[reason] = number
 

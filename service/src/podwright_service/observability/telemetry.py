@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
-from fastapi import FastAPI
 from opentelemetry import propagate
 from opentelemetry.context import Context, attach, get_current, set_value
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright import __version__, blueprints
@@ -24,17 +21,15 @@ from podwright.components.remote import PROPAGATORS
 from podwright.errors import ConfigurationError
 from podwright.events import Subscriber
 from podwright.models import Model
-from podwright_service.auth import PATHS
-from podwright_service.inline_blueprints import Allowed
+from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import logging as logs
 from podwright_service.observability import semconv
 from podwright_service.observability.metrics import UNKNOWN, Metrics
 from podwright_service.observability.plain_structlog import structlog
 from podwright_service.observability.tracing import RESUMED, Spans, propagated
+from podwright_service.paths import PATHS
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
-
-Lifespan = Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]
 
 _UNTRACED = ("/health", "/ready", "/metrics")
 _LEFT = 499
@@ -43,13 +38,13 @@ _PARENT, _BAGGAGE, _RESUMES = b"traceparent", b"baggage", b"podwright-resumes"
 _TAKEN = (_PARENT, b"tracestate", _BAGGAGE)
 
 
-class Telemetry:
+class Observability:
     """The telemetry of one service.
 
     Args:
         component: What is served.
         settings: What is logged, and how.
-        allowed: What posted blueprints may name.
+        policy: What inline blueprints may name.
         models: The models that answer.
         remotes: Names of the components inside it that run in other containers.
 
@@ -61,7 +56,7 @@ class Telemetry:
         self,
         component: Component,
         settings: Settings,
-        allowed: Allowed,
+        policy: InlinePolicy,
         models: Collection[Model],
         remotes: Collection[str] = (),
     ) -> None:
@@ -71,8 +66,8 @@ class Telemetry:
             component.name,
             component.kind,
             {part.name for part in parts},
-            {*(model.name for model in models), *allowed.models, *component.models()},
-            {*allowed.tools, *(name for part in parts for name in _tool_names(part))},
+            {*(model.name for model in models), *policy.models, *component.models()},
+            {*policy.tools, *(name for part in parts for name in _tool_names(part))},
             PATHS,
         )
         self.metrics.serves(__version__, digest)
@@ -84,6 +79,7 @@ class Telemetry:
         self._log = structlog.get_logger("podwright.request").bind() if structlog.is_configured() else None
         self._delivery: Any = None
         self.recorder: Any = None
+        self.tracer_provider = None
         if tracing_wanted():
             try:  # the SDK takes a while to import, and without a collector nobody needs it
                 from podwright_service.observability import export
@@ -104,35 +100,21 @@ class Telemetry:
                 if propagated not in PROPAGATORS:
                     PROPAGATORS.append(propagated)
         # spans last: what ends is counted and logged while its span is still the current one
-        self.of_served: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=False), *common)
+        self.subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=False), *common)
         """Who hears the runs of the served component."""
-        self.of_posted: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=True), *common)
+        self.inline_subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(posted=True), *common)
         """Who hears the runs of posted blueprints."""
 
-    def around(self, lifespan: Lifespan) -> Lifespan:
-        """A life that ends with the last spans delivered."""
-
-        @contextlib.asynccontextmanager
-        async def whole(app: FastAPI) -> AsyncGenerator[None]:
-            try:
-                async with lifespan(app):
-                    yield
-            finally:
-                if self._delivery is not None:
-                    await self._delivery.finish()
-
-        return whole
+    def shutdown(self) -> None:
+        """Flush and stop the exporters."""
+        if self._delivery is not None:
+            asyncio.run(self._delivery.finish())
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered, and log it on `debug`."""
-        self.metrics.request(method, path, status, seconds)
+        self.metrics.observe_request(method, path, status, seconds)
         if self._log is not None:
             self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1e3, 3))
-
-    async def page(self, request: Request) -> Response:
-        """The metrics, as the reader takes them."""
-        content, media_type = self.metrics.page(request.headers.get("accept", ""))
-        return Response(content, headers={"content-type": media_type, "cache-control": "no-store"})
 
 
 def tracing_wanted() -> bool:
@@ -155,11 +137,11 @@ def _tool_names(part: Component) -> Collection[str]:
     return part.tool_names if isinstance(part, Conductor) else ()
 
 
-class Watched:
+class RequestTelemetryMiddleware:
     """ASGI middleware that counts each request, logs it on `debug`, and makes its span."""
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
-        self._app, self._telemetry = app, telemetry
+    def __init__(self, app: ASGIApp, observability: Observability) -> None:
+        self._app, self._telemetry = app, observability
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve, and tell of it."""
