@@ -20,8 +20,8 @@ T = TypeVar("T")
 Serve = Callable[..., httpx.Client]
 Example = Callable[[str], httpx.Client]
 
-LISTENING = re.compile(r"(?:running on|Listening at:) (http://[\d.]+:\d+)")
-"""The line that uvicorn, or gunicorn with several workers, logs when it listens."""
+LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
+"""What a service logs when it listens."""
 INLINE = {"type": "agent", "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}}
 """The body of a request that checks an inline blueprint; with an `input`, of one that runs it."""
 

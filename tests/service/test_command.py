@@ -107,7 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]
     "a misspelt attribute": (
         lambda at: [module(at, "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n")],
         {},
-        ["The module 'made' has no 'agent'", "Did you mean 'agents'?"],
+        ["The module 'made' has no attribute 'agent'", "Did you mean 'agents'?"],
     ),
     "no component": (lambda at: ["json:loads"], {}, ["'json:loads' is a function"]),
     "an unknown model": (
