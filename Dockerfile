@@ -1,23 +1,25 @@
 # One component in one container.
 #
-#   docker build -t podwright:direct --build-arg FLAVOUR=direct .   without LiteLLM: providers that speak Chat Completions
-#   docker build -t podwright:full --build-arg FLAVOUR=full .       every model provider
+#   docker build -t podwright:slim .                              without LiteLLM: OpenAI-compatible providers
+#   docker build -t podwright:full --build-arg FLAVOUR=full .     all providers
 #
-# A component is mounted at /component; or added, with its dependencies, by `podwright build`; or, where it has none, by
-# two lines: FROM podwright:direct / COPY my_component /component
-# checkov:skip=CKV_DOCKER_7:the tag stands in BASE_IMAGE, which checkov does not look up
+# Mount a component at /component; add it with `podwright build`, which installs its dependencies; or, if it has none,
+# with two lines: FROM podwright:slim / COPY my_component /component
+# checkov:skip=CKV_DOCKER_7:checkov does not resolve the tag in BASE_IMAGE
 ARG BASE_IMAGE=python:3.13-slim-trixie
 
 FROM ${BASE_IMAGE} AS build
 ENV UV_LINK_MODE=copy UV_NO_CONFIG=1
 WORKDIR /source
+RUN apt-get update -qq && apt-get install -qq --no-install-recommends 'tini=0.19.*' >/dev/null
 COPY requirements-uv.lock ./
 RUN --mount=type=cache,target=/root/.cache \
     python3 -m venv /tools && /tools/bin/python -m pip install --quiet --require-hashes -r requirements-uv.lock
-ARG FLAVOUR=full
-# Of two builds of the same source every file is the same: what says when it was made would differ.
+ARG FLAVOUR=slim
+# The time of every installed file, so that two builds give the same layer.
 ARG SOURCE_DATE_EPOCH=0
 COPY deploy/image/requirements-${FLAVOUR}.lock requirements.lock
+# Removed: scripts of packages, files of uv with a time or a path, and a .pth hook of virtualenv.
 RUN --mount=type=cache,target=/root/.cache \
     /tools/bin/uv venv --quiet --python python3 /opt/podwright \
     && /tools/bin/uv pip sync --quiet --python /opt/podwright --require-hashes requirements.lock \
@@ -26,13 +28,15 @@ RUN --mount=type=cache,target=/root/.cache \
     && rm -f lib/python3*/site-packages/_virtualenv.* CACHEDIR.TAG .gitignore .lock \
     && find . -name '*.pyc' -delete \
     && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash lib \
+    && cp /usr/bin/tini bin/ \
     && find /opt -exec touch -hd "@${SOURCE_DATE_EPOCH}" {} +
 COPY LICENSE pyproject.toml ./
 COPY library library
 COPY service service
-# Not by uv, which writes down when a wheel was made.
+# With pip, because uv records the time of a local wheel.
 RUN --mount=type=cache,target=/root/.cache touch /begun \
-    && for one in library service; do (cd $one && /tools/bin/python -m hatchling build -t wheel -d /wheels >/dev/null); done \
+    && for package in library service; do \
+        (cd $package && /tools/bin/python -m hatchling build -t wheel -d /wheels >/dev/null); done \
     && /tools/bin/python -m pip --python /opt/podwright install --quiet --no-deps --no-index --no-compile \
         --find-links /wheels podwright podwright-service \
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/podwright/lib/python3*/site-packages/podwright* \
@@ -40,7 +44,7 @@ RUN --mount=type=cache,target=/root/.cache touch /begun \
 
 FROM ${BASE_IMAGE}
 ARG SOURCE_DATE_EPOCH=0
-# What the base has and a service has no use for: an installer, and programs that run as their owner.
+# Remove pip, and the setuid and setgid bits of the base image.
 RUN touch /begun \
     && rm -rf /usr/local/lib/python3*/site-packages/pip* /usr/local/bin/pip* /usr/lib/python3/dist-packages/pip* \
         /usr/bin/pip* /usr/lib/python3*/ensurepip /usr/local/lib/python3*/ensurepip /usr/share/python-wheels \
@@ -57,13 +61,14 @@ USER 65532:65532
 WORKDIR /component
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --start-interval=1s CMD ["podwright", "check"]
-ENTRYPOINT ["podwright"]
+# tini forwards signals, and reaps the processes that tools leave behind.
+ENTRYPOINT ["tini", "--", "podwright"]
 CMD ["serve"]
 ARG BASE_IMAGE
-ARG FLAVOUR=full
+ARG FLAVOUR=slim
 ARG VERSION
 ARG REVISION
-# `podwright build` makes a component's dependencies on the same base.
+# `podwright build` builds a component's dependencies on the same base image.
 LABEL org.opencontainers.image.title="podwright" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.base.name="${BASE_IMAGE}" \

@@ -5,13 +5,13 @@ SHELL := /bin/bash
 UV := deploy/setup.sh
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-# A release younger than this is not locked: most bad ones are found and withdrawn within days.
+# Younger releases are not locked, because most malicious ones are withdrawn within days.
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
-STATIC := check-format check-lint check-types check-imports
+STATIC := check-format check-lint check-types check-imports check-internals
 
-# A mirror that hiccups and a package manager that is busy are waited for.
+# With retries, and waiting for another package manager.
 APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
 
 PORT ?= 8000
@@ -22,7 +22,7 @@ COMPONENT ?= deploy/examples/newsroom/newsroom
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
 
-install: $(INSTALLED)  ## make .venv with all that is locked, and the two packages
+install: $(INSTALLED)  ## install the locked dependencies and both packages into .venv
 
 $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.toml service/pyproject.toml \
 		library/src/podwright/_version.py
@@ -31,24 +31,25 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-# Podman runs pods without a cluster: what starts, watches and connects their containers is not part of it.
+# Podman runs the chart's pods without a cluster; the other packages start and connect its containers.
 PODMAN := podman runc catatonit netavark iptables iproute2
 
-tools:  ## install what only some tests need, as root on Debian: nginx, and podman with its parts
-	@command -v nginx > /dev/null || { $(APT) update && $(APT) install --no-install-recommends nginx-light > /dev/null; }
-	@{ command -v podman && command -v ip; } > /dev/null || { $(APT) update && $(APT) install --no-install-recommends $(PODMAN) > /dev/null; }
+tools:  ## install nginx and podman, which some tests need; as root on Debian
+	@{ command -v nginx && command -v podman && command -v ip; } > /dev/null \
+		|| { $(APT) update && $(APT) install --no-install-recommends nginx-light $(PODMAN) > /dev/null; } \
+		|| { echo 'tools: could not install nginx and podman; that needs root and Debian' >&2; exit 1; }
 
-engine:  ## bring up a Docker engine and the base image, as root on Debian, where they are missing
+engine:  ## install and start a Docker engine and provide the base image, if they are missing; as root on Debian
 	@deploy/engine.sh
 
-FLAVOUR ?= direct
-image:  ## build the image podwright:FLAVOUR, direct (default) or full
+FLAVOUR ?= slim
+image:  ## build the image podwright:FLAVOUR, slim (default) or full
 	@docker=$$(deploy/engine.sh docker) && "$$docker" build --tag podwright:$(FLAVOUR) --build-arg FLAVOUR=$(FLAVOUR) \
 		--build-arg VERSION=$$(sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/_version.py) \
 		--build-arg REVISION=$$(git rev-parse HEAD 2>/dev/null || true) .
 
-run: install  ## serve the example newsroom with no model vendor; PORT=8000, PODWRIGHT_MODEL=provider/name
-	@printf '%s\n' 'Try, from another shell:' '' \
+run: install  ## serve the example newsroom with an offline model; PORT=8000, PODWRIGHT_MODEL=provider/name
+	@printf '%s\n' 'Try from another shell:' '' \
 		"  curl -s localhost:$(PORT)/run -H 'content-type: application/json' -d '{\"input\": \"the moon\"}'" \
 		"  curl -s localhost:$(PORT)/info" \
 		"  curl -s localhost:$(PORT)/run-blueprint -H 'content-type: application/json' -d '{\"type\": \"agent\"," \
@@ -56,20 +57,20 @@ run: install  ## serve the example newsroom with no model vendor; PORT=8000, POD
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
-test: install  ## run the tests; ARGS="-k name" picks some
+test: install  ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
-proof: install  ## run the long versions of what the tests show in short: thousands of cases, runs and requests
+proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
 	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
 		remote_restarts.py)
 
-chart: install  ## make what is derived in helm/podwright: its README, copies, two examples, and the renders
+chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders
 	$(BIN)/python deploy/chart.py
 
-bench: install  ## measure side by side, print ratios, renew docs/benchmarks.md
+bench: install  ## run the benchmarks and update docs/benchmarks.md
 	$(BIN)/python tests/bench/run.py
 
-check: install  ## all that must pass before a change lands: format, lint, types, floors, tests
+check: install  ## everything that must pass before a merge: format, lint, types, imports, tests
 	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)
 	@$(MAKE) --no-print-directory test
 
@@ -85,22 +86,25 @@ check-types: install
 check-imports: install
 	$(BIN)/lint-imports
 
-fmt: install  ## format, and fix what can be fixed
+check-internals: install
+	$(BIN)/python deploy/check_internals.py
+
+fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-lock:  ## renew all locks: newest releases that are old enough
+lock:  ## update all locks to the newest releases that are old enough
 	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
-		-o deploy/image/requirements-direct.lock library/pyproject.toml service/pyproject.toml
+		-o deploy/image/requirements-slim.lock library/pyproject.toml service/pyproject.toml
 	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm \
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
-clean:  ## remove all that was made here
+clean:  ## remove generated files
 	rm -rf .venv .uv .tools dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs uv with the given arguments. Where there is none, or too old a one, brings the locked one into .uv first.
+# Runs uv with the given arguments. Without a recent uv, it first installs the locked one into .uv.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,12 +8,12 @@ fail() {
     exit 1
 }
 
-# uv does not read pip's settings; a machine set up for pip alone should do. What is set for uv wins.
+# uv does not read pip's settings, so on a machine that is set up for pip they become uv's defaults.
 pip_setting() {
     python3 -m pip config get "$1" 2>/dev/null || true
 }
 
-follow_pip() {
+use_pip_settings() {
     index=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-$(pip_setting global.index-url)}}}
     if [ -n "$index" ]; then export UV_DEFAULT_INDEX="$index"; fi
     certificates=${SSL_CERT_FILE:-${PIP_CERT:-$(pip_setting global.cert)}}
@@ -24,29 +24,30 @@ has_venv() {
     python3 -c 'import ensurepip, venv' 2>/dev/null
 }
 
-# Debian ships python3 without the module that makes virtual environments.
-add_venv() {
+# Debian's python3 cannot make virtual environments without this package.
+install_venv() {
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
         { apt-get update -q && apt-get install -q -y --no-install-recommends python3-venv; } >&2 || true
     fi
     has_venv || fail "python3 cannot make virtual environments; install the package python3-venv, or uv"
 }
 
-bring_uv() {
-    command -v python3 >/dev/null || fail "no python3 found; install Python 3.11 or newer"
-    has_venv || add_venv
-    echo "setup: bringing uv into .uv" >&2
-    python3 -m venv --clear .uv
-    .uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+install_uv() {
+    command -v python3 >/dev/null || fail "there is no python3; install Python 3.11 or newer"
+    has_venv || install_venv
+    echo "setup: installing uv into .uv" >&2
+    python3 -m venv --clear .uv || fail "cannot make a virtual environment in .uv"
+    .uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock \
+        || fail "pip could not install uv from requirements-uv.lock"
     cp requirements-uv.lock .uv/
 }
 
-follow_pip
+use_pip_settings
 export UV_PYTHON_DOWNLOADS=never
-# Says no where there is no uv, and where it is older than pyproject.toml asks for.
+# This fails without uv, and with one that is older than pyproject.toml requires.
 if uv cache dir >/dev/null 2>&1; then
     exec uv "$@"
 fi
-# The copy is made last, so it tells that this very lock was installed to its end.
-cmp -s requirements-uv.lock .uv/requirements-uv.lock || bring_uv
+# The lock is copied last, so an equal one shows that the installation was completed.
+cmp -s requirements-uv.lock .uv/requirements-uv.lock || install_uv
 exec .uv/bin/uv "$@"

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 BASE = "python:3.13-slim-trixie"
 ROUNDS = 9
 MIB = 1024 * 1024
-LARGEST = {"direct": 90, "full": 350}
+LARGEST = {"slim": 90, "full": 350}
 AGENT = {"name": "guide", "instructions": "You are a guide.", "config": {"model": "openai/gpt-4o-mini"}}
 
 

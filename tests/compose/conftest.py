@@ -1,89 +1,72 @@
-"""The engine, the image, and local images in the places of those that no registry may be there for."""
+"""The image of the components, and images in place of those that need a registry."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from tests import image_support
-from tests.compose.composed import HERE, Composed, Engine
+from tests.compose.composed import Fleet
+from tests.image_support import ROOT, Docker
 
-Fleet = Callable[..., Composed]
+MakeFleet = Callable[..., Fleet]
 
 PROMETHEUS = """
 FROM python:3.13-slim-trixie
-RUN cd /tmp && apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb got \\
-    && mv got/usr/bin/prometheus /bin/prometheus && rm -rf /tmp/* /var/lib/apt/lists/* \\
+RUN cd /tmp && apt-get update -qq && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb files \\
+    && mv files/usr/bin/prometheus /bin/prometheus && rm -rf /tmp/* /var/lib/apt/lists/* \\
     && install -d -o 65534 -g 65534 /prometheus
 ENTRYPOINT ["/bin/prometheus"]
 """
-"""A real Prometheus, from Debian; its flags and its folder are those of the vendor's image."""
-
-TAKER = """
-FROM python:3.13-slim-trixie
-COPY --from={image} /opt/podwright /opt/podwright
-COPY taker.py /taker.py
-ENTRYPOINT ["/opt/podwright/bin/python", "/taker.py", "{role}"]
-"""
-"""Neither the Collector nor Jaeger is to be had without a registry: something that takes spans stands for each."""
+"""Prometheus from Debian, with the paths of its own image."""
 
 
 @pytest.fixture(scope="session")
-def engine() -> Engine:
-    """The engine; where there is none, its tests are skipped, and fail in CI."""
-    return Engine(image_support.engine())
-
-
-@contextmanager
-def _built(engine: Engine, dockerfile: str) -> Iterator[str]:
-    tag = f"podwright-test-observer:{uuid.uuid4().hex[:12]}"
-    command = [engine.client, "build", "--quiet", "--tag", tag, "--file", "-", HERE]
-    done = subprocess.run(command, input=dockerfile, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    try:
-        yield tag
-    finally:
-        engine("image", "rm", tag)
+def docker() -> Docker:
+    """The client of this machine's engine."""
+    return image_support.docker()
 
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
-    """The image that the Dockerfile makes, without LiteLLM."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
-    with image_support.built_image(testrun_uid[:12], shared) as tag:
+    """The image of the flavour `slim`."""
+    with image_support.built_image(tmp_path_factory, testrun_uid) as tag:
         yield tag
 
 
 @pytest.fixture(scope="session")
-def observers(engine: Engine, image: str) -> Iterator[dict[str, str]]:
-    """Images for the services that watch the fleet, but for Grafana."""
-    with ExitStack() as stack:
+def observers(docker: Docker, image: str) -> Iterator[dict[str, Any]]:
+    """The services that observe the fleet, with images of this machine, and without Grafana."""
 
-        def built(dockerfile: str) -> str:
-            return stack.enter_context(_built(engine, dockerfile))
+    def stand_in(role: str) -> dict[str, Any]:
+        return {
+            "image": image,
+            "entrypoint": ["tini", "--", "python", "/stand_in.py", role],
+            "volumes": [f"{ROOT}/tests/compose/stand_in.py:/stand_in.py:ro"],
+            "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
+        }
 
-        takers = {role: built(TAKER.format(image=image, role=role)) for role in ("collector", "jaeger")}
-        yield {"prometheus": built(PROMETHEUS), **takers}
+    tag = f"podwright-test-prometheus:{uuid.uuid4().hex[:12]}"
+    command = [docker.client, "build", "--quiet", "--tag", tag, "-"]
+    subprocess.run(command, input=PROMETHEUS, check=True, capture_output=True, text=True, timeout=600)
+    yield {"prometheus": {"image": tag}, "collector": stand_in("collector"), "jaeger": stand_in("jaeger")}
+    docker("image", "rm", tag)
 
 
 @pytest.fixture(scope="module")
-def fleet(engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Makes a fleet, which is taken down when the module's tests are done."""
-    made: list[Composed] = []
+def make_fleet(docker: Docker, image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeFleet]:
+    """Makes a fleet, which is removed after the module's tests."""
+    fleets: list[Fleet] = []
 
-    def make(images: dict[str, str] | None = None, **given: Any) -> Composed:
-        folder = tmp_path_factory.mktemp("fleet")
-        made.append(Composed(engine, {"podwright": image, **(images or {})}, folder, **given))
-        return made[-1]
+    def make(services: dict[str, Any] | None = None, **variables: str) -> Fleet:
+        fleets.append(Fleet(docker, tmp_path_factory.mktemp("fleet"), image, services, **variables))
+        return fleets[-1]
 
     try:
         yield make
     finally:
-        for one in made:
-            one.down()
+        for fleet in fleets:
+            fleet.down()

@@ -1,4 +1,4 @@
-"""The page on the composed fleet: its commands work, one after the other, and it names each variable and service."""
+"""The commands, variables and services in docs/fleet.md."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.compose.composed import NEEDED, PUBLISHED, ROOT, Engine
+from tests.compose.composed import PUBLISHED
+from tests.image_support import INHERITED, ROOT, Docker
 
 PAGE = (ROOT / "docs" / "fleet.md").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
 
 
-def test_the_commands_work(engine: Engine, image: str, observers: dict[str, str], tmp_path: Path) -> None:
-    """Each command of the page succeeds, from the first `up` to that with the profile, and `down` leaves nothing."""
-    images = tmp_path / "images.yaml"
-    stand_ins = {**observers, "grafana": observers["jaeger"]}
-    images.write_text(json.dumps({"services": {name: {"image": one} for name, one in stand_ins.items()}}))
-    (tmp_path / "docker").symlink_to(engine.client)
+def test_the_commands_work(docker: Docker, image: str, observers: dict[str, Any], tmp_path: Path) -> None:
+    """Each command succeeds, from the first `up` to the one with the profile, and `down` removes all containers."""
+    services = tmp_path / "services.yaml"
+    services.write_text(json.dumps({"services": {**observers, "grafana": observers["jaeger"]}}))
+    (tmp_path / "docker").symlink_to(docker.client)
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
-    kept = {name: os.environ[name] for name in NEEDED if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     variables = {
-        **kept, **PUBLISHED, "PATH": f"{tmp_path}:{kept['PATH']}", "IMAGE": image, "COMPOSE_PROJECT_NAME": project,
-        "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{images}",
+        **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": image,
+        "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{services}",
     }  # fmt: skip
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    # requests are sent by the tests of all pages, and a fleet with a vendor's models is up for the dashboard's
+    # the tests of all pages send requests, and the tests of the dashboard use a provider's models
     elsewhere = ("curl", "OPENAI_API_KEY=")
     commands = [line for block in blocks for line in block.splitlines() if not line.startswith(elsewhere)]
     assert len(commands) >= 7
@@ -41,26 +41,23 @@ def test_the_commands_work(engine: Engine, image: str, observers: dict[str, str]
         assert done.returncode == 0, done.stdout + done.stderr
         assert set(done.stdout.split()) >= {"newsroom", "desk", "collector", "grafana", "jaeger", "prometheus"}
         label = f"label=com.docker.compose.project={project}"
-        assert engine("ps", "--all", "--quiet", "--filter", label) == ""
+        assert docker("ps", "--all", "--quiet", "--filter", label) == ""
     finally:
-        engine("compose", "--project-name", project, "down", "--volumes", "--timeout", "5", check=False)
+        docker.run("compose", "--project-name", project, "down", "--volumes", "--timeout", "5")
 
 
-def rows(heading: str) -> set[str]:
-    """What stands in code in the first cells of a table under a heading."""
-    part = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    return {name for cell in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for name in re.findall("`([^`]+)`", cell)}
+def first_cells(heading: str) -> set[str]:
+    """The code in the first cells of the table under a heading."""
+    section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    cells = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    return {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
 
 
-def test_every_variable_is_told() -> None:
-    """The variables of the page are those that the file reads."""
-    assert rows("Variables") == set(re.findall(r"\$\{([A-Z_]+)", COMPOSE))
-
-
-def test_every_service_is_told(engine: Engine) -> None:
-    """The page names each service, and the port of this machine that it has, if it has one."""
-    told = engine("compose", "--file", str(ROOT / "compose.yaml"), "--profile", "*", "config", "--format", "json")
-    services: dict[str, Any] = json.loads(told)["services"]
+def test_variables_and_services_are_documented(docker: Docker) -> None:
+    """The page lists the variables of the compose file, and each service with its port on this machine."""
+    assert first_cells("Variables") == set(re.findall(r"\$\{([A-Z_]+)", COMPOSE))
+    config = docker("compose", "--file", str(ROOT / "compose.yaml"), "--profile", "*", "config", "--format", "json")
+    services: dict[str, Any] = json.loads(config)["services"]
     for name, service in services.items():
         line = next(line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line)
         for port in service.get("ports", []):

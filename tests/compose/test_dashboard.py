@@ -1,4 +1,4 @@
-"""Dashboard and rules over a fleet with a vendor's model, under mixed load: Prometheus has data for each query."""
+"""The dashboard and the rules over a fleet with a provider's model, under mixed load."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.compose.composed import COMPONENTS, ROOT, STAFF, Composed, eventually
-from tests.compose.conftest import Fleet
+from tests.compose.composed import COMPONENTS, STAFF, Fleet
+from tests.compose.conftest import MakeFleet
+from tests.image_support import ROOT, eventually
 
 KEY = "0123456789abcdef-of-the-fleet"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -24,79 +25,70 @@ TARGETS = {
     for target in panel.get("targets", [])
 }
 ALL = {"namespace": ".*", "job": ".*", "component": ".*"}
-"""What Grafana puts for a variable of which all values are chosen."""
-VENDOR = "environment: {OPENAI_BASE_URL: 'http://vendor:8000/v1'}"
-EXTRA = f"""
-services:
-  vendor:
-    image: ${{IMAGE}}
-    entrypoint: [python, /vendor.py]
-    volumes: ["./tests/compose/vendor.py:/vendor.py:ro"]
-  researcher: {{{VENDOR}}}
-  writer: {{{VENDOR}}}
-  reviewer: {{{VENDOR}}}
-  newsroom:
-    environment: {{PODWRIGHT_MAX_RUNS: 2, PODWRIGHT_MAX_WAITING: 1}}
-  desk:
-    environment: {{OPENAI_BASE_URL: 'http://vendor:8000/v1', PODWRIGHT_MODEL: openai/unheard-of}}
-"""
-"""The vendor's place, little room in the newsroom, and for the desk a model whose price nobody knows."""
+"""Grafana's values of variables with all values selected."""
+BASE_URL = {"OPENAI_BASE_URL": "http://provider:8000/v1"}
 
 
 @pytest.fixture(scope="module")
-def newsroom(fleet: Fleet, observers: dict[str, str]) -> Composed:
-    """The fleet as one runs it with a real model, with a key, and with Prometheus alone of what watches it."""
-    real = {"OPENAI_API_KEY": "k", "PODWRIGHT_MODEL": "", "FLEET_KEY": KEY}
-    made = fleet({"prometheus": observers["prometheus"]}, extra=EXTRA, **real)
-    made.up("vendor", *COMPONENTS, "prometheus")
-    return made
+def newsroom(make_fleet: MakeFleet, image: str, observers: dict[str, Any]) -> Fleet:
+    """The fleet with a provider, an API key, a newsroom of limited capacity, and a desk whose model has no price."""
+    provider = {
+        "image": image,
+        "entrypoint": ["python", "/provider.py"],
+        "volumes": [f"{ROOT}/tests/compose/provider.py:/provider.py:ro"],
+    }
+    services: dict[str, Any] = {
+        "provider": provider,
+        "prometheus": observers["prometheus"],
+        **{name: {"environment": BASE_URL} for name in STAFF},
+        "newsroom": {"environment": {"PODWRIGHT_MAX_RUNS": "2", "PODWRIGHT_MAX_WAITING": "1"}},
+        "desk": {"environment": {**BASE_URL, "PODWRIGHT_MODEL": "openai/unheard-of"}},
+    }
+    fleet = make_fleet(services, OPENAI_API_KEY="k", PODWRIGHT_MODEL="", FLEET_KEY=KEY)
+    fleet.up("provider", *COMPONENTS, "prometheus")
+    return fleet
 
 
-def ask(client: httpx.Client, text: str, budget: str = "tokens=100000", path: str = "/run") -> httpx.Response:
-    return client.post(path, json={"input": text}, headers={"Podwright-Budget": budget})
+def run(client: httpx.Client, text: str, budget: str = "tokens=100000", path: str = "/run") -> int:
+    """The status of a run."""
+    return client.post(path, json={"input": text}, headers={"Podwright-Budget": budget}).status_code
 
 
 @pytest.fixture(scope="module")
-def answered(newsroom: Composed) -> Iterator[set[tuple[str, int]]]:
-    """How callers were answered, who ask for all that there is, again and again."""
-    answers: set[tuple[str, int]] = set()
+def statuses(newsroom: Fleet) -> Iterator[set[tuple[str, int]]]:
+    """The statuses of requests that are sent again and again, by their purpose."""
+    statuses: set[tuple[str, int]] = set()
     done = threading.Event()
 
-    def both() -> None:
-        with newsroom.client("newsroom", headers=HEADERS) as flow, newsroom.client("desk", headers=HEADERS) as desk:
+    def send_each() -> None:
+        with newsroom.client("newsroom", headers=HEADERS) as workflow, newsroom.client("desk", headers=HEADERS) as desk:
             while not done.wait(0.2):
-                answers.add(("run", ask(flow, "the moon").status_code))
-                answers.add(("refused", ask(flow, "a refused thing").status_code))
-                answers.add(("limited", ask(flow, "the moon", "tokens=60").status_code))
-                answers.add(("streamed", ask(desk, "the moon", path="/run/stream").status_code))
-                answers.add(("unknown", flow.get("/nowhere").status_code))
-                answers.add(("keyless", httpx.get(f"{newsroom.url('desk', 8000)}/info", timeout=60).status_code))
+                statuses.add(("run", run(workflow, "the moon")))
+                statuses.add(("refused", run(workflow, "a refused thing")))
+                statuses.add(("limited", run(workflow, "the moon", "tokens=60")))
+                statuses.add(("streamed", run(desk, "the moon", path="/run/stream")))
+                statuses.add(("unknown", workflow.get("/nowhere").status_code))
+                statuses.add(("keyless", httpx.get(f"{newsroom.url('desk', 8000)}/info", timeout=60).status_code))
                 with suppress(httpx.TimeoutException):
                     desk.post("/run", json={"input": "a slow thing"}, timeout=0.5)
 
-    def crowd() -> None:
-        with newsroom.client("newsroom", headers=HEADERS) as flow:
+    def overload() -> None:
+        with newsroom.client("newsroom", headers=HEADERS) as workflow:
             while not done.wait(0.5):
-                answers.add(("crowd", ask(flow, "a slow thing", "wall_time=0.8").status_code))
+                statuses.add(("overload", run(workflow, "a slow thing", "wall_time=0.8")))
 
-    callers = [threading.Thread(target=target) for target in (both, *[crowd] * 4)]
+    callers = [threading.Thread(target=target) for target in (send_each, *[overload] * 4)]
     for caller in callers:
         caller.start()
     try:
-        yield answers
+        yield statuses
     finally:
         done.set()
         for caller in callers:
             caller.join()
 
 
-def get(newsroom: Composed, path: str, **parameters: str) -> Any:
-    told = httpx.get(f"{newsroom.url('prometheus', 9090)}/api/v1/{path}", params=parameters, timeout=30).json()
-    assert told["status"] == "success", (parameters, told)
-    return told["data"]
-
-
-def filled(expression: str, variables: dict[str, str]) -> str:
+def fill(expression: str, variables: dict[str, str]) -> str:
     """The expression as Grafana sends it for the last quarter of an hour, scraped every five seconds."""
     for name, value in {**variables, "__range": "15m", "__rate_interval": "20s"}.items():
         expression = expression.replace(f"${name}", value)
@@ -104,74 +96,74 @@ def filled(expression: str, variables: dict[str, str]) -> str:
     return expression
 
 
-def test_the_load_is_mixed(answered: set[tuple[str, int]]) -> None:
-    """Callers are answered, refused by the vendor, stopped by a limit, sent away, and not let in."""
-    wanted = {
+def test_the_load_is_mixed(statuses: set[tuple[str, int]]) -> None:
+    """Runs succeed, fail at the provider, hit a limit, are rejected, and lack a key."""
+    expected = {
         ("run", 200), ("refused", 502), ("limited", 422), ("streamed", 200), ("unknown", 404), ("keyless", 401),
-        ("crowd", 504), ("crowd", 503),
+        ("overload", 504), ("overload", 503),
     }  # fmt: skip
-    eventually(lambda: wanted <= answered, told=lambda: answered)
+    eventually(lambda: expected <= statuses, report=lambda: statuses)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_each_query_has_data(newsroom: Composed, answered: set[tuple[str, int]], target: dict[str, str]) -> None:
-    """Each panel's query gives numbers, with the labels that its legend shows."""
-    query = filled(target["expr"], ALL)
+def test_each_query_has_data(newsroom: Fleet, statuses: set[tuple[str, int]], target: dict[str, str]) -> None:
+    """Each panel's query returns numbers, with the labels of its legend."""
+    query = fill(target["expr"], ALL)
 
-    def numbers() -> list[dict[str, str]]:
-        told = get(newsroom, "query", query=query)["result"]
-        return [one["metric"] for one in told if math.isfinite(float(one["value"][1]))]
+    def labels() -> list[dict[str, str]]:
+        samples = newsroom.prometheus("query", query=query)["result"]
+        return [sample["metric"] for sample in samples if math.isfinite(float(sample["value"][1]))]
 
-    found = eventually(numbers, told=lambda: (query, answered, get(newsroom, "query", query=query)))
-    for labels in found:
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(labels), labels
+    for metric in eventually(labels, report=lambda: (query, statuses)):
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(metric), metric
 
 
-def test_the_variables_have_values(newsroom: Composed, answered: set[tuple[str, int]]) -> None:
-    """The dashboard's variables offer the fleet, its services and its components, each narrowed by those before it."""
-    offered: dict[str, list[str]] = {}
-    chosen = dict(ALL)
+def test_the_variables_have_values(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
+    """The dashboard's variables list the fleet, its services and its components, each filtered by the ones before."""
+    values: dict[str, list[str]] = {}
+    selected = dict(ALL)
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
-            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
-            assert asked, variable
-            selector, label = filled(asked[1], chosen), asked[2]
-            offered[variable["name"]] = get(newsroom, f"label/{label}/values", **{"match[]": selector})
-            chosen["namespace"] = "newsroom"
-            chosen["job"] = "writer" if "job" in offered else ".*"
-    assert answered
-    assert offered == {"namespace": ["newsroom"], "job": COMPONENTS, "component": ["(posted)", "writer"]}
+            definition = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+            assert definition, variable
+            selector, label = fill(definition[1], selected), definition[2]
+            values[variable["name"]] = newsroom.prometheus(f"label/{label}/values", **{"match[]": selector})
+            selected["namespace"] = "newsroom"
+            selected["job"] = "writer" if "job" in values else ".*"
+    assert statuses
+    assert (values["namespace"], values["job"]) == (["newsroom"], COMPONENTS)
+    assert "writer" in values["component"]
+    assert not {"desk", "newsroom"} & set(values["component"])
 
 
-def test_cost_is_that_of_the_priced_models(newsroom: Composed, answered: set[tuple[str, int]]) -> None:
-    """The cost of each agent is its calls' at the vendor's price; the desk's calls are counted as unpriced."""
+def test_cost_and_unpriced_calls(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
+    """The cost of each agent is the price of its calls; the calls of the desk are counted as unpriced."""
 
-    def each(metric: str) -> dict[str, float]:
-        per_call = f'sum by (component) ({metric}) / sum by (component) (podwright_model_calls_total{{status="ok"}})'
-        told = get(newsroom, "query", query=per_call)["result"]
-        return {one["metric"]["component"]: float(one["value"][1]) for one in told}
+    def per_call(metric: str) -> dict[str, float]:
+        query = f'sum by (component) ({metric}) / sum by (component) (podwright_model_calls_total{{status="ok"}})'
+        samples = newsroom.prometheus("query", query=query)["result"]
+        return {sample["metric"]["component"]: float(sample["value"][1]) for sample in samples}
 
-    assert answered
-    assert eventually(lambda: each("podwright_unpriced_model_calls_total")) == {"desk": 1}
-    # 32 fresh, 8 cached and 10 output tokens of gpt-4o-mini
+    assert statuses
+    assert eventually(lambda: per_call("podwright_unpriced_model_calls_total")) == {"desk": 1}
+    # 32 uncached, 8 cached and 10 output tokens of gpt-4o-mini
     price = (32 * 0.15 + 8 * 0.075 + 10 * 0.6) / 1e6
-    assert each("podwright_cost_usd_total") == pytest.approx(dict.fromkeys(STAFF, price))
+    assert per_call("podwright_cost_usd_total") == pytest.approx(dict.fromkeys(STAFF, price))
 
 
-def test_alerts_go_off(newsroom: Composed, answered: set[tuple[str, int]]) -> None:
-    """Of the alerts, those go off or wait to for which there is reason, and none for which there is not."""
-    wanted = {
+def test_alerts(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
+    """The alerts with a reason become pending or firing, and the one without does not."""
+    expected = {
         ("PodwrightUnpricedModelCalls", "desk"),
         ("PodwrightBudgetStops", "newsroom"),
         ("PodwrightRejecting", "newsroom"),
         ("PodwrightFailingFast", "newsroom"),
     }
 
-    def told() -> set[tuple[str, str]]:
-        alerts = get(newsroom, "alerts")["alerts"]
-        assert {one["state"] for one in alerts if one["labels"]["alertname"] == "PodwrightBudgetStops"} <= {"firing"}
-        return {(one["labels"]["alertname"], one["labels"]["component"]) for one in alerts}
+    def alerts() -> set[tuple[str, str]]:
+        active = [alert["labels"] for alert in newsroom.prometheus("alerts")["alerts"]]
+        return {(labels["alertname"], labels["component"]) for labels in active}
 
-    assert answered
-    eventually(lambda: wanted <= told(), 120, told)
-    assert "PodwrightCostPerHour" not in {name for name, _ in told()}
+    assert statuses
+    eventually(lambda: expected <= alerts(), 120, alerts)
+    assert "PodwrightCostPerHour" not in {name for name, _ in alerts()}

@@ -1,4 +1,4 @@
-"""The examples: each loads, is what its file says, and runs with no model vendor."""
+"""The examples load, match their files, and run with an offline model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podwright import Pipeline, Workflow, blueprints, load
+from podwright import Pipeline, blueprints, load
 from podwright.components import Component
 from podwright.testing import assert_events, events_of
 
@@ -16,50 +16,45 @@ FOLDERS = sorted(path.parent.name for path in NEWSROOM.glob("*/blueprint.*"))
 each_example = pytest.mark.parametrize("name", FOLDERS)
 
 
-def test_every_kind_is_there() -> None:
-    """The examples are three agents and one component of each other kind, one of them in YAML."""
+def test_every_kind_has_an_example() -> None:
+    """There are three agents and one component of each other kind, one of them in YAML."""
     assert FOLDERS == ["desk", "newsroom", "press", "researcher", "reviewer", "writer"]
     assert {load(NEWSROOM / name).kind for name in FOLDERS} == {"agent", "workflow", "conductor", "pipeline"}
-    assert isinstance(load(NEWSROOM / "press" / "blueprint.yaml", agents=staff()), Pipeline)
-
-
-def staff() -> dict[str, Component]:
-    return {name: load(NEWSROOM / name) for name in ("researcher", "writer", "reviewer")}
+    staff: dict[str, Component] = {name: load(NEWSROOM / name) for name in ("researcher", "writer", "reviewer")}
+    assert isinstance(load(NEWSROOM / "press" / "blueprint.yaml", agents=staff), Pipeline)
 
 
 @each_example
-def test_a_blueprint_goes_through_a_component_unchanged(name: str) -> None:
-    """File to component to blueprint is the identity, through JSON and through YAML."""
-    (file,) = (NEWSROOM / name).glob("blueprint.*")
-    written = blueprints.read_file(file)
+def test_a_component_exports_its_blueprint_unchanged(name: str) -> None:
+    """A component exports the blueprint of its file, which JSON and YAML keep unchanged."""
+    [file] = (NEWSROOM / name).glob("blueprint.*")
     exported = load(NEWSROOM / name).to_blueprint()
-    assert exported == written
+    assert exported == blueprints.read_file(file)
     assert blueprints.from_yaml(blueprints.to_yaml(exported)) == exported
     assert blueprints.from_json(blueprints.to_json(exported)) == exported
     assert exported["description"]
 
 
 @each_example
-def test_it_runs_on_the_echo_model(name: str) -> None:
-    """Each example answers offline, the same each time."""
+def test_it_runs_offline(name: str) -> None:
+    """Each example has an output with the echo model, the same every time."""
     first, second = (load(NEWSROOM / name, model="offline/echo").run("the moon") for _ in range(2))
     assert first
     assert first == second
 
 
 def test_the_researcher_finds_notes() -> None:
-    """The search tool returns notes that bear on the question, and says so when there are none."""
+    """The search tool returns notes about the question, or that there are none."""
     researcher = load(NEWSROOM / "researcher", model="offline/echo")
     trace = researcher.run("When did the Eiffel Tower open?", trace=True)
-    (finished,) = events_of(trace, "tool_call_finished")
-    assert finished.output.startswith("The Eiffel Tower opens\n")  # pyright: ignore[reportAttributeAccessIssue]
+    [finished] = events_of(trace, "tool_call_finished")
+    assert finished.to_dict()["output"].startswith("The Eiffel Tower opens\n")
     assert "NOTHING FOUND" in researcher.run("zebra crossings")
 
 
 def test_the_workflow_has_a_branch_a_loop_and_parallel_steps() -> None:
-    """The newsroom drafts until approved, at most three times, or declines where there are no facts."""
+    """The newsroom drafts at most three times until approved, or declines without facts."""
     newsroom = load(NEWSROOM / "newsroom", model="offline/echo")
-    assert isinstance(newsroom, Workflow)
     trace = newsroom.run("the moon", trace=True)
     assert_events(
         trace,
@@ -69,9 +64,7 @@ def test_the_workflow_has_a_branch_a_loop_and_parallel_steps() -> None:
         "condition_checked condition=starts_with result=false",
         "run_finished component=newsroom",
     )
-    drafts = [
-        e for e in events_of(newsroom.run("the moon", trace=True), "step_started") if e.to_dict()["step"] == "draft"
-    ]
-    assert len(drafts) == 3
+    steps = [event.to_dict()["step"] for event in events_of(trace, "step_started")]
+    assert steps.count("draft") == 3
     declined = newsroom.run("zebra crossings")
     assert list(declined) == ["input", "researcher_output", "reviewer_output", "writer_output"]

@@ -61,7 +61,7 @@ def image() -> Iterator[tuple[str, str]]:
         yield docker, given
         return
     name = f"podwright-pods:{uuid.uuid4().hex[:8]}"
-    command = [docker, "build", "--quiet", "--tag", name, "--build-arg", "FLAVOUR=direct", ROOT]
+    command = [docker, "build", "--quiet", "--tag", name, "--build-arg", "FLAVOUR=slim", ROOT]
     subprocess.run(command, check=True, capture_output=True)
     yield docker, name
     subprocess.run([docker, "rmi", name], check=True, capture_output=True)

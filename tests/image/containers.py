@@ -1,20 +1,14 @@
-"""A client of the engine, and a container that runs."""
+"""Running containers, and the layers of images."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import tarfile
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-
-PATIENCE = 120
-"""Seconds that a loaded machine may need for what takes two."""
+from tests.image_support import Docker, eventually
 
 
 def tool(name: str) -> dict[str, Any]:
@@ -24,45 +18,14 @@ def tool(name: str) -> dict[str, Any]:
     return {"name": name, "schema": {"type": "function", "function": function}}
 
 
-class Engine:
-    """Calls the Docker client with arguments."""
-
-    def __init__(self, client: str) -> None:
-        self.client = client
-
-    def __call__(self, *arguments: str | Path) -> str:
-        done = self.says(*arguments)
-        assert done.returncode == 0, f"docker {arguments}\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def says(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self.client, *arguments], capture_output=True, text=True)
-
-    def image(self, name: str) -> dict[str, Any]:
-        return json.loads(self("image", "inspect", name))[0]
-
-    def layers(self, name: str, base: str | None = None) -> list[Layer]:
-        """The layers that an image has above another one."""
-        below = len(self.image(base)["RootFS"]["Layers"]) if base else 0
-        digests = self.image(name)["RootFS"]["Layers"][below:]
-        with tempfile.TemporaryDirectory() as folder:
-            self("save", "--output", f"{folder}/image.tar", name)
-            with tarfile.open(f"{folder}/image.tar") as whole:
-                manifest = whole.extractfile("manifest.json")
-                assert manifest is not None
-                blobs = json.load(manifest)[0]["Layers"][below:]
-                return [Layer(whole, blob, digest) for blob, digest in zip(blobs, digests, strict=True)]
-
-
 class Layer:
-    """The entries of one layer, by path."""
+    """The entries of one layer by path, and the contents of files below a megabyte."""
 
-    def __init__(self, whole: tarfile.TarFile, blob: str, digest: str) -> None:
+    def __init__(self, image: tarfile.TarFile, blob: str, digest: str) -> None:
         self.digest = digest
         self.entries: dict[str, tarfile.TarInfo] = {}
         self.contents: dict[str, bytes] = {}
-        """Of files below a megabyte."""
-        packed = whole.extractfile(blob)
+        packed = image.extractfile(blob)
         assert packed is not None
         with tarfile.open(fileobj=packed) as layer:
             for entry in layer:
@@ -72,56 +35,62 @@ class Layer:
                     assert content is not None
                     self.contents[entry.name] = content.read()
 
-    def files(self) -> Iterator[tarfile.TarInfo]:
-        return (entry for entry in self.entries.values() if entry.isfile())
+
+def layers(docker: Docker, name: str, base: str) -> list[Layer]:
+    """The layers of an image above its base image."""
+    below = len(docker.inspect(base)["RootFS"]["Layers"])
+    digests = docker.inspect(name)["RootFS"]["Layers"][below:]
+    with tempfile.TemporaryDirectory() as folder:
+        docker("save", "--output", f"{folder}/image.tar", name)
+        with tarfile.open(f"{folder}/image.tar") as image:
+            manifest = image.extractfile("manifest.json")
+            assert manifest is not None
+            blobs = json.load(manifest)[0]["Layers"][below:]
+            return [Layer(image, blob, digest) for blob, digest in zip(blobs, digests, strict=True)]
 
 
 class Container:
-    """A container that runs."""
+    """A running container."""
 
-    def __init__(self, engine: Engine, id: str) -> None:
-        self.engine, self.id = engine, id
+    def __init__(self, docker: Docker, id: str) -> None:
+        self.docker, self.id = docker, id
 
     def state(self) -> dict[str, Any]:
-        return json.loads(self.engine("container", "inspect", self.id))[0]["State"]
-
-    def until(self, true: Callable[[], object], what: str) -> None:
-        """Wait until something is so; a container that ends meanwhile tells why."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert self.state()["Running"], self.logs()
-            assert time.monotonic() < deadline, f"not {what}: {self.logs()}"
-            time.sleep(0.1)
+        return self.docker.inspect(self.id)["State"]
 
     def healthy(self) -> Container:
-        """Wait until the health check of the image says so."""
-        self.until(lambda: self.state()["Health"]["Status"] == "healthy", "healthy")
+        """Wait for the health check of the image."""
+
+        def ended_or_healthy() -> bool:
+            state = self.state()
+            return not state["Running"] or state["Health"]["Status"] == "healthy"
+
+        eventually(ended_or_healthy, 120, self.logs)
+        assert self.state()["Running"], self.logs()
         return self
 
     def logs(self) -> str:
-        done = self.engine.says("logs", self.id)
+        done = self.docker.run("logs", self.id)
         return done.stdout + done.stderr
 
     def run(self, *command: str) -> str:
         """Run a command in it."""
-        return self.engine("exec", self.id, *command)
+        return self.docker("exec", self.id, *command)
 
-    def ask(self, body: object) -> Any:
-        """Post to `/run` from inside, for it may have no network."""
+    def post_run(self, body: object) -> Any:
+        """Post to `/run` from inside, because it may have no network."""
         code = (
             "import sys, urllib.request as u; r = u.Request('http://127.0.0.1:8000/run', sys.argv[1].encode(),"
             " {'content-type': 'application/json'}); print(u.urlopen(r, timeout=60).read().decode())"
         )
         return json.loads(self.run("python", "-c", code, json.dumps(body)))
 
-    def port(self) -> str:
-        """The address that its port 8000 is published on."""
-        return "http://" + self.engine("port", self.id, "8000/tcp").splitlines()[0]
-
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.port(), timeout=PATIENCE)
+        """A client of the published port."""
+        address = self.docker("port", self.id, "8000/tcp").splitlines()[0]
+        return httpx.Client(base_url=f"http://{address}", timeout=60)
 
     def stop(self) -> int:
-        """Stop it as `docker stop` does, and give its exit code."""
-        self.engine("stop", "--time", "60", self.id)
+        """Stop it as `docker stop` does, and return its exit code."""
+        self.docker("stop", "--time", "60", self.id)
         return self.state()["ExitCode"]

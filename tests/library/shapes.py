@@ -1,4 +1,4 @@
-"""A blueprint of each kind as the spec has it, and what tests of blueprints do with them."""
+"""Example blueprints with the fields of the specification, and helpers that several test files use."""
 
 import copy
 from collections.abc import Callable
@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from podwright import Agent, BlueprintValidationError, Conductor, Pipeline, ScriptedModel, Workflow, load
+from podwright import Agent, BlueprintValidationError, Conductor, FunctionModel, Pipeline, ScriptedModel, Workflow, load
 from podwright.errors import Problem
+from podwright.testing import events_of
 
 Json = dict[str, Any]
 
 
 def forecast(city: str, days: int = 1) -> str:
-    """Say what the weather will be."""
+    """Forecast the weather."""
     return f"{city}: sun for {days} days"
 
 
@@ -31,20 +32,20 @@ TOOL: Json = {
         },
     },
 }
-# just the fields of spec §§2.1 to 2.4, and none of ours
+# only the fields of spec §§2.1 to 2.4
 AGENT: Json = {
     "name": "guide",
     "instructions": "You are a guide.",
     "config": {"model": "openai/gpt-4o-mini", "max_loops": 5},
     "tools": [TOOL],
 }
-WORKFLOW: Json = {
-    "name": "newsroom",
-    "steps": [
-        {"type": "agent_step", "agent": "writer", "name": "write"},
-        {"type": "agent_step", "agent": "reviewer", "name": "review"},
-    ],
-}
+
+
+def agent_step(name: str, agent: str = "writer", **more: Any) -> Json:
+    return {"type": "agent_step", "agent": agent, "name": name, **more}
+
+
+WORKFLOW: Json = {"name": "newsroom", "steps": [agent_step("write"), agent_step("review", "reviewer")]}
 CONDUCTOR: Json = {
     "name": "desk",
     "type": "Conductor",
@@ -64,66 +65,68 @@ PIPELINE: Json = {
 EVERY_STEP: Json = {
     "name": "all",
     "steps": [
-        {"type": "agent_step", "agent": "writer", "name": "write", "input": "{input}", "output": "draft"},
+        agent_step("write", input="{input}", output="draft"),
         {
             "type": "condition_step", "name": "check", "condition": {"name": "is_empty", "args": {"value": "{draft}"}},
-            "then": [{"type": "approval_step", "name": "ask", "message": "Go on?"}],
-            "else": [{"type": "agent_step", "agent": "writer", "name": "again"}],
+            "then": [{"type": "approval_step", "name": "ask", "message": "Go on?"}], "else": [agent_step("again")],
         },
+        {"type": "parallel_step", "name": "both", "branches": [[agent_step("w")]]},
         {
-            "type": "parallel_step", "name": "both",
-            "branches": [[{"type": "agent_step", "agent": "writer", "name": "w"}]],
-        },
-        {
-            "type": "loop_step", "name": "loop", "steps": [{"type": "agent_step", "agent": "writer", "name": "w"}],
+            "type": "loop_step", "name": "loop", "steps": [agent_step("w")],
             "until": {"name": "is_empty", "args": {"value": ""}}, "max_iterations": 2,
         },
         {
             "type": "map_step", "name": "map", "over": "input", "as": "item", "max_concurrency": 2,
-            "steps": [{"type": "agent_step", "agent": "writer", "name": "w"}],
+            "steps": [agent_step("w")],
         },
-        {
-            "type": "workflow_step", "name": "nest",
-            "workflow": {"name": "inner", "steps": [{"type": "agent_step", "agent": "writer", "name": "w"}]},
-        },
+        {"type": "workflow_step", "name": "nest", "workflow": {"name": "inner", "steps": [agent_step("w")]}},
     ],
 }  # fmt: skip
-SHAPES = {"agent": AGENT, "workflow": WORKFLOW, "conductor": CONDUCTOR, "pipeline": PIPELINE}
+BLUEPRINTS = {"agent": AGENT, "workflow": WORKFLOW, "conductor": CONDUCTOR, "pipeline": PIPELINE}
 CLASSES: dict[str, Any] = {"agent": Agent, "workflow": Workflow, "conductor": Conductor, "pipeline": Pipeline}
-STAND_INS = {name: Agent(name, "", ScriptedModel()) for name in ("writer", "reviewer")}
-BY_NAME: Json = {"type": "Agent", "name": "writer"}
-DROP: Any = object()
+KINDS = list(CLASSES)
+AGENTS = {name: Agent(name, "", ScriptedModel()) for name in ("writer", "reviewer")}
+"""The agents that the examples name."""
+REMOVED: Any = object()
 
 
 def edited(blueprint: Json, pointer: str, value: Any) -> Any:
-    """The blueprint with another value at a place; `DROP` removes what is there."""
-    whole = copy.deepcopy(blueprint)
+    """A copy of the blueprint with another value at a JSON pointer; `REMOVED` removes it."""
     if not pointer:
         return value
+    data = copy.deepcopy(blueprint)
     *parents, last = pointer.split("/")[1:]
-    here: Any = whole
+    parent: Any = data
     for part in parents:
-        here = here[int(part)] if isinstance(here, list) else here[part]
-    key: Any = int(last) if isinstance(here, list) else last
-    if value is DROP:
-        del here[key]
-    elif isinstance(here, list) and key == len(here):
-        here.append(value)
+        parent = parent[int(part)] if isinstance(parent, list) else parent[part]
+    key: Any = int(last) if isinstance(parent, list) else last
+    if value is REMOVED:
+        del parent[key]
+    elif isinstance(parent, list) and key == len(parent):
+        parent.append(value)
     else:
-        here[key] = value
-    return whole
+        parent[key] = value
+    return data
 
 
-def rebuilt(blueprint: Any, **options: Any) -> Any:
-    return load(blueprint, tools=[forecast], agents=STAND_INS, **options)
+def load_example(blueprint: Any, **options: Any) -> Any:
+    """The component of an example, edited or not, with all that the examples name."""
+    return load(blueprint, tools=[forecast], agents=AGENTS, **options)
 
 
-def refused(make: Callable[[], object]) -> list[Problem]:
-    """The problems for which something is refused."""
+def problems_of(make: Callable[[], object]) -> list[Problem]:
+    """The problems of the `BlueprintValidationError` that `make` raises."""
     with pytest.raises(BlueprintValidationError) as caught:
         make()
-    error = caught.value
-    assert error.problems
-    count = len(error.problems)
-    assert f"{count} problem{'s' if count > 1 else ''}" in error.message
-    return list(error.problems)
+    assert caught.value.problems
+    return list(caught.value.problems)
+
+
+def events(trace: Any, *types: str) -> list[Any]:
+    """`events_of`, for type checkers that cannot know which types the events have."""
+    return list(events_of(trace, *types))
+
+
+def says(text: str) -> FunctionModel:
+    """A model with one answer."""
+    return FunctionModel(lambda _: text)

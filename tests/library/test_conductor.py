@@ -1,10 +1,11 @@
-"""Conductors: a model that works through skill agents, by a plan that it may revise."""
+"""Conductors: a model that gives tasks to skill agents, with a plan that it may revise."""
 
 import asyncio
 import json
 from typing import Any, cast
 
 import pytest
+from tests.library.shapes import events
 
 from podwright import (
     Agent,
@@ -19,75 +20,66 @@ from podwright import (
     Usage,
     Workflow,
 )
-from podwright.errors import (
-    BlueprintValidationError,
-    ConfigurationError,
-    LoopLimitError,
-    ModelError,
-    OutputError,
-    ToolArgumentsError,
-)
-from podwright.testing import ModelResponse, ToolCall, assert_events, events_of
-
-
-def picked(trace: Any, *types: str) -> list[Any]:
-    """The events of these types; a type checker cannot know which they are."""
-    return events_of(trace, *types)
+from podwright.errors import ConfigurationError, LoopLimitError, ModelError, OutputError, ToolArgumentsError
+from podwright.testing import ModelResponse, ToolCall, assert_events
 
 
 def plan(*steps: tuple[str, str]) -> str:
     return json.dumps({"steps": [{"skill": skill, "task": task} for skill, task in steps]})
 
 
-def skills(**answers: str) -> list[Agent]:
-    return [Agent(name, f"You {name}.", ScriptedModel(*[answer] * 5)) for name, answer in answers.items()]
-
-
 def task(skill: str, text: str, call: str = "call_1") -> ToolCall:
     return ToolCall.of(skill, id=call, task=text)
 
 
-def test_skills_are_tools() -> None:
-    """Each skill is offered as a tool with one text argument, and called as a nested run."""
-    model = ScriptedModel(task("search", "find it"), task("write", "say it"), "done")
-    desk = Conductor("desk", "Lead.", model, skills(search="found", write="written"))
-    result = desk.run("the moon", trace=True)
+SEARCH = task("search", "find it")
+PLAN = plan(("search", "find it"))
+
+
+def desk(*answers: Any, skills: Any = ("search", "write"), **options: Any) -> tuple[Conductor, ScriptedModel]:
+    """A conductor with a scripted model, and skills that answer with their names."""
+    model = ScriptedModel(*answers)
+    members = [Agent(name, f"You {name}.", ScriptedModel(*[f"{name} done"] * 5)) for name in skills]
+    return Conductor("desk", "Lead.", model, members, **options), model
+
+
+def test_skills_are_tools_with_one_task() -> None:
+    """Each skill is a tool with one text argument; a call of it is a nested run with its own step."""
+    conductor, model = desk(SEARCH, task("write", "say it"), "done")
+    result = conductor.run("the moon", trace=True)
     assert result.value == "done"
     offered = [tool["function"] for tool in model.requests[0].tools]
-    assert [(one["name"], one.get("description")) for one in offered] == [
+    assert [(tool["name"], tool.get("description")) for tool in offered] == [
         ("search", "You search."), ("write", "You write."),
     ]  # fmt: skip
     assert offered[0]["parameters"]["required"] == ["task"]
     assert [message.content for message in model.requests[0].messages] == ["Lead.", "the moon"]
-    assert model.requests[1].messages[-1].content == "found"
+    assert model.requests[1].messages[-1].content == "search done"
     assert_events(
         result,
         "run_started component=desk kind=conductor",
         "tool_call_started tool=search",
         "step_started step=search step_type=skill_step path=[0]",
         "run_started component=search",
-        "run_finished component=search value=found",
+        "run_finished component=search",
         "step_finished step=search outcome=ok",
-        "tool_call_finished tool=search output=found",
+        "tool_call_finished tool=search",
         "step_started step=write step_type=skill_step path=[1]",
         "run_finished component=desk value=done",
     )
-    started = {event.component: event for event in picked(result, "run_started")}
-    assert started["search"].input == "find it"
-    assert started["search"].parent_id == started["desk"].run_id
-    assert not picked(result, "plan_made")
+    started = {event.component: event for event in events(result, "run_started")}
+    assert (started["search"].input, started["search"].parent_id) == ("find it", started["desk"].run_id)
+    assert not events(result, "plan_made")
 
 
-def test_usage_of_skills_rolls_up(heard: Any) -> None:
-    """What the skills used counts to the conductor, by model too."""
+def test_usage_of_skills_adds_up() -> None:
+    """The usage of skills counts towards the conductor, by model too."""
     used = Usage(input_tokens=10, output_tokens=5, cost=0.5)
     skill = Agent("search", "Search.", ScriptedModel(ModelResponse("found", usage=used), name="offline/skill"))
-    model = ScriptedModel(
-        ModelResponse(tool_calls=(task("search", "x"),), usage=used), ModelResponse("done", usage=used)
-    )
-    desk = Conductor("desk", "Lead.", model, [skill], event_manager=heard.manager)
-    desk.run("?")
-    assert desk.last_usage == Usage(
+    model = ScriptedModel(ModelResponse(tool_calls=(SEARCH,), usage=used), ModelResponse("done", usage=used))
+    conductor = Conductor("desk", "Lead.", model, [skill])
+    conductor.run("?")
+    assert conductor.last_usage == Usage(
         30, 15, model_calls=3, tool_calls=1, cost=1.5,
         by_model={
             "offline/scripted": Usage(20, 10, model_calls=2, cost=1.0),
@@ -95,30 +87,20 @@ def test_usage_of_skills_rolls_up(heard: Any) -> None:
         },
     )  # fmt: skip
     assert skill.last_usage.total_tokens == 15
-    assert heard.events[-1].usage == desk.last_usage
 
 
-def test_a_plan_comes_first() -> None:
-    """With planning the model makes a plan: an event and a step of its own, before any skill is called."""
-    model = ScriptedModel(
-        plan(("search", "find it"), ("write", "say it")), task("search", "find it"), task("write", "say it"), "done"
-    )
-    desk = Conductor("desk", "Lead.", model, skills(search="found", write="written"), planning=True)
-    result = desk.run("the moon", trace=True)
-    assert result.value == "done"
-    assert_events(
-        result,
-        "step_started step=plan step_type=plan",
-        "model_call_finished",
-        "plan_made revision=0",
-        "step_finished step=plan outcome=ok",
-        "step_started step=search step_type=plan_step path=[0]",
-        "step_finished step=search step_type=plan_step outcome=ok",
-        "step_started step=write step_type=plan_step path=[1]",
-        "run_finished component=desk",
-    )
-    (made,) = picked(result, "plan_made")
+def test_with_planning_a_plan_comes_first() -> None:
+    """The plan is a step and an event of its own; skill calls that it lists are plan steps, others skill steps."""
+    calls = [SEARCH, task("search", "again", "b"), task("write", "say it", "c")]
+    conductor, model = desk(plan(("search", "find it"), ("write", "say it")), calls, "done", planning=True)
+    result = conductor.run("the moon", trace=True)
+    assert_events(result, "step_started step=plan", "plan_made revision=0", "step_finished step=plan outcome=ok")
+    (made,) = events(result, "plan_made")
     assert [(step.skill, step.task) for step in made.steps] == [("search", "find it"), ("write", "say it")]
+    assert [(event.step, event.step_type, event.path) for event in events(result, "step_started")] == [
+        ("plan", "plan", ()), ("search", "plan_step", (0,)), ("search", "skill_step", (1,)),
+        ("write", "plan_step", (2,)),
+    ]  # fmt: skip
     first, second = model.requests[:2]
     assert first.output is not None
     assert list(first.tools) == []
@@ -127,76 +109,46 @@ def test_a_plan_comes_first() -> None:
     assert "1. search: find it\n2. write: say it" in second.messages[-2].content
 
 
-def test_a_plan_may_be_revised() -> None:
-    """The model may put another plan in the place of the first; each revision is an event with its number."""
-    revision = ToolCall("call_2", "revise_plan", plan(("write", "say it twice")))
-    model = ScriptedModel(
-        plan(("search", "find it")), task("search", "find it"), revision, task("write", "say it twice"), "done"
-    )
-    desk = Conductor("desk", "Lead.", model, skills(search="found", write="written"), planning=True)
-    result = desk.run("the moon", trace=True)
+def test_the_model_may_revise_its_plan() -> None:
+    """Each revision is an event with its number, and the model sees the new plan."""
+    revision = ToolCall("call_2", "revise_plan", plan(("write", "say it")))
+    conductor, model = desk(PLAN, SEARCH, revision, task("write", "say it"), "done", planning=True)
+    result = conductor.run("the moon", trace=True)
     assert result.value == "done"
-    assert [event.revision for event in picked(result, "plan_made")] == [0, 1]
-    assert_events(
-        result,
-        "step_started step=search step_type=plan_step",
-        "plan_made revision=1",
-        "tool_call_finished tool=revise_plan",
-        "step_started step=write step_type=plan_step",
-    )
-    assert model.requests[3].messages[-1].content == "The plan is now:\n1. write: say it twice"
+    assert [event.revision for event in events(result, "plan_made")] == [0, 1]
+    assert_events(result, "plan_made revision=1", "step_started step=write step_type=plan_step")
+    assert "1. write: say it" in model.requests[3].messages[-1].content
 
 
-def test_what_the_plan_does_not_have_is_a_skill_step() -> None:
-    """A skill call that the plan does not have, or no more of, is a `skill_step`."""
-    calls = [task("search", "1", "a"), task("search", "2", "b"), task("write", "3", "c")]
-    model = ScriptedModel(plan(("search", "find it")), calls, "done")
-    desk = Conductor("desk", "Lead.", model, skills(search="found", write="written"), planning=True)
-    steps = picked(desk.run("?", trace=True), "step_started")
-    assert [(event.step, event.step_type, event.path) for event in steps] == [
-        ("plan", "plan", ()), ("search", "plan_step", (0,)), ("search", "skill_step", (1,)),
-        ("write", "skill_step", (2,)),
-    ]  # fmt: skip
-
-
-def test_a_plan_that_does_not_fit() -> None:
-    """A plan with an unknown skill, and an empty one, go back to the model; one that never fits is an OutputError."""
-    model = ScriptedModel(plan(("sing", "la")), plan(), plan(("search", "find it")), "done")
-    desk = Conductor("desk", "Lead.", model, skills(search="found"), planning=True)
-    assert desk.run("?") == "done"
-    assert "does not fit" in model.requests[1].messages[-1].content
+def test_an_invalid_plan_goes_back_to_the_model() -> None:
+    """A plan with an unknown skill, and an empty one, are corrected; without a valid one it is an OutputError."""
+    conductor, model = desk(plan(("sing", "la")), plan(), PLAN, "done", planning=True)
+    assert conductor.run("?") == "done"
+    assert "'search'" in model.requests[1].messages[-1].content
     with pytest.raises(OutputError):
-        Conductor("desk", "Lead.", ScriptedModel(*[plan()] * 2), skills(search="x"), planning=True, max_loops=2).run(
-            "?"
-        )
+        desk(plan(), plan(), planning=True, max_loops=2)[0].run("?")
 
 
-def test_a_revision_that_does_not_fit() -> None:
-    """A revised plan that does not fit goes back once, and then fails."""
+def test_an_invalid_revision_goes_back_to_the_model_once() -> None:
+    """An invalid revision is corrected once; the second one is a ToolArgumentsError."""
     wrong = ToolCall("call_1", "revise_plan", plan(("sing", "la")))
-    model = ScriptedModel(plan(("search", "x")), wrong, "done")
-    desk = Conductor("desk", "Lead.", model, skills(search="found"), planning=True)
-    result = desk.run("?", trace=True)
-    assert len(picked(result, "plan_made")) == 1
-    assert "revised plan does not fit" in model.requests[2].messages[-1].content
-    desk = Conductor(
-        "desk", "Lead.", ScriptedModel(plan(("search", "x")), wrong, wrong), skills(search="x"), planning=True
-    )
+    conductor, model = desk(PLAN, wrong, "done", planning=True)
+    assert len(events(conductor.run("?", trace=True), "plan_made")) == 1
+    assert "/steps/0/skill" in model.requests[2].messages[-1].content
     with pytest.raises(ToolArgumentsError):
-        desk.run("?")
+        desk(PLAN, wrong, wrong, planning=True)[0].run("?")
 
 
-@pytest.mark.parametrize("arguments", [{}, {"task": 5}, {"task": "x", "more": 1}, {"tasks": "x"}])
-def test_a_skill_that_is_called_wrongly(arguments: dict[str, Any]) -> None:
-    """A skill takes one text; anything else goes back to the model."""
-    model = ScriptedModel(ToolCall.of("search", **arguments), "sorry")
-    desk = Conductor("desk", "Lead.", model, skills(search="found"))
-    assert desk.run("?") == "sorry"
-    assert model.requests[1].messages[-1].content.startswith("Error: Skill 'search' takes one text, 'task'")
+@pytest.mark.parametrize("arguments", [{}, {"task": 5}, {"task": "x", "more": 1}])
+def test_a_wrong_skill_call_goes_back_to_the_model(arguments: dict[str, Any]) -> None:
+    """A skill takes exactly one text."""
+    conductor, model = desk(ToolCall.of("search", **arguments), "sorry")
+    assert conductor.run("?") == "sorry"
+    assert "'task'" in model.requests[1].messages[-1].content
 
 
-async def test_skills_of_one_turn_run_together() -> None:
-    """Several skills called in one turn run concurrently."""
+async def test_skills_of_one_turn_run_concurrently() -> None:
+    """Several skills called in one turn run at the same time."""
     gate = asyncio.Barrier(2)
 
     async def meet(_: Any) -> str:
@@ -208,88 +160,72 @@ async def test_skills_of_one_turn_run_together() -> None:
     assert await Conductor("desk", "Lead.", model, members).arun("?") == "both met"
 
 
-def test_a_failing_skill_fails_the_conductor(heard: Any, assert_sound: Any) -> None:
-    """A skill's failure is the conductor's: the error names the skill, the run is the conductor's."""
+def test_a_failing_skill_fails_the_conductor(recorder: Any, assert_sound: Any) -> None:
+    """The error names the skill and has the run id of the conductor."""
     broken = Agent("search", "Search.", ScriptedModel(ValueError("no")))
-    desk = Conductor(
-        "desk", "Lead.", ScriptedModel(task("search", "x"), "never"), [broken], event_manager=heard.manager
-    )
+    conductor = Conductor("desk", "Lead.", ScriptedModel(SEARCH), [broken], event_manager=recorder.manager)
     with pytest.raises(ModelError) as caught:
-        desk.run("?")
-    assert caught.value.component == "search"
-    assert caught.value.run_id == heard.events[0].run_id
-    assert_sound(heard.events)
+        conductor.run("?")
+    assert (caught.value.component, caught.value.run_id) == ("search", recorder.events[0].run_id)
+    assert_sound(recorder.events)
     assert_events(
-        heard.events, "run_failed component=search", "tool_call_failed tool=search", "run_failed component=desk"
+        recorder.events, "run_failed component=search", "tool_call_failed tool=search", "run_failed component=desk"
     )
 
 
-def test_limits_hold_over_skills() -> None:
-    """A conductor's limits count the calls of its skills."""
-    model = ScriptedModel(task("search", "x"), "never")
-    desk = Conductor("desk", "Lead.", model, skills(search="found"), limits=RunLimits(model_calls=2))
+def test_limits_include_the_calls_of_skills() -> None:
+    """The conductor's limits count its skills; `max_loops` counts its own model calls after the plan."""
+    conductor, model = desk(SEARCH, "never", limits=RunLimits(model_calls=2))
     with pytest.raises(LimitExceededError):
-        desk.run("?")
+        conductor.run("?")
     assert len(model.requests) == 1
-
-
-def test_max_loops_are_its_own_calls() -> None:
-    """`max_loops` counts the conductor's own model calls, neither its plan nor its skills'."""
-    model = ScriptedModel(plan(("search", "x")), task("search", "x"), "done")
-    assert Conductor("desk", "Lead.", model, skills(search="f"), planning=True, max_loops=2).run("?") == "done"
+    assert desk(PLAN, SEARCH, "done", planning=True, max_loops=2)[0].run("?") == "done"
     with pytest.raises(LoopLimitError):
-        Conductor("desk", "Lead.", ScriptedModel(*[task("search", "x")] * 2), skills(search="f"), max_loops=2).run("?")
+        desk(SEARCH, SEARCH, max_loops=2)[0].run("?")
 
 
-def test_other_kinds_as_skills() -> None:
-    """Workflows and conductors may be skills; a workflow answers with what it wrote last."""
-    flow = Workflow("flow", skills(first="one", last="two"), description="Does two things.")
-    inner = Conductor("inner", "Lead.", ScriptedModel(task("deep", "x"), "inner answer"), skills(deep="deep answer"))
+def test_any_kind_can_be_a_skill() -> None:
+    """Workflows and conductors can be skills; a workflow answers with the output that it wrote last."""
+    agents = [Agent(name, "", ScriptedModel(name)) for name in ("first", "last")]
+    flow = Workflow("flow", agents, description="Does two things.")
+    inner = Conductor("inner", "Lead.", EchoModel(), [Agent("deep", "", EchoModel())])
     model = ScriptedModel([task("flow", "x", "a"), task("inner", "y", "b")], "done")
     result = Conductor("desk", "Lead.", model, [flow, inner]).run("?", trace=True)
-    assert [message.content for message in model.requests[1].messages[-2:]] == ["two", "inner answer"]
+    assert model.requests[1].messages[-2].content == "last"
     assert model.requests[0].tools[0]["function"].get("description") == "Does two things."
-    deep = next(event for event in picked(result, "run_started") if event.component == "deep")
-    assert deep.path == (1, 0)
+    assert next(event.path for event in events(result, "run_started") if event.component == "deep") == (1, 0)
 
 
-def test_a_skill_that_waits_for_a_person(heard: Any) -> None:
-    """A workflow that pauses as a skill pauses the conductor."""
+def test_an_approval_in_a_skill_pauses_the_conductor(recorder: Any) -> None:
+    """A workflow that waits for approval pauses the conductor whose skill it is."""
     flow = Workflow("flow", [ApprovalStep("really?")])
-    desk = Conductor("desk", "Lead.", ScriptedModel(task("flow", "x")), [flow], event_manager=heard.manager)
+    conductor = Conductor("desk", "Lead.", ScriptedModel(task("flow", "x")), [flow], event_manager=recorder.manager)
     with pytest.raises(ApprovalRequired, match=r"really\?"):
-        desk.run("?")
-    assert heard.types()[-1] == "run_paused"
+        conductor.run("?")
+    assert recorder.types()[-1] == "run_paused"
 
 
-def test_names_that_are_no_tool_names() -> None:
-    """Skills whose names a provider would refuse get names that it takes, each its own."""
-    model = ScriptedModel(ToolCall.of("news_desk_2", task="x"), "done")
-    members = skills(**{"news desk": "first", "news-desk": "dash", "news_desk": "second", "revise_plan": "third"})
-    desk = Conductor("desk", "Lead.", model, members)
-    assert desk.run("?") == "done"
-    assert [tool["function"]["name"] for tool in model.requests[0].tools] == [
-        "news_desk", "news-desk", "news_desk_2", "revise_plan_2",
-    ]  # fmt: skip
-    assert model.requests[1].messages[-1].content == "second"
+def test_skills_have_valid_and_unique_tool_names() -> None:
+    """A name that is not a valid tool name is changed, so that it is valid and unique."""
+    names = ("news desk", "news-desk", "news_desk", "revise_plan")
+    conductor, model = desk(ToolCall.of("news_desk_2", task="x"), "done", skills=names)
+    conductor.run("?")
+    tools = ["news_desk", "news-desk", "news_desk_2", "revise_plan_2"]
+    assert [tool["function"]["name"] for tool in model.requests[0].tools] == tools
+    assert model.requests[1].messages[-1].content == "news_desk done"
 
 
-def test_runs_at_once_keep_their_plans_apart() -> None:
-    """Runs at once of one conductor do not mix their plans."""
-    desk = Conductor("desk", "Lead.", EchoModel(), [Agent("a", "A.", EchoModel()), Agent("b", "B.", EchoModel())])
-    planned = Conductor.from_blueprint(desk.to_blueprint(), planning=True)
-
-    async def many() -> list[Any]:
-        return await asyncio.gather(*(planned.arun(str(number), trace=True) for number in range(50)))
-
-    for number, result in enumerate(asyncio.run(many())):
-        (made,) = [event for event in picked(result, "plan_made") if event.revision == 0]
+async def test_concurrent_runs_have_separate_plans() -> None:
+    """Runs of one conductor at the same time do not share plans."""
+    skills = [Agent(name, "", EchoModel()) for name in "ab"]
+    conductor = Conductor("desk", "Lead.", EchoModel(), skills, planning=True)
+    results = await asyncio.gather(*(conductor.arun(str(number), trace=True) for number in range(20)))
+    for number, result in enumerate(results):
+        made = events(result, "plan_made")[0]
         assert [(step.skill, step.task) for step in made.steps] == [("a", str(number)), ("b", str(number))]
 
 
-def test_wrong_skills() -> None:
-    """A conductor without skills, and one with something else among them, are refused."""
-    with pytest.raises(BlueprintValidationError):
-        Conductor("desk", "Lead.", EchoModel(), [])
-    with pytest.raises(ConfigurationError, match="no agent"):
-        Conductor("desk", "Lead.", EchoModel(), cast("Any", ["no agent"]))
+def test_a_skill_must_be_a_component() -> None:
+    """Anything but a component among the skills is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="component"):
+        Conductor("desk", "Lead.", EchoModel(), cast("Any", ["writer"]))

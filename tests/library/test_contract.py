@@ -1,4 +1,4 @@
-"""The contract of every kind, in every way to run it: ok, failure, cancellation, limit."""
+"""The contract of every kind, in every way to run it: success, failure, limit, cancellation, a reader who leaves."""
 
 import asyncio
 import contextlib
@@ -9,30 +9,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.library.shapes import KINDS
 
-from podwright import (
-    Event,
-    ExecutionResult,
-    LimitExceededError,
-    PodwrightError,
-    RunCancelledError,
-    RunLimits,
-    Usage,
-)
+from podwright import Event, LimitExceededError, PodwrightError, RunCancelledError, RunLimits, Usage
 from podwright.errors import ModelError
 
-Stage = Callable[..., Any]
-Sound = Callable[[list[Event]], None]
+MakeExample = Callable[..., Any]
+AssertSound = Callable[[list[Event]], None]
 
 pytestmark = [
-    pytest.mark.parametrize("kind", ["agent", "workflow", "conductor", "pipeline"]),
+    pytest.mark.parametrize("kind", KINDS),
     pytest.mark.parametrize("way", ["run", "arun", "stream", "astream"]),
 ]
 
 
 @dataclass
 class Outcome:
-    """What the caller saw."""
+    """What the caller got."""
 
     value: Any = None
     usage: Usage | None = None
@@ -40,104 +33,80 @@ class Outcome:
     error: BaseException | None = None
 
 
-def drive(way: str, component: Any) -> Outcome:
-    """Run a component in one of the four ways."""
-    seen = Outcome()
+def call(way: str, component: Any, **options: Any) -> Any:
+    """Run a component in one of the four ways: the value, or for a stream the list of its events."""
 
-    def took(result: ExecutionResult) -> None:
-        seen.value, seen.usage, seen.events = result.value, result.usage, result.events
+    async def astream() -> list[Event]:
+        return [event async for event in component.astream("hello")]
 
-    async def astream() -> None:
-        async for event in component.astream("hello"):
-            seen.events.append(event)
-
-    async def arun() -> None:
-        took(await component.arun("hello", trace=True))
-
-    try:
-        match way:
-            case "run":
-                took(component.run("hello", trace=True))
-            case "arun":
-                asyncio.run(arun())
-            case "stream":
-                for event in component.stream("hello"):
-                    seen.events.append(event)
-            case _:
-                asyncio.run(astream())
-    except (PodwrightError, asyncio.CancelledError) as error:
-        seen.error = error
-    return seen
-
-
-def test_ok(kind: str, way: str, stage: Stage, assert_sound: Sound) -> None:
-    """A run gives its value, a sound trace, and the same usage wherever it is told."""
-    staged = stage(kind)
-    seen = drive(way, staged.component)
-    assert seen.error is None
-    assert seen.events == staged.heard.events
-    assert_sound(seen.events)
-    last = seen.events[-1]
-    assert last.type == "run_finished"
-    assert last.value == staged.value
-    assert last.usage.model_calls == staged.calls
-    assert last.usage.total_tokens == staged.calls * 1000
-    assert last.usage.by_model["offline/double"].model_calls == staged.calls
-    assert staged.component.last_usage == last.usage
-    if way in ("run", "arun"):
-        assert seen.value == staged.value
-        assert seen.usage == last.usage
-    else:
-        assert [event.text for event in staged.heard.of("token")], "a streamed run has tokens"
-
-
-def test_untraced(kind: str, way: str, stage: Stage) -> None:
-    """Without `trace` a run returns the bare value, and a stream yields no less."""
-    staged = stage(kind)
     match way:
         case "run":
-            assert staged.component.run("hello") == staged.value
+            return component.run("hello", **options)
         case "arun":
-            assert asyncio.run(staged.component.arun("hello")) == staged.value
+            return asyncio.run(component.arun("hello", **options))
+        case "stream":
+            return list(component.stream("hello"))
         case _:
-            drive(way, staged.component)
-            assert staged.heard.of("run_finished")[-1].value == staged.value
+            return asyncio.run(astream())
 
 
-def assert_stopped(staged: Any, seen: Outcome, error: PodwrightError, sound: Sound, end: str) -> None:
-    """Assert what holds of every run that did not come to its end."""
-    events = staged.heard.events
-    sound(events)
-    if seen.events:  # a stream
-        assert seen.events == events
+def outcome_of(way: str, component: Any) -> Outcome:
+    try:
+        result = call(way, component, **({"trace": True} if way in ("run", "arun") else {}))
+    except (PodwrightError, asyncio.CancelledError) as error:
+        return Outcome(error=error)
+    return Outcome(events=result) if isinstance(result, list) else Outcome(result.value, result.usage, result.events)
+
+
+def test_a_run_returns_its_value_and_usage(
+    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
+) -> None:
+    """A run returns its value and has a sound trace; its usage is the same in the result, the events, `last_usage`."""
+    example = make_example(kind)
+    outcome = outcome_of(way, example.component)
+    assert outcome.error is None
+    assert outcome.events == example.recorder.events
+    assert_sound(outcome.events)
+    last: Any = outcome.events[-1]
+    assert (last.type, last.value) == ("run_finished", example.value)
+    assert (last.usage.model_calls, last.usage.total_tokens) == (example.calls, example.calls * 1000)
+    assert last.usage.by_model["offline/example"].model_calls == example.calls
+    assert example.component.last_usage == last.usage
+    if way in ("run", "arun"):
+        assert (outcome.value, outcome.usage) == (example.value, last.usage)
+        assert call(way, example.component) == example.value, "without trace"
+    else:
+        assert example.recorder.of("token"), "a streamed run has tokens"
+
+
+def assert_stopped(example: Any, error: PodwrightError, assert_sound: AssertSound, end: str) -> None:
+    """Assert what holds of every run that is stopped in its second model call."""
+    events = example.recorder.events
+    assert_sound(events)
     last = events[-1]
     assert last.type == end
     assert error.run_id == events[0].run_id
-    assert error.usage == last.usage == staged.component.last_usage
-    assert last.usage.model_calls == 1, "the first call was answered and has cost money"
-    assert last.usage.total_tokens == 1000
-    if staged.component.kind == "workflow":
+    assert error.usage == last.usage == example.component.last_usage
+    assert (last.usage.model_calls, last.usage.total_tokens) == (1, 1000), "the first call has been paid for"
+    if example.component.kind == "workflow":
         assert error.context is not None
-        assert error.context["first_output"] == "first answers"
-        assert error.resume_path == [1]
+        assert (error.context["first_output"], error.resume_path) == ("first answers", [1])
 
 
-def test_failure(kind: str, way: str, stage: Stage, assert_sound: Sound) -> None:
-    """A failing model gives the typed error, with the facts of the run, its cause, and a sound trace."""
-    staged = stage(kind)
+def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound) -> None:
+    """A failing model is a ModelError with its cause and the facts of the run."""
+    example = make_example(kind)
 
     async def fail() -> None:
         raise ValueError("no luck")
 
-    staged.model.second = fail
-    seen = drive(way, staged.component)
-    error = seen.error
+    example.model.in_second_call = fail
+    error = outcome_of(way, example.component).error
     assert isinstance(error, ModelError)
     assert isinstance(error.__cause__, ValueError)
-    assert error.component == staged.at_second
-    assert_stopped(staged, seen, error, assert_sound, "run_failed")
-    assert staged.heard.events[-1].error["code"] == "model_failed"
-    assert bool(seen.events) is (way in ("stream", "astream"))
+    assert error.component == example.second
+    assert_stopped(example, error, assert_sound, "run_failed")
+    assert example.recorder.events[-1].error["code"] == "model_failed"
 
 
 LIMITS = {
@@ -149,105 +118,101 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_limit(kind: str, way: str, limit: str, stage: Stage, assert_sound: Sound, outlast: Callable[[], Any]) -> None:
-    """A limit that is reached ends the run with an error that names it, before the next model call."""
-    staged = stage(kind, limits=LIMITS[limit])
-    if limit == "wall_time":
-        staged.model.second = outlast
-    seen = drive(way, staged.component)
-    error = seen.error
+def test_a_limit_stops_the_run_before_the_next_model_call(
+    kind: str, way: str, limit: str, make_example: MakeExample, assert_sound: AssertSound, outlast: Callable[[], Any]
+) -> None:
+    """A limit that is reached ends the run with an error that names it."""
+    example = make_example(kind, limits=LIMITS[limit])
+    in_time = limit == "wall_time"
+    example.model.in_second_call = outlast if in_time else None
+    error = outcome_of(way, example.component).error
     assert isinstance(error, LimitExceededError)
     assert error.limit == limit
-    assert_stopped(staged, seen, error, assert_sound, "run_failed")
-    assert staged.heard.events[-1].error["limit"] == limit
-    assert len(staged.model.begun) == (2 if limit == "wall_time" else 1)
-    assert len(staged.model.cancelled) == (1 if limit == "wall_time" else 0)
+    assert_stopped(example, error, assert_sound, "run_failed")
+    assert example.recorder.events[-1].error["limit"] == limit
+    assert (len(example.model.begun), len(example.model.cancelled)) == ((2, 1) if in_time else (1, 0))
 
 
-def cancel_from_outside(staged: Any) -> None:
-    """Let the run's own task be cancelled while its second model call is under way."""
-    tasks: list[asyncio.Task[Any] | None] = []
+def test_a_cancelled_run_cancels_its_model_call(
+    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
+) -> None:
+    """Cancelling the task of a run cancels its model call; the caller gets a RunCancelledError with all facts."""
+    example = make_example(kind)
+    tasks: list[Any] = []
 
-    def remember(event: Event) -> None:
-        if event.type == "run_started" and event.parent_id is None:
+    def remember_task(event: Event) -> None:
+        if event.parent_id is None:
             tasks.append(asyncio.current_task())
 
-    async def cancelled() -> None:
-        assert tasks[0] is not None
+    async def cancel() -> None:
         asyncio.get_running_loop().call_soon(tasks[0].cancel)
-        await staged.model.block()
+        await example.model.block()
 
-    staged.heard.manager.subscribe(remember)
-    staged.model.second = cancelled
-
-
-def test_cancel(kind: str, way: str, stage: Stage, assert_sound: Sound) -> None:
-    """Cancelling a run cancels its model call, and tells the caller with all facts of the run."""
-    staged = stage(kind)
-    cancel_from_outside(staged)
-    seen = drive(way, staged.component)
-    error = seen.error
+    example.recorder.manager.subscribe(remember_task, "run_started")
+    example.model.in_second_call = cancel
+    error = outcome_of(way, example.component).error
     if way in ("arun", "astream"):
         assert type(error) is asyncio.CancelledError
         error = error.__cause__
     assert isinstance(error, RunCancelledError)
-    assert staged.model.cancelled == [staged.at_second]
-    assert_stopped(staged, seen, error, assert_sound, "run_cancelled")
+    assert example.model.cancelled == [example.second]
+    assert_stopped(example, error, assert_sound, "run_cancelled")
 
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt here, also where a shell started the tests in the background."""
+    """Interrupts raise KeyboardInterrupt, also where a shell started the tests in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_leaving_early(kind: str, way: str, stage: Stage, assert_sound: Sound) -> None:
-    """A reader who leaves a stream, a caller who cancels, and an interrupt stop the run and its model call."""
-    staged = stage(kind)
-    staged.model.second = staged.model.block
+def test_a_caller_who_leaves_cancels_the_run(
+    kind: str, way: str, make_example: MakeExample, assert_sound: AssertSound
+) -> None:
+    """Closing a stream, cancelling `arun` and interrupting `run` cancel the run; it has ended when they return."""
+    example = make_example(kind)
+    example.model.in_second_call = example.model.block
+    second_call = asyncio.Event()
 
-    async def interrupt() -> None:
-        waiting = 0.02  # until the caller's thread waits for the run
-        main = threading.main_thread().ident or 0
-        asyncio.get_running_loop().call_later(waiting, signal.pthread_kill, main, signal.SIGINT)
-        await staged.model.block()
-
-    def begun(event: Event) -> bool:
-        return event.type == "model_call_started" and len(staged.heard.of("model_call_started")) == 2
+    def in_second_call(event: Event) -> bool:
+        calls = len(example.recorder.of("model_call_started"))
+        return event.type == "model_call_started" and calls == 2
 
     async def leave_astream() -> None:
-        stream = staged.component.astream("hello")
+        stream = example.component.astream("hello")
         async for event in stream:
-            if begun(event):
+            if in_second_call(event):
                 break
         await stream.aclose()
 
     async def cancel_arun() -> None:
-        second = asyncio.Event()
-        staged.heard.manager.subscribe(lambda event: second.set() if begun(event) else None)
-        task = asyncio.create_task(staged.component.arun("hello"))
-        await second.wait()
+        example.recorder.manager.subscribe(lambda event: second_call.set() if in_second_call(event) else None)
+        task = asyncio.create_task(example.component.arun("hello"))
+        await second_call.wait()
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
+    async def interrupt() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await example.model.block()
+
     match way:
         case "run":
-            staged.model.second = interrupt
+            example.model.in_second_call = interrupt
             with pytest.raises(KeyboardInterrupt):
-                staged.component.run("hello")
+                example.component.run("hello")
         case "arun":
             asyncio.run(cancel_arun())
         case "stream":
-            stream = staged.component.stream("hello")
-            assert any(begun(event) for event in stream)
+            stream = example.component.stream("hello")
+            assert any(in_second_call(event) for event in stream)
             stream.close()
         case _:
             asyncio.run(leave_astream())
-    assert staged.model.cancelled == [staged.at_second]
-    assert_sound(staged.heard.events)
-    assert staged.heard.types()[-1] == "run_cancelled"
-    assert staged.component.last_usage.model_calls == 1
+    assert example.model.cancelled == [example.second]
+    assert_sound(example.recorder.events)
+    assert example.recorder.types()[-1] == "run_cancelled"
+    assert example.component.last_usage.model_calls == 1

@@ -249,7 +249,7 @@ def test_an_agents_name_does_not_lead_out_of_the_fleet(write: Write, name: str) 
         ("raise RuntimeError('boom')", "RuntimeError: boom"),
         ("def look_up(:", "SyntaxError: "),
         ("import sys\nsys.exit(3)", "SystemExit: 3"),
-        ("class E(Exception):\n    def __str__(self): return 1 / 0\nraise E", "E: (its text cannot be had)"),
+        ("class E(Exception):\n    def __str__(self): return 1 / 0\nraise E", "E"),
         ("import no_such_module_anywhere", "ModuleNotFoundError: No module named"),
     ],
 )

@@ -27,7 +27,7 @@ def imported(statement: str, names: list[str]) -> list[str]:
     [
         ("import podwright", []),
         ("from podwright import Agent, Workflow", ["pydantic"]),
-        ("from podwright import *", ["pydantic"]),
+        ("from podwright import *", ["aiohttp", "pydantic"]),
         ("from podwright import load; load", ["pydantic"]),
         ("from podwright import PodwrightError", []),
     ],

@@ -1,33 +1,27 @@
-"""Pipelines: each agent's output is the next one's input."""
+"""Pipelines: the output of each agent is the input of the next."""
 
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
+from tests.library.shapes import events
 
 from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel, Workflow
-from podwright.errors import BlueprintValidationError, ConfigurationError, ModelError
-from podwright.testing import EchoModel, assert_events, events_of
-
-
-def picked(trace: Any, *types: str) -> list[Any]:
-    """The events of these types; a type checker cannot know which they are."""
-    return events_of(trace, *types)
+from podwright.errors import ConfigurationError, ModelError
+from podwright.testing import EchoModel, assert_events
 
 
 class Rating(BaseModel):
     stars: int
 
 
-def shout(_: Any) -> FunctionModel:
-    return FunctionModel(lambda request: request.messages[-1].content + "!")
+shouts = Agent("shouts", "Work.", FunctionModel(lambda request: request.messages[-1].content + "!"))
 
 
-def test_outputs_are_passed_on(heard: Any) -> None:
-    """Each agent is given the output of the one before it; the last one's is the pipeline's."""
+def test_each_output_is_the_next_input() -> None:
+    """Each agent gets the output of the one before; the last output is the pipeline's."""
     models = [ScriptedModel("draft"), ScriptedModel("better"), ScriptedModel("best")]
-    agents = [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)]
-    line = Pipeline("line", agents, event_manager=heard.manager)
+    line = Pipeline("line", [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)])
     result = line.run("the moon", trace=True)
     assert result.value == "best"
     assert [model.requests[0].messages[-1].content for model in models] == ["the moon", "draft", "better"]
@@ -42,82 +36,61 @@ def test_outputs_are_passed_on(heard: Any) -> None:
         "run_finished component=line value=best",
     )
     assert result.usage.model_calls == 3
-    assert line.last_usage == result.usage
 
 
-def test_only_the_last_step_has_the_response_model() -> None:
-    """`response_model` is asked of the last agent only."""
+def test_only_the_last_agent_gets_the_response_model() -> None:
+    """`response_model` is the type of the last answer."""
     first, last = ScriptedModel("text"), ScriptedModel('{"stars": 5}')
     line = Pipeline("line", [Agent("first", "Work.", first), Agent("last", "Rate.", last)])
     assert line.run("the moon", response_model=Rating) == Rating(stars=5)
-    assert first.requests[0].output is None
-    assert last.requests[0].output is not None
+    assert (first.requests[0].output is None, last.requests[0].output is None) == (True, False)
 
 
-def test_named_inputs_reach_the_first_step() -> None:
-    """Named inputs fill the first agent's instructions; later agents are given text."""
+def test_named_inputs_reach_the_first_agent_only() -> None:
+    """Named inputs fill the first agent's instructions; later agents get text."""
     models = [ScriptedModel("bonjour"), ScriptedModel("fin")]
-    line = Pipeline(
-        "line", [Agent("first", "Speak {language}.", models[0]), Agent("last", "Speak {language}.", models[1])]
-    )
+    line = Pipeline("line", [Agent(f"agent{number}", "Speak {language}.", models[number]) for number in (0, 1)])
     line.run({"language": "French", "query": "hello"})
     assert models[0].requests[0].messages[0].content == "Speak French."
     assert [message.content for message in models[1].requests[0].messages] == ["Speak {language}.", "bonjour"]
 
 
-def test_one_agent_may_stand_twice() -> None:
-    """The same agent may be several steps."""
-    agent = Agent("shouts", "Work.", shout(None))
-    assert Pipeline("line", [agent, agent, agent]).run("moon") == "moon!!!"
-
-
-def test_other_kinds_in_a_pipeline() -> None:
-    """Conductors, workflows and pipelines may be steps; a workflow hands on what it wrote last."""
-    agent = Agent("a", "Work.", shout(None))
-    flow = Workflow("flow", [agent, Agent("b", "Work.", ScriptedModel("by the flow"))])
-    desk = Conductor("desk", "Lead.", ScriptedModel("by the desk"), [agent])
+def test_any_kind_can_be_a_step_any_number_of_times() -> None:
+    """All kinds can be steps; a workflow passes on the output that it wrote last."""
+    flow = Workflow("flow", [shouts, Agent("b", "Work.", ScriptedModel("by the flow"))])
+    conductor = Conductor("desk", "Lead.", ScriptedModel("by the desk"), [shouts])
     last = ScriptedModel("end")
-    line = Pipeline("line", [flow, Pipeline("inner", [agent]), Agent("last", "Work.", last), desk])
-    result = line.run("moon", trace=True)
+    inner = Pipeline("inner", [shouts, shouts])
+    result = Pipeline("line", [flow, inner, Agent("last", "Work.", last), conductor]).run("moon", trace=True)
     assert result.value == "by the desk"
-    assert last.requests[0].messages[-1].content == "by the flow!"
-    started = picked(result, "run_started")
-    assert [(event.kind, event.path) for event in started] == [
+    assert last.requests[0].messages[-1].content == "by the flow!!"
+    assert [(event.kind, event.path) for event in events(result, "run_started")] == [
         ("pipeline", ()), ("workflow", (0,)), ("agent", (0, 0)), ("agent", (0, 1)),
-        ("pipeline", (1,)), ("agent", (1, 0)), ("agent", (2,)), ("conductor", (3,)),
+        ("pipeline", (1,)), ("agent", (1, 0)), ("agent", (1, 1)), ("agent", (2,)), ("conductor", (3,)),
     ]  # fmt: skip
 
 
-def test_a_failing_step_ends_the_pipeline(heard: Any) -> None:
-    """A failure ends the pipeline; later agents are not asked."""
+def test_a_failing_agent_ends_the_pipeline(recorder: Any) -> None:
+    """After a failure no later agent runs."""
     never = ScriptedModel("never")
     steps = [Agent("fails", "Work.", ScriptedModel(ValueError("no"))), Agent("never", "Work.", never)]
     with pytest.raises(ModelError) as caught:
-        Pipeline("line", steps, event_manager=heard.manager).run("moon")
+        Pipeline("line", steps, event_manager=recorder.manager).run("moon")
     assert caught.value.component == "fails"
     assert never.requests == []
-    assert_events(heard.events, "step_finished step=fails outcome=failed", "run_failed component=line")
+    assert_events(recorder.events, "step_finished step=fails outcome=failed", "run_failed component=line")
 
 
-def test_wrong_steps() -> None:
-    """A pipeline without steps, and one with something else among them, are refused."""
-    with pytest.raises(BlueprintValidationError):
-        Pipeline("line", [])
-    with pytest.raises(ConfigurationError, match="no agent"):
-        Pipeline("line", cast("Any", ["no agent"]))
+def test_a_step_must_be_a_component() -> None:
+    """Anything but a component among the steps is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="component"):
+        Pipeline("line", cast("Any", ["writer"]))
 
 
-def test_its_model_is_that_of_agents_without_one() -> None:
-    """Agents in a pipeline's blueprint that name no model have the pipeline's."""
-    blueprint = {
-        "name": "line",
-        "type": "Pipeline",
-        "steps": [
-            {"type": "Agent", "name": "first", "instructions": "Work."},
-            {"type": "Agent", "name": "second", "instructions": "Work.", "config": {"model": "offline/other"}},
-        ],
-        "config": {"model": "offline/echo"},
-    }
+def test_agents_without_a_model_use_that_of_the_pipeline() -> None:
+    """The model of a pipeline's blueprint is the default of its agents; a model object replaces all."""
+    first = {"type": "Agent", "name": "first", "instructions": "Work."}
+    second = {**first, "name": "second", "config": {"model": "offline/other"}}
+    blueprint = {"name": "line", "type": "Pipeline", "steps": [first, second], "config": {"model": "offline/echo"}}
     assert Pipeline.from_blueprint(blueprint).models() == ["offline/echo", "offline/other"]
-    line = Pipeline.from_blueprint(blueprint, model=EchoModel())
-    assert line.run("moon") == "Echo: Echo: moon"
+    assert Pipeline.from_blueprint(blueprint, model=EchoModel()).run("moon") == "Echo: Echo: moon"

@@ -1,4 +1,4 @@
-"""Stopped anywhere, a workflow resumes to the same end, and repeats no finished agent call."""
+"""Stopped anywhere, a workflow resumes to the same end and repeats no finished agent call."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.library.strategies import changed, places
+from tests.library.strategies import any_json, damaged
 
 from podwright import (
     Agent,
@@ -21,7 +21,6 @@ from podwright import (
     ApprovalRequired,
     ApprovalStep,
     ConditionStep,
-    EventManager,
     FunctionModel,
     LoopStep,
     MapStep,
@@ -34,12 +33,15 @@ from podwright import (
 from podwright.errors import ConditionError, ContextError, ModelError, ResumePathError
 from podwright.testing import ModelRequest
 
+ALWAYS = {"name": "is_empty", "args": {"value": ""}}
+NEVER = {"name": "is_empty", "args": {"value": "x"}}
 
-class Stopper(FunctionModel):
-    """Answers every agent, each in its own way; fails or blocks at chosen calls, counted over all runs."""
+
+class StoppingModel(FunctionModel):
+    """Answers each agent in its own way; fails or is cancelled at the given calls, counted over all runs."""
 
     def __init__(self, stops: Mapping[int, str] | None = None) -> None:
-        super().__init__(self.answer, name="offline/stopper")
+        super().__init__(self.answer, name="offline/stopping")
         self.stops = dict(stops or {})
         self.calls = 0
         self.finished: Counter[tuple[str, tuple[int, ...], str]] = Counter()
@@ -47,8 +49,8 @@ class Stopper(FunctionModel):
 
     async def answer(self, request: ModelRequest) -> str:
         number, self.calls = self.calls, self.calls + 1
-        asked = request.messages[-1].content
-        await asyncio.sleep(0)  # so that parallel calls are under way together
+        prompt = request.messages[-1].content
+        await asyncio.sleep(0)  # so that parallel calls are in progress together
         match self.stops.get(number):
             case "fail":
                 raise OSError("stopped")
@@ -58,56 +60,36 @@ class Stopper(FunctionModel):
                 await asyncio.Event().wait()
             case _:
                 pass
-        self.finished[request.component, request.path, asked] += 1
+        self.finished[request.component, request.path, prompt] += 1
         if request.component == "draft":
-            before = asked.partition("## draft_output\n")[2].partition("\n")[0]
-            return before + "d"
-        return f"{request.component}-{zlib.crc32(asked.encode()):08x}"
+            return prompt.partition("## draft_output\n")[2].partition("\n")[0] + "d"
+        return f"{request.component}-{zlib.crc32(prompt.encode()):08x}"
 
     @property
     def names(self) -> list[str]:
         return [component for component, _, _ in self.finished]
 
 
-ITEMS = '["x", "y", "z"]'
-
-
 def everything(model: FunctionModel, **options: Any) -> Workflow:
-    """A workflow with every kind of step, nested in one another, and approvals in most places."""
+    """A workflow with every type of step, nested in one another, and approvals in most places."""
 
     def agent(name: str, **keys: str) -> AgentStep:
         return AgentStep(Agent(name, "Work.", model), **keys)
 
     nested = Workflow("nested", [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])])
-    team = Workflow(
-        "team",
-        [
-            agent("t1"),
-            ApprovalStep("team?"),
-            ParallelStep([[agent("t2")], [ApprovalStep("team member?"), agent("t3", input="{t1_output}")]]),
-            agent("t4"),
-        ],
-    )
+    members = ParallelStep([[agent("t2")], [ApprovalStep("team member?"), agent("t3", input="{t1_output}")]])
+    team = Workflow("team", [agent("t1"), ApprovalStep("team?"), members, agent("t4")])
     left = [agent("left"), ApprovalStep("left?"), agent("left2", input="{left_output} of {start_output}")]
-    right = [
-        agent("right"),
-        ApprovalStep("right?"),
-        LoopStep(
-            [agent("again", output="right_output")],
-            until={"name": "is_empty", "args": {"value": "{input}"}},
-            max_iterations=2,
-        ),
-    ]
+    again = LoopStep([agent("again", output="right_output")], until=NEVER, max_iterations=2)
+    right = [agent("right"), ApprovalStep("right?"), again]
     third = [MapStep("items", "one", [agent("each", input="{one}: {start_output}")], max_concurrency=2)]
+    drafts = [agent("draft"), ApprovalStep("good, {draft_output}?"), agent("polish", input="{draft_output}")]
     return Workflow(
         "everything",
         [
             agent("start"),
             ParallelStep([left, right, third]),
-            LoopStep(
-                [agent("draft"), ApprovalStep("good, {draft_output}?"), agent("polish", input="{draft_output}")],
-                until={"name": "equals", "args": {"value": "{draft_output}", "to": "ddd"}},
-            ),
+            LoopStep(drafts, until={"name": "equals", "args": {"value": "{draft_output}", "to": "ddd"}}),
             MapStep("items", "item", [agent("research", input="{item}"), ApprovalStep("{item}?"), agent("note")]),
             ConditionStep(
                 {"name": "contains", "args": {"value": "{draft_output}", "text": "d"}},
@@ -128,18 +110,9 @@ class Story:
     context: dict[str, Any] = field(default_factory=dict)
     errors: list[PodwrightError] = field(default_factory=list)
 
-    @property
-    def approvals(self) -> list[str]:
-        return [error.message for error in self.errors if isinstance(error, ApprovalRequired)]
 
-
-def cause_of(stop: asyncio.CancelledError) -> RunCancelledError:
-    assert isinstance(stop.__cause__, RunCancelledError)
-    return stop.__cause__
-
-
-async def tell(flow: Workflow, model: Stopper, context: Any, path: list[int] | None = None) -> Story:
-    """Run a workflow to its end: after each stop go on from the error, saved as JSON and read again."""
+async def run_to_the_end(flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None) -> Story:
+    """Run a workflow, and after each stop resume it from the error, saved as JSON and read again."""
     story = Story()
     for _ in range(100):
         model.task = asyncio.create_task(flow.arun(context, resume_path=path))
@@ -148,243 +121,199 @@ async def tell(flow: Workflow, model: Stopper, context: Any, path: list[int] | N
             return story
         except PodwrightError as error:
             story.errors.append(error)
-        except asyncio.CancelledError as error:
-            story.errors.append(cause_of(error))
+        except asyncio.CancelledError as cancellation:
+            assert isinstance(cancellation.__cause__, RunCancelledError)
+            story.errors.append(cancellation.__cause__)
         context, path = json.loads(json.dumps([story.errors[-1].context, story.errors[-1].resume_path]))
-    raise AssertionError("it does not come to its end")
+    raise AssertionError("the workflow does not end")
 
 
-INPUT = {"input": "the moon", "items": ITEMS}
+def story_of(flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None) -> Story:
+    return asyncio.run(run_to_the_end(flow, model, context, path))
 
 
-def never_stopped() -> tuple[Story, Stopper]:
-    model = Stopper()
-    return asyncio.run(tell(everything(model), model, INPUT)), model
+INPUT = {"input": "the moon", "items": '["x", "y", "z"]'}
+UNSTOPPED = StoppingModel()
+EXPECTED = story_of(everything(UNSTOPPED), UNSTOPPED, INPUT)
 
 
-WHOLE, CALLED = never_stopped()
-
-
-def assert_same(story: Story, model: Stopper) -> None:
-    assert list(story.context.items()) == list(WHOLE.context.items())
-    assert model.finished == CALLED.finished
+def assert_same(story: Story, model: StoppingModel) -> None:
+    assert list(story.context.items()) == list(EXPECTED.context.items())
+    assert model.finished == UNSTOPPED.finished
     assert set(model.finished.values()) == {1}
 
 
-def test_the_story_without_stops() -> None:
-    """Every approval pauses once, each agent is called where it should be, and all is in the context."""
-    assert WHOLE.approvals == [
-        "left?", "right?", "good, d?", "good, dd?", "good, ddd?", "x?", "y?", "z?", "team?", "team member?",
+def test_every_approval_pauses_and_every_agent_runs() -> None:
+    """Without other stops each approval pauses once with its path, and each output is in the context."""
+    assert [(error.message, error.resume_path) for error in EXPECTED.errors] == [
+        ("left?", [1, 0, 1]), ("right?", [1, 1, 1]),
+        ("good, d?", [2, 0, 1]), ("good, dd?", [2, 1, 1]), ("good, ddd?", [2, 2, 1]),
+        ("x?", [3, 0, 1]), ("y?", [3, 1, 1]), ("z?", [3, 2, 1]), ("team?", [5, 1]), ("team member?", [5, 2, 1, 0]),
     ]  # fmt: skip
-    assert [error.resume_path for error in WHOLE.errors] == [
-        [1, 0, 1], [1, 1, 1], [2, 0, 1], [2, 1, 1], [2, 2, 1], [3, 0, 1], [3, 1, 1], [3, 2, 1], [5, 1], [5, 2, 1, 0],
-    ]  # fmt: skip
-    assert Counter(CALLED.names) == Counter(
+    assert Counter(UNSTOPPED.names) == Counter(
         "start left left2 right again again each each each draft draft draft polish polish polish "
         "research research research note note note yes n1 n2 n3 n4 after t1 t2 t3 t4 end".split()
     )
-    assert list(WHOLE.context) == [
-        "input", "items", "start_output", "left_output", "left2_output", "right_output", "each_output",
-        "draft_output", "polish_output", "research_output", "note_output", "yes_output", "n1_output", "n2_output",
-        "n3_output", "n4_output", "after_output", "team_output", "end_output",
-    ]  # fmt: skip
-    assert WHOLE.context["draft_output"] == "ddd"
-    assert all(isinstance(value, str) for value in WHOLE.context.values())
+    outputs = "start left left2 right each draft polish research note yes n1 n2 n3 n4 after team end".split()
+    assert list(EXPECTED.context) == ["input", "items", *(f"{name}_output" for name in outputs)]
 
 
 @pytest.mark.parametrize("how", ["fail", "cancel"])
-@pytest.mark.parametrize("number", range(CALLED.calls))
-def test_a_stop_at_every_agent_call(number: int, how: str) -> None:
-    """Stopped at any agent call, by a failure or a cancellation, it resumes to the same context."""
-    model = Stopper({number: how})
-    story = asyncio.run(tell(everything(model), model, INPUT))
+@pytest.mark.parametrize("number", range(UNSTOPPED.calls))
+def test_a_stop_at_any_agent_call_can_be_resumed(number: int, how: str) -> None:
+    """After a failure or a cancellation in any agent call, the workflow resumes to the same context."""
+    model = StoppingModel({number: how})
+    story = story_of(everything(model), model, INPUT)
     assert_same(story, model)
     stops = [error for error in story.errors if not isinstance(error, ApprovalRequired)]
     assert [type(error) for error in stops] == [ModelError if how == "fail" else RunCancelledError]
     assert stops[0].resume_path
-    assert stops[0].context is not None
 
 
-@pytest.mark.parametrize("how", ["fail", "cancel"])
-def test_every_call_stops_once(how: str) -> None:
-    """Stopped at every second model call, over and over, it still comes to the same end."""
-    model = Stopper(dict.fromkeys(range(0, 120, 2), how))
-    story = asyncio.run(tell(everything(model), model, INPUT))
-    assert_same(story, model)
-    assert len(story.errors) > 30
-
-
-@given(st.dictionaries(st.integers(0, CALLED.calls + 10), st.sampled_from(["fail", "cancel"]), max_size=8))
-def test_several_stops(stops: dict[int, str]) -> None:
+@given(st.dictionaries(st.integers(0, UNSTOPPED.calls + 10), st.sampled_from(["fail", "cancel"]), max_size=8))
+@example(dict.fromkeys(range(0, 120, 2), "fail"))
+@example(dict.fromkeys(range(0, 120, 2), "cancel"))
+def test_any_number_of_stops_can_be_resumed(stops: dict[int, str]) -> None:
     """Any mix of failures and cancellations leads to the same end."""
-    model = Stopper(stops)
-    assert_same(asyncio.run(tell(everything(model), model, INPUT)), model)
+    model = StoppingModel(stops)
+    assert_same(story_of(everything(model), model, INPUT), model)
 
 
-def test_another_process_goes_on() -> None:
-    """A workflow rebuilt from its blueprint goes on from the error of another instance."""
-    model = Stopper({20: "fail"})
+def test_a_workflow_rebuilt_from_its_blueprint_can_resume() -> None:
+    """Another instance of the workflow resumes from the error of the first."""
+    model = StoppingModel({20: "fail"})
     stopped = everything(model)
     with pytest.raises(ApprovalRequired) as caught:
         stopped.run(INPUT)
     other = Workflow.from_blueprint(json.loads(json.dumps(stopped.to_blueprint())), stopped.members())
     context, path = json.loads(json.dumps([caught.value.context, caught.value.resume_path]))
-    assert_same(asyncio.run(tell(other, model, context, path)), model)
+    assert_same(story_of(other, model, context, path), model)
 
 
-def test_the_stop_is_in_the_events() -> None:
-    """The events that end a stopped run carry what is needed to go on, and read from JSON go on the same."""
-    events: list[Any] = []
-    manager = EventManager()
-    manager.subscribe(events.append, "run_failed", "run_paused", "run_cancelled")
-    model = Stopper({25: "fail", 30: "cancel"})
-    flow = everything(model, event_manager=manager)
-    story = asyncio.run(tell(flow, model, INPUT))
-    ends = [json.loads(json.dumps(event.to_dict())) for event in events if event.component == "everything"]
-    assert len(ends) == len(story.errors)
-    for end, error in zip(ends, story.errors, strict=True):
-        facts = end["error"] if end["type"] == "run_failed" else end
-        assert (facts["context"], facts["resume_path"]) == (error.context, error.resume_path)
+def test_events_have_the_context_and_the_path_of_a_stop(recorder: Any) -> None:
+    """The event that ends a stopped run has the same context and resume path as the error, as JSON."""
+    model = StoppingModel({25: "fail", 30: "cancel"})
+    story = story_of(everything(model, event_manager=recorder.manager), model, INPUT)
+    ends = [event.to_dict() for event in recorder.of("run_failed", "run_paused", "run_cancelled")]
+    own = [event.get("error", event) for event in ends if event["component"] == "everything"]
+    assert [(facts["context"], facts["resume_path"]) for facts in own] == [
+        (error.context, error.resume_path) for error in story.errors
+    ]
 
 
-def test_a_stopped_error_is_not_changed_by_resuming() -> None:
-    """Resuming does not change the error: one may go on from it again."""
-    model = Stopper({25: "fail"})
+def test_an_error_can_be_resumed_from_twice() -> None:
+    """Resuming does not change the context of the error."""
+    model = StoppingModel({25: "fail"})
     flow = everything(model)
-    story = asyncio.run(tell(flow, model, INPUT))
-    assert story.errors
-    for error in story.errors:
+    for error in story_of(flow, model, INPUT).errors:
         before = copy.deepcopy(error.context)
-        with_path = asyncio.run(tell(flow, Stopper(), error.context, error.resume_path))
-        assert with_path.context == WHOLE.context
+        assert story_of(flow, StoppingModel(), error.context, error.resume_path).context == EXPECTED.context
         assert error.context == before
 
 
-# --- approvals -----------------------------------------------------------------------------------------
-
-
-def test_an_approval_needs_its_path() -> None:
-    """Without its path an approval is not given: the workflow pauses there again."""
-    model = Stopper()
+def test_an_approval_is_given_by_its_path_only() -> None:
+    """Without the resume path the workflow pauses at the approval again."""
+    model = StoppingModel()
     flow = Workflow("flow", [Agent("a", "Work.", model), ApprovalStep("{a_output}?"), Agent("b", "Work.", model)])
     with pytest.raises(ApprovalRequired) as first:
         flow.run("x")
     assert first.value.context is not None
+    assert first.value.message == f"{first.value.context['a_output']}?"
     with pytest.raises(ApprovalRequired) as second:
         flow.run(first.value.context, start_step=1)
     assert (first.value.resume_path, second.value.resume_path) == ([1], [1])
-    assert first.value.message == f"{first.value.context['a_output']}?"
     assert set(flow.run(second.value.context, resume_path=[1])) == {"input", "a_output", "b_output"}
     assert model.names == ["a", "b"]
 
 
-def test_a_pause_lets_the_other_branches_go_on() -> None:
-    """A branch that waits for a person does not hold up the others; a failure does, and comes first."""
-    model = Stopper()
+def test_a_pause_does_not_stop_the_other_branches() -> None:
+    """Branches beside one that waits for approval run to their end; a failure of one comes first."""
 
-    def flow(stopped: Stopper) -> Workflow:
-        long = [Agent(name, "Work.", stopped) for name in ("one", "two", "three")]
+    def flow(model: StoppingModel) -> Workflow:
+        long = [Agent(name, "Work.", model) for name in ("one", "two", "three")]
         return Workflow("flow", [ParallelStep([[ApprovalStep("go on?")], long])])
 
+    model = StoppingModel()
     with pytest.raises(ApprovalRequired) as caught:
         flow(model).run("x")
     assert model.names == ["one", "two", "three"]
     assert flow(model).run(caught.value.context, resume_path=caught.value.resume_path)["three_output"]
     assert model.names == ["one", "two", "three"]
-
-    failing = Stopper({1: "fail"})
     with pytest.raises(ModelError) as failed:
-        flow(failing).run("x")
+        flow(StoppingModel({1: "fail"})).run("x")
     assert failed.value.resume_path == [0, 1, 1]
 
 
-def test_an_approval_in_a_loop_is_asked_each_round() -> None:
-    """An approval holds for its own round of a loop only."""
-    model = Stopper()
-    flow = Workflow(
-        "flow",
-        [
-            LoopStep(
-                [ApprovalStep("again?"), Agent("a", "Work.", model)],
-                until={"name": "is_empty", "args": {"value": "x"}},
-                max_iterations=3,
-            )
-        ],
-    )
-    story = asyncio.run(tell(flow, model, "x"))
+def test_an_approval_in_a_loop_is_for_one_iteration() -> None:
+    """The approval is asked for in each iteration."""
+    model = StoppingModel()
+    loop = LoopStep([ApprovalStep("again?"), Agent("a", "Work.", model)], until=NEVER, max_iterations=3)
+    story = story_of(Workflow("flow", [loop]), model, "x")
     assert [error.resume_path for error in story.errors] == [[0, 0, 0], [0, 1, 0], [0, 2, 0]]
     assert len(model.names) == 3
 
 
-def test_a_paused_run_is_no_failure(heard: Any) -> None:
-    """A run that waits for a person ends with `run_paused`, with the message, and the step is paused."""
-    flow = Workflow("flow", [ApprovalStep("really?", name="ask")], event_manager=heard.manager)
+def test_a_paused_run_has_not_failed(recorder: Any) -> None:
+    """A run that waits for approval ends with `run_paused`, and its step with the outcome paused."""
+    flow = Workflow("flow", [ApprovalStep("really?", name="ask")], event_manager=recorder.manager)
     with pytest.raises(ApprovalRequired) as caught:
         flow.run("x")
-    assert heard.types() == ["run_started", "step_started", "step_finished", "run_paused"]
-    assert heard.events[2].outcome == "paused"
-    paused = heard.events[3]
-    assert (paused.message, paused.resume_path) == ("really?", (0,))
+    assert recorder.types() == ["run_started", "step_started", "step_finished", "run_paused"]
+    _, _, step, paused = recorder.events
+    assert (step.outcome, paused.message, paused.resume_path) == ("paused", "really?", (0,))
     assert paused.context == caught.value.context
 
 
-def test_a_condition_that_raises_is_asked_again() -> None:
-    """A condition that failed is asked again on resumption; one that was answered is not."""
-    asked: list[str] = []
+def test_a_condition_that_failed_is_evaluated_again() -> None:
+    """On resumption a failed condition is evaluated again; one with a result is not."""
+    evaluated: list[str] = []
+
+    def evaluate(name: str) -> bool:
+        evaluated.append(name)
+        if evaluated.count(name) == 1:
+            raise ValueError("not now")
+        return True
 
     def moody(context: Mapping[str, Any]) -> bool:
-        asked.append("moody")
-        if len(asked) == 1:
-            raise ValueError("not now")
-        return True
+        return evaluate("moody")
 
     def done(context: Mapping[str, Any]) -> bool:
-        asked.append("done")
-        if asked.count("done") == 1:
-            raise ValueError("not now")
-        return True
+        return evaluate("done")
 
-    model = Stopper({0: "fail"})
-    flow = Workflow(
-        "flow",
-        [ConditionStep(moody, [LoopStep([Agent("a", "Work.", model)], done)])],
-    )
-    story = asyncio.run(tell(flow, model, "x"))
-    assert [type(error) for error in story.errors] == [ConditionError, ModelError, ConditionError]
-    assert [error.resume_path for error in story.errors] == [[0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 1]]
-    assert asked == ["moody", "moody", "done", "done"]
+    model = StoppingModel({0: "fail"})
+    flow = Workflow("flow", [ConditionStep(moody, [LoopStep([Agent("a", "Work.", model)], done)])])
+    story = story_of(flow, model, "x")
+    assert [(type(error), error.resume_path) for error in story.errors] == [
+        (ConditionError, [0]), (ModelError, [0, 0, 0, 0, 0]), (ConditionError, [0, 0, 0, 0, 1]),
+    ]  # fmt: skip
+    assert evaluated == ["moody", "moody", "done", "done"]
     assert model.names == ["a"]
 
 
-def test_a_stop_after_the_last_step_of_a_branch() -> None:
-    """A branch that is finished stays finished when its sibling is stopped, whichever stands first."""
-    for order in (("quick", "slow"), ("slow", "quick")):
-        model = Stopper({2: "fail"})
-        agents = {"quick": [Agent("quick", "", model)], "slow": [Agent("slow", "", model), Agent("slower", "", model)]}
-        flow = Workflow("flow", [ParallelStep([agents[name] for name in order])])
-        story = asyncio.run(tell(flow, model, "x"))
-        assert sorted(model.names) == ["quick", "slow", "slower"]
-        assert story.errors[0].resume_path == [0, order.index("slow"), 1]
-
-
-# --- start steps and paths by hand ---------------------------------------------------------------------
+@pytest.mark.parametrize("order", [("quick", "slow"), ("slow", "quick")])
+def test_a_finished_branch_stays_finished(order: tuple[str, str]) -> None:
+    """A branch that is finished when its sibling stops is not run again."""
+    model = StoppingModel({2: "fail"})
+    branches = {name: [Agent(name, "", model)] for name in order}
+    branches["slow"].append(Agent("slower", "", model))
+    story = story_of(Workflow("flow", [ParallelStep([branches[name] for name in order])]), model, "x")
+    assert sorted(model.names) == ["quick", "slow", "slower"]
+    assert story.errors[0].resume_path == [0, order.index("slow"), 1]
 
 
 def context_with(*names: str) -> dict[str, Any]:
-    return {**INPUT, **{f"{name}_output": WHOLE.context[f"{name}_output"] for name in names}}
+    return {**INPUT, **{f"{name}_output": EXPECTED.context[f"{name}_output"] for name in names}}
 
 
-def test_start_step() -> None:
-    """`start_step` begins at that step, with what the context holds."""
-    model = Stopper()
-    result = everything(model).run("the moon", start_step=6)
+def test_start_step_skips_the_steps_before_it() -> None:
+    """`start_step` starts at that step with the given context."""
+    model = StoppingModel()
+    assert list(everything(model).run("the moon", start_step=6)) == ["input", "end_output"]
     assert model.names == ["end"]
-    assert list(result) == ["input", "end_output"]
-    resumed = everything(model).run(WHOLE.context, start_step=6)
-    assert resumed.keys() == WHOLE.context.keys()
+    assert everything(model).run(EXPECTED.context, start_step=6).keys() == EXPECTED.context.keys()
 
 
-BY_HAND = {
+PATHS = {
     (6,): ["end"],
     (4, 0, 2): ["after", "t1"],
     (4, 0, 1, 0): ["n1", "n2", "n3", "n4", "after", "t1"],
@@ -394,28 +323,26 @@ BY_HAND = {
     (2, 2, 2): ["polish", "research", "research", "research"],
     (2, 1, 0): ["draft"],
     (5, 3): ["t4", "end"],
-    (5, 1): ["t2"],
     (5, 2, 1, 0): ["t2", "t3", "t4", "end"],
     (3, 1, 1): ["research", "note", "research"],
 }
 
 
-@pytest.mark.parametrize("path", BY_HAND)
-def test_a_path_by_hand(path: tuple[int, ...]) -> None:
-    """A path without saved progress starts there; steps beside it in parallel start anew."""
-    model = Stopper()
-    flow = everything(model)
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_can_be_written_by_hand(path: tuple[int, ...]) -> None:
+    """A path without saved progress starts there; parallel branches beside it start from their beginning."""
+    model = StoppingModel()
     context = context_with("start", "draft", "research")
     if path[0] == 5:
         context["t1_output"] = "by hand"
     with contextlib.suppress(ApprovalRequired):
-        flow.run(context, resume_path=path)
-    assert sorted(model.names) == sorted(BY_HAND[path])
+        everything(model).run(context, resume_path=path)
+    assert sorted(model.names) == sorted(PATHS[path])
 
 
-def test_a_path_that_differs_from_the_saved_one_wins() -> None:
-    """Saved progress counts only for the path that it was saved with."""
-    model = Stopper({1: "fail"})
+def test_saved_progress_is_used_for_its_own_path_only() -> None:
+    """A path other than the saved one wins over the saved progress."""
+    model = StoppingModel({1: "fail"})
     flow = Workflow("flow", [Agent(name, "Work.", model) for name in "abc"])
     with pytest.raises(ModelError) as caught:
         flow.run("x")
@@ -425,109 +352,36 @@ def test_a_path_that_differs_from_the_saved_one_wins() -> None:
     assert model.names == ["a", "c", "b", "c"]
 
 
-WRONG_STARTS = [-1, 7, 99, True, "0", 1.0, None, [0]]
-
-
-@pytest.mark.parametrize("start_step", WRONG_STARTS, ids=repr)
-def test_a_wrong_start_step(start_step: Any) -> None:
-    """A start step that is none is one ResumePathError, before any model call."""
-    model = Stopper()
-    with pytest.raises(ResumePathError) as caught:
-        everything(model).run(INPUT, start_step=start_step)
-    assert model.calls == 0
-    assert caught.value.suggestion
-
-
 WRONG_PATHS: list[Any] = [
-    [], "0", b"\x00", 0, {}, {"0": 0}, [0.0], [True], [None], ["0"], [[0]], [-1], [0, -1], [7], [99], [0, 0],
-    [1, 3, 0], [1, 0, 4], [1, 0, 1, 0], [2, 10, 0], [2, 0, 4], [3, 0, 4], [4, 2, 0], [4, 0, 4], [4, 0, 1, 3],
-    [4, 0, 1, 1, 2, 0], [4, 1, 2], [5, 5], [5, 2, 2], [5, 0, 0], [6, 0], [7, 0], [10**30], [3, 99, 0], [3, 10**30],
+    [], "0", 0, {"0": 0}, [0.0], [True], [None], ["0"], [[0]], [-1], [7], [0, 0], [1, 3, 0], [1, 0, 4], [1, 0, 1, 0],
+    [2, 10, 0], [2, 0, 4], [3, 0, 4], [4, 2, 0], [4, 0, 4], [4, 0, 1, 3], [4, 0, 1, 1, 2, 0], [4, 1, 2], [5, 5],
+    [5, 2, 2], [5, 0, 0], [10**30], [3, 10**30],
 ]  # fmt: skip
+WRONG_STARTS: list[dict[str, Any]] = [
+    *({"resume_path": path} for path in WRONG_PATHS),
+    *({"start_step": start} for start in (-1, 7, True, "0", 1.0, None, [0], 10**5000)),
+    {"start_step": 2, "resume_path": [1, 0, 0]},
+]
 
 
-@pytest.mark.parametrize("path", WRONG_PATHS, ids=repr)
-def test_a_wrong_path(path: Any) -> None:
-    """A resume path that leads to no step is one ResumePathError, before any model call."""
-    model = Stopper()
+@pytest.mark.parametrize("start", WRONG_STARTS)
+def test_a_start_that_does_not_exist_is_refused(start: dict[str, Any]) -> None:
+    """A start step or path that leads to no step is a ResumePathError, before any model call."""
+    model = StoppingModel()
     with pytest.raises(ResumePathError):
-        everything(model).run(context_with("start", "draft"), resume_path=path)
+        everything(model).run(context_with("start", "draft"), **start)
     assert model.calls == 0
 
 
-def test_a_start_step_and_a_path_that_disagree() -> None:
-    """A start step other than the path's is a ResumePathError."""
-    with pytest.raises(ResumePathError, match="different"):
-        everything(Stopper()).run(INPUT, start_step=2, resume_path=[1, 0, 0])
-
-
-HUGE = 10**5000
-"""Python does not write it out."""
-
-
-UNWRITABLE: dict[str, dict[str, Any]] = {
-    "start": {"start_step": HUGE},
-    "negative start": {"start_step": -HUGE},
-    "start in a list": {"start_step": [HUGE]},
-    "no path": {"resume_path": HUGE},
-    "path": {"resume_path": [HUGE]},
-    "negative path": {"resume_path": [3, -HUGE]},
-    "start beside a path": {"resume_path": [1], "start_step": HUGE},
-}
-
-
-@pytest.mark.parametrize("place", UNWRITABLE)
-def test_an_index_that_python_does_not_write_out(place: str) -> None:
-    """An index of thousands of digits is one ResumePathError too."""
-    with pytest.raises(ResumePathError):
-        everything(Stopper()).run(**{"context": INPUT, **UNWRITABLE[place]})
-
-
-DAMAGED: list[Any] = [
-    5, "x", [], [1], True, {"step": "0"}, {"step": -1}, {"step": 99}, {"step": True}, {"step": 0.0}, {"steps": 0},
-    {"step": 0, "more": 1}, {"step": 0, "in": 5}, {"step": 0, "in": {"at": 0}}, {"step": 7, "in": {"at": 0}},
-    {"step": 0, "in": {"context": {"input": "x"}, "in": {}}},
-    {"step": 1, "in": {"at": 0}}, {"step": 1, "in": {"at": 0, "parts": []}}, {"step": 1, "in": {"at": 3, "parts": {}}},
-    {"step": 1, "in": {"at": 0, "parts": {"9": {}}}}, {"step": 1, "in": {"at": 0, "parts": {"x": {}}}},
-    {"step": 1, "in": {"at": 0, "parts": {"9" * 5000: {}}}}, {"step": 1, "in": {"at": 0, "parts": {"0": 5}}},
-    {"step": 1, "in": {"at": 0, "parts": {"0": {"set": 5}}}}, {"step": 1, "in": {"at": 0, "parts": {"0": {"in": 5}}}},
-    {"step": 1, "in": {"at": "0", "parts": {}}}, {"step": 1, "in": {"parts": {}}},
-    {"step": 2, "in": {"at": 1.0}}, {"step": 2, "in": {"at": 10}}, {"step": 2, "in": {"at": 0, "parts": 5}},
-    {"step": 2, "in": {"in": {}}}, {"step": 2, "in": {"at": 0, "in": {"step": 4}}},
-    {"step": 3, "in": {"at": -1, "parts": {}}}, {"step": 3, "in": {"at": 0, "parts": {"-1": {}}}},
-    {"step": 3, "in": {"at": 0, "parts": {"0": {"in": {"step": 9}}}}},
-    {"step": 4, "in": {"at": 2}}, {"step": 4, "in": {"at": 0.0}}, {"step": 4, "in": {"at": True}},
-    {"step": 4, "in": {"at": 1, "in": {"step": 3}}}, {"step": 4, "in": {"at": 0, "in": {"step": 1, "in": {"in": 5}}}},
-    {"step": 5, "in": {"context": 5}}, {"step": 5, "in": {"context": {}}}, {"step": 5, "in": {"in": {}}},
-    {"step": 5, "in": {"context": {"input": "x"}, "in": 5}},
-    {"step": 5, "in": {"context": {"input": "x"}, "in": {"step": "x"}}},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("saved", DAMAGED, ids=lambda saved: json.dumps(saved)[:60])
-def test_damaged_progress(saved: Any) -> None:
-    """Saved progress that does not fit the workflow is one ResumePathError, before any model call."""
-    model = Stopper()
-    with pytest.raises(ResumePathError, match="_resume"):
-        everything(model).run({**INPUT, "_resume": saved}, resume_path=[6])
-    assert model.calls == 0
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@given(JSON)
+@given(any_json)
 @example([0, 0])
-def test_any_path(path: Any) -> None:
-    """Whatever JSON a resume path is, it is refused with one ResumePathError, or the workflow goes on there."""
-    model = Stopper()
-    flow = Workflow("flow", [Agent("a", "", model), LoopStep([Agent("b", "", model)], "done", 2)], conditions=DONE)
+@example([1, 1, 1])
+def test_any_json_as_a_path_is_refused_or_leads_to_a_step(path: Any) -> None:
+    """Whatever JSON a resume path is, the workflow resumes there or raises a ResumePathError."""
+    model = StoppingModel()
+    flow = Workflow("flow", [Agent("a", "", model), LoopStep([Agent("b", "", model)], ALWAYS, 2)])
     valid = path is None or path in ([0], [1], [1, 0], [1, 0, 0], [1, 0, 1], [1, 1], [1, 1, 0], [1, 1, 1])
-    plain = not isinstance(path, list) or all(type(index) is int for index in path)
-    if valid and plain:
+    if valid and all(type(index) is int for index in path or []):
         flow.run("x", resume_path=path)
     else:
         with pytest.raises(ResumePathError):
@@ -535,32 +389,28 @@ def test_any_path(path: Any) -> None:
         assert model.calls == 0
 
 
-DONE = {"done": lambda context: True}
+MALFORMED: list[Any] = [
+    5, [1], {"step": "0"}, {"step": -1}, {"step": True}, {"steps": 0}, {"step": 0, "in": 5},
+    {"step": 1, "in": {"at": 0, "parts": []}}, {"step": 1, "in": {"at": 0, "parts": {"0": 5}}},
+    {"step": 1, "in": {"at": 0, "parts": {"0": {"set": 5}}}}, {"step": 1, "in": {"at": 0, "parts": {"0": {"in": 5}}}},
+    {"step": 2, "in": {"at": 1.0}}, {"step": 5, "in": {"context": 5}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("saved", MALFORMED)
+def test_malformed_progress_is_refused(saved: Any) -> None:
+    """Saved progress of another form is a ResumePathError, before any model call."""
+    model = StoppingModel()
+    with pytest.raises(ResumePathError, match="_resume"):
+        everything(model).run({**INPUT, "_resume": saved}, resume_path=[6])
+    assert model.calls == 0
 
 
 @given(data=st.data())
-def test_any_damage(data: st.DataObject) -> None:
-    """However saved progress is changed, the workflow goes on, or one typed error says why not."""
-    error = data.draw(st.sampled_from(WHOLE.errors))
+def test_damaged_progress_resumes_or_is_refused(data: st.DataObject) -> None:
+    """However saved progress is damaged, the workflow goes on or raises an InputError."""
+    error = data.draw(st.sampled_from(EXPECTED.errors))
     assert error.context is not None
-    saved = error.context["_resume"]
-    at = data.draw(st.sampled_from(list(places(saved))))
-    damaged = changed(saved, at, data.draw(st.just(...) | JSON))
-    refused = False
-    try:
-        everything(Stopper()).run({**error.context, "_resume": damaged}, resume_path=error.resume_path)
-    except (ResumePathError, ApprovalRequired, ContextError) as stop:
-        refused = not isinstance(stop, ApprovalRequired)
-    assert damaged != saved or not refused
-
-
-@given(JSON)
-def test_any_progress(saved: Any) -> None:
-    """Whatever JSON stands in the place of saved progress, one ResumePathError says so, if it does not fit."""
-    model = Stopper()
-    try:
-        everything(model).run({**context_with("start"), "_resume": saved}, resume_path=[6])
-    except ResumePathError:
-        assert model.calls == 0
-    else:
-        assert model.names == ["end"]
+    saved = data.draw(damaged(error.context["_resume"]))
+    with contextlib.suppress(ResumePathError, ContextError, ApprovalRequired):
+        everything(StoppingModel()).run({**error.context, "_resume": saved}, resume_path=error.resume_path)

@@ -18,7 +18,7 @@ from tests.library.shapes import Json
 from podwright import Agent, BlueprintValidationError, ScriptedModel
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
 from podwright.testing import ToolCall, events_of
-from podwright.tools import drift, tool_of
+from podwright.tools import schema_differences, to_tool
 
 
 class Unit(enum.Enum):
@@ -150,7 +150,7 @@ def test_a_signature_becomes_a_schema(
     function: Callable[..., Any], properties: Json, required: list[str], description: str | None
 ) -> None:
     """Names, types, defaults, choices, bounds and docstrings of a function are what the model is shown."""
-    schema = tool_of(function).schema
+    schema = to_tool(function).schema
     assert schema["type"] == "function"
     shown = schema["function"]
     assert shown["name"] == function.__name__
@@ -163,7 +163,7 @@ def test_a_signature_becomes_a_schema(
 
 def test_models_and_dataclasses_are_parameters() -> None:
     """Pydantic models, dataclasses and lists of them become definitions of the schema, without needless titles."""
-    parameters = tool_of(nested).schema["function"]["parameters"]
+    parameters = to_tool(nested).schema["function"]["parameters"]
     assert parameters["properties"] == {
         "place": {"$ref": "#/$defs/Place"},
         "period": {"$ref": "#/$defs/Period"},
@@ -247,7 +247,7 @@ def test_any_named_callable_is_a_tool(
     label: str, function: Callable[..., Any], arguments: Json, answer: str, parameters: list[str]
 ) -> None:
     """Functions, methods, callable objects and partials, blocking or not, are offered and called by name."""
-    tool = tool_of(function)
+    tool = to_tool(function)
     assert list(tool.schema["function"]["parameters"]["properties"]) == parameters
     model = ScriptedModel(ToolCall.of(tool.name, **arguments), "done")
     result = Agent("guide", "", model, tools=[function]).run("go", trace=True)
@@ -257,19 +257,19 @@ def test_any_named_callable_is_a_tool(
 def test_a_partial_is_known_by_what_it_wraps() -> None:
     """A partial's name and description are the function's, unless it is given a name of its own."""
     part = functools.partial(plain, days=3)
-    shown = tool_of(part).schema["function"]
+    shown = to_tool(part).schema["function"]
     assert (shown["name"], shown.get("description", "")[:3]) == ("plain", "Say")
     assert shown["parameters"]["properties"]["days"]["default"] == 3
     named = functools.partial(plain, days=3)
     named.__name__ = "three_days"  # pyright: ignore[reportAttributeAccessIssue]
-    assert tool_of(named).name == "three_days"
+    assert to_tool(named).name == "three_days"
 
 
 def test_an_object_is_known_by_its_class() -> None:
     """A callable object is offered under its class's name, with its class's docstring."""
-    shown = tool_of(Counter()).schema["function"]
+    shown = to_tool(Counter()).schema["function"]
     assert (shown["name"], shown.get("description")) == ("Counter", "Counts what it is asked.")
-    assert "description" not in tool_of(AsyncCounter()).schema["function"]
+    assert "description" not in to_tool(AsyncCounter()).schema["function"]
 
 
 CLASHES = [
@@ -284,7 +284,7 @@ def test_a_parameter_may_have_any_name(name: str) -> None:
     scope: Json = {}
     exec(f"def tool({name}: str, other: int = 0): return [{name}, other]", scope)  # noqa: S102 - our own text
     function = scope["tool"]
-    assert list(tool_of(function).schema["function"]["parameters"]["properties"]) == [name, "other"]
+    assert list(to_tool(function).schema["function"]["parameters"]["properties"]) == [name, "other"]
     model = ScriptedModel(ToolCall("1", "tool", f'{{"{name}": "x"}}'), "done")
     result = Agent("guide", "", model, tools=[function]).run("go", trace=True)
     assert [event.output for event in events_of(result, "tool_call_finished")] == ['["x", 0]']  # pyright: ignore[reportAttributeAccessIssue]
@@ -351,12 +351,12 @@ def test_the_same_tool_twice_is_one() -> None:
 
 def test_a_schema_is_made_once() -> None:
     """The schema of a function is made once; it is forgotten with the function, which it does not keep alive."""
-    assert tool_of(plain).schema is tool_of(plain).schema
+    assert to_tool(plain).schema is to_tool(plain).schema
 
     def local(number: int) -> int:
         return number
 
-    assert tool_of(local).schema is tool_of(local).schema
+    assert to_tool(local).schema is to_tool(local).schema
     gone = weakref.ref(local)
     del local
     gc.collect()
@@ -373,12 +373,12 @@ def test_unhashable_callables_are_tools_too() -> None:
         def __call__(self, number: int) -> int:
             return number * self.factor
 
-    assert tool_of(Scale(2)).name == "Scale"
-    assert tool_of(Scale(2)).function is not tool_of(Scale(2)).function
+    assert to_tool(Scale(2)).name == "Scale"
+    assert to_tool(Scale(2)).function is not to_tool(Scale(2)).function
 
 
 async def call(tool: Any, arguments: Json) -> Any:
-    return await tool_of(tool).call(None, arguments)  # pyright: ignore[reportArgumentType] - functions need no run
+    return await to_tool(tool).call(None, arguments)  # pyright: ignore[reportArgumentType] - functions need no run
 
 
 @pytest.mark.parametrize(
@@ -485,16 +485,16 @@ def test_drift_is_what_a_stored_schema_allows_and_a_function_does_not(
     label: str, stored: Json, actual: Json, expected: list[str]
 ) -> None:
     """A function may take more than the stored schema says, and explain it otherwise, but it may not take less."""
-    assert drift(stored, actual) == expected
+    assert schema_differences(stored, actual) == expected
 
 
 def test_a_type_that_holds_itself_can_be_compared() -> None:
     """Schemas that refer to themselves are compared without end or error."""
     tree = {"type": "object", "properties": {"inner": {"$ref": "#/$defs/T"}}}
     stored = schema({"a": {"$ref": "#/$defs/T"}}, **{"$defs": {"T": tree}})
-    assert drift(stored, stored) == []
+    assert schema_differences(stored, stored) == []
     other = schema({"a": {"$ref": "#/$defs/T"}}, **{"$defs": {"T": {**tree, "maxProperties": 1}}})
-    assert len(drift(stored, other)) == 1
+    assert len(schema_differences(stored, other)) == 1
 
 
 def problems_of(blueprint: Json, *tools: Callable[..., Any]) -> list[Problem]:
@@ -547,4 +547,4 @@ def test_descriptions_of_the_blueprint_are_what_the_model_sees() -> None:
     assert offered["function"].get("description") == "Edited by hand."
     assert list(agent.tools) == ["plain"], "a callable that the blueprint does not name is left out"
     assert agent.to_blueprint() == made
-    assert tool_of(plain).schema["function"].get("description") != "Edited by hand."
+    assert to_tool(plain).schema["function"].get("description") != "Edited by hand."

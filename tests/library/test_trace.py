@@ -308,7 +308,7 @@ def test_a_trace_without_the_start_of_a_call() -> None:
     """A trace that lacks the start of a model call cannot be replayed, and says so."""
     trace = ExecutionResult.from_dict(SAVED)
     trace.events = [event for event in trace.events if event.type != "model_call_started"]
-    with pytest.raises(TraceError, match="before it began"):
+    with pytest.raises(TraceError, match="before it started"):
         ReplayModel(trace)
 
 
@@ -490,7 +490,7 @@ def test_a_call_that_was_not_recorded() -> None:
     model = ReplayModel(recorded)
     agent = Agent("a", "Help.", model)
     agent.run("moon")
-    with pytest.raises(ReplayMismatchError, match="'a' made a model call that the trace does not have"):
+    with pytest.raises(ReplayMismatchError, match="'a' made a model call that is not in the trace"):
         agent.run("moon")
     with pytest.raises(ReplayMismatchError, match="'b'"):
         Agent("b", "Help.", model).run("moon")

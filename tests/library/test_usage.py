@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from podwright import Agent, FunctionModel, Pipeline, RunLimits, Usage
 from podwright.errors import ConfigurationError
-from podwright.result import usage_from
+from podwright.result import parse_usage
 from podwright.testing import ModelResponse
 
 STEP = 10**12
@@ -28,7 +28,7 @@ def calls(cost: st.SearchStrategy[float | None]) -> st.SearchStrategy[Usage]:
     used = st.builds(
         Usage, counts, counts, cached_input_tokens=counts, reasoning_tokens=counts, cost=cost
     )  # fmt: skip
-    return st.builds(Usage.of_call, used, st.sampled_from(["a/x", "b/y", "c/z"]))
+    return st.builds(Usage.as_call, used, st.sampled_from(["a/x", "b/y", "c/z"]))
 
 
 priced = calls(steps.map(lambda number: number / STEP))
@@ -83,7 +83,7 @@ def test_usage_goes_through_json_and_back(used: list[Usage]) -> None:
     """A usage written as JSON is read back the same, to the last digit."""
     total = functools.reduce(Usage.__add__, used, Usage(tool_calls=2))
     data = total.to_dict()
-    assert usage_from(json.loads(json.dumps(data, allow_nan=False))) == total
+    assert parse_usage(json.loads(json.dumps(data, allow_nan=False))) == total
     assert ("by_model" in data) == bool(used)
 
 
@@ -107,13 +107,13 @@ def test_usage_says_all_it_knows() -> None:
 def test_what_is_no_usage_is_refused(data: Any) -> None:
     """Data that is no usage is refused by the reader; a trace with it is an error of the trace."""
     with pytest.raises(ValidationError):
-        usage_from(data)
+        parse_usage(data)
 
 
 def test_usage_cannot_be_changed() -> None:
     """A usage is a fact: adding makes a new one, and nothing is shared that could be changed."""
-    one = Usage(input_tokens=1).of_call("a/x")
-    both = one + Usage(input_tokens=2).of_call("a/x")
+    one = Usage(input_tokens=1).as_call("a/x")
+    both = one + Usage(input_tokens=2).as_call("a/x")
     assert one.by_model["a/x"].input_tokens == 1
     assert both.by_model["a/x"].input_tokens == 3
     with pytest.raises(AttributeError):

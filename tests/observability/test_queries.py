@@ -1,4 +1,4 @@
-"""Dashboard and rules, parsed: what they ask is what the services export, with labels that there are at each place."""
+"""The dashboard and the alert rules, parsed: they query metrics and labels that services export."""
 
 from __future__ import annotations
 
@@ -14,33 +14,18 @@ import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-
-from podwright_service.observability.metrics import Metrics
+from tests.service.exported_metrics import counted, exported
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "observability"
-OF_THE_SCRAPE = {"namespace", "job", "instance"}
-"""Labels that Prometheus adds: those of its configuration, or of Kubernetes."""
-SUFFIXES = {"counter": ["_total"], "gauge": [""], "histogram": ["_bucket", "_count", "_sum"]}
+SCRAPE_LABELS = {"namespace", "job", "instance"}
+"""Labels that Prometheus adds, from its configuration or from Kubernetes."""
 VARIABLES = {"$__rate_interval": "1m", "$__range": "1h"}
-"""Times that Grafana puts into queries."""
+"""Durations that Grafana fills into queries."""
 
 Labels = frozenset[str]
 
-
-def exported() -> dict[str, Labels]:
-    """Each series that a service has, with its labels."""
-    collectors = Metrics("x", "agent", ["x"], [], [], []).registry._collector_to_names
-    return {
-        f"{one._name}{suffix}": frozenset(one._labelnames) | OF_THE_SCRAPE | ({"le"} if suffix == "_bucket" else set())
-        for one in collectors
-        if isinstance(one, MetricWrapperBase)
-        for suffix in SUFFIXES[str(one._type)]
-    }
-
-
-EXPORTED = exported()
+EXPORTED = {name: labels | SCRAPE_LABELS for name, labels in exported().items()}
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
 RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
@@ -53,11 +38,11 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 
 class Query:
-    """An expression, read as Prometheus reads it.
+    """A parsed PromQL expression.
 
     Args:
-        expression: In Grafana's or Prometheus' words.
-        series: Labels by name, of the series that there are.
+        expression: The query; it may contain Grafana's variables.
+        series: The existing series: labels by name.
     """
 
     def __init__(self, expression: str, series: dict[str, Labels]) -> None:
@@ -65,21 +50,23 @@ class Query:
             expression = expression.replace(name, value)
         self.metrics: set[str] = set()
         self._series = series
-        self.labels = self._of(promql.parse(expression))
-        """Those of its results; none of a number."""
+        self.labels = self._labels_of(promql.parse(expression))
+        """Labels of the results; None for a number."""
 
-    def _of(self, node: Any) -> Labels | None:
+    def _labels_of(self, node: Any) -> Labels | None:
         match node:
             case promql.VectorSelector():
-                assert node.name in self._series, f"no service exports {node.name}"
-                asked = {matcher.name for matcher in node.matchers.matchers}
-                assert asked <= self._series[node.name], f"{node.name} has no {asked - self._series[node.name]}"
+                assert node.name in self._series, f"unknown metric: {node.name}"
+                used = {matcher.name for matcher in node.matchers.matchers}
+                assert used <= self._series[node.name], (
+                    f"unknown labels of {node.name}: {used - self._series[node.name]}"
+                )
                 self.metrics.add(node.name)
                 return self._series[node.name]
             case promql.MatrixSelector():
-                return self._of(node.vector_selector)
+                return self._labels_of(node.vector_selector)
             case promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
-                return self._of(node.expr)
+                return self._labels_of(node.expr)
             case promql.AggregateExpr():
                 return self._grouped(node)
             case promql.Call():
@@ -89,92 +76,94 @@ class Query:
             case promql.NumberLiteral() | promql.StringLiteral():
                 return None
             case _:
-                raise AssertionError(f"not known here: {type(node).__name__}")
+                raise AssertionError(f"unsupported expression: {type(node).__name__}")
 
     def _grouped(self, node: promql.AggregateExpr) -> Labels:
-        inner = self._of(node.expr)
-        assert inner is not None, f"a number has no groups: {node}"
+        inner = self._labels_of(node.expr)
+        assert inner is not None, f"aggregation of a number: {node}"
         if node.modifier is None:
             return frozenset()
         named = frozenset(node.modifier.labels)
-        assert named <= inner, f"nothing here has {set(named - inner)}: {node}"
+        assert named <= inner, f"unknown labels in by/without: {set(named - inner)}: {node}"
         return named if node.modifier.type == promql.AggModifierType.By else inner - named
 
     def _called(self, node: promql.Call) -> Labels | None:
-        (inner,) = {labels for labels in map(self._of, node.args) if labels is not None}
+        (inner,) = {labels for labels in map(self._labels_of, node.args) if labels is not None}
         if node.func.name == "histogram_quantile":
-            assert "le" in inner, f"quantiles are of buckets: {node}"
+            assert "le" in inner, f"histogram_quantile needs buckets: {node}"
             return inner - {"le"}
         if node.func.name in ("rate", "increase"):
             (counter,) = node.args
-            assert re.search(r"_(total|bucket|count|sum)$", counter.vector_selector.name), f"no counter: {node}"
+            assert re.search(r"_(total|bucket|count|sum)$", counter.vector_selector.name), (
+                f"rate of a non-counter: {node}"
+            )
         return inner
 
     def _joined(self, node: promql.BinaryExpr) -> Labels | None:
-        left, right = self._of(node.lhs), self._of(node.rhs)
+        left, right = self._labels_of(node.lhs), self._labels_of(node.rhs)
         if left is None or right is None:
             return left if right is None else right
         if str(node.op) == "or":
             return left | right
         on = node.modifier.matching if node.modifier else None
-        assert on is None, f"not known here: {node}"
-        assert left == right, f"the sides never match: {set(left ^ right)}: {node}"
+        assert on is None, f"unsupported matching: {node}"
+        assert left == right, f"operands with different labels: {set(left ^ right)}: {node}"
         return left
 
 
 def recorded() -> dict[str, Labels]:
-    """What the rules record, with its labels."""
+    """The series that recording rules produce, with their labels."""
     found = {rule["record"]: Query(rule["expr"], EXPORTED).labels for rule in RULES if "record" in rule}
     return {name: labels for name, labels in found.items() if labels is not None}
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_a_panel_asks_for_what_there_is(target: dict[str, Any]) -> None:
-    """Each query names metrics and labels that a service exports; its legend shows labels that its results have."""
+def test_a_panel_queries_exported_metrics(target: dict[str, Any]) -> None:
+    """Each query uses exported metrics and labels; its legend uses labels of the results."""
     query = Query(target["expr"], EXPORTED)
     assert query.labels is not None
     assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= query.labels
 
 
-def test_grafana_reads_all_of_it() -> None:
-    """Grafana's own types take the dashboard, and know every word of it."""
+def test_grafana_knows_every_key_of_the_dashboard() -> None:
+    """Grafana's own types read the dashboard, and no key is unknown to them."""
     register_default_plugins()
     known = json.loads(JSONEncoder().encode(Dashboard.from_json(copy.deepcopy(DASHBOARD))))
-    # what Grafana shows of a variable's query: its types leave that out
-    assert [one for one in unknown(DASHBOARD, known) if "/definition: " not in one] == []
+    # Grafana writes `definition` for its user interface; its types leave it out.
+    assert [place for place in unknown(DASHBOARD, known) if "/definition: " not in place] == []
 
 
 def unknown(written: Any, known: Any, place: str = "") -> list[str]:
-    """What is written and not known, by its place."""
+    """The values of `written` that `known` does not have, each with its place."""
     match written, known:
         case dict(), dict():
-            return [one for key in written for one in unknown(written[key], known.get(key), f"{place}/{key}")]
+            return [entry for key in written for entry in unknown(written[key], known.get(key), f"{place}/{key}")]
         case list(), list() if len(written) == len(known):
             return [
-                one
+                entry
                 for number, pair in enumerate(zip(written, known, strict=True))
-                for one in unknown(*pair, f"{place}/{number}")
+                for entry in unknown(*pair, f"{place}/{number}")
             ]
         case _:
             return [] if written == known else [f"{place}: {written!r}"]
 
 
-def test_no_metric_is_left_out() -> None:
-    """Each metric of a service is in a panel."""
+def test_every_metric_is_in_a_panel() -> None:
+    """The dashboard shows each exported metric."""
     shown = {metric for target in TARGETS.values() for metric in Query(target["expr"], EXPORTED).metrics}
     assert {re.sub("_(bucket|count|sum)$", "", name) for name in EXPORTED} == {
         re.sub("_(bucket|count|sum)$", "", name) for name in shown
     }
 
 
-def test_variables_are_labels() -> None:
-    """Each of the dashboard's variables takes its values from a label that its metric has, and narrows every panel."""
+def test_dashboard_variables_filter_every_panel() -> None:
+    """Each variable takes its values from an existing label, and every query uses it."""
     names = set[str]()
     for variable in DASHBOARD["templating"]["list"]:
         if variable["type"] == "query":
-            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
-            assert asked
-            assert asked[2] in (Query(asked[1], EXPORTED).labels or ())
+            definition = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
+            assert definition
+            assert definition[2] in (Query(definition[1], EXPORTED).labels or ())
             assert variable["query"]["query"] == variable["definition"]
             names.add(variable["name"])
     for title, target in TARGETS.items():
@@ -182,8 +171,8 @@ def test_variables_are_labels() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
-def test_a_rule_asks_for_what_there_is(rule: dict[str, Any]) -> None:
-    """Each rule names what is exported or recorded, by component; its text shows labels that the alert has."""
+def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
+    """Each rule uses exported or recorded series, grouped by component; its texts use labels of the alert."""
     query = Query(rule["expr"], {**EXPORTED, **recorded()})
     assert query.labels is not None
     assert query.labels >= {"namespace", "job", "component"}
@@ -194,33 +183,31 @@ def test_a_rule_asks_for_what_there_is(rule: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("expression", "fault"),
     [
-        ("podwright_run_total", "no service exports"),
-        ('podwright_runs_total{state="ok"}', "has no"),
-        ("sum by (model) (podwright_runs_total)", "nothing here has"),
-        ("rate(podwright_runs_waiting[5m])", "no counter"),
-        ("histogram_quantile(0.9, sum by (job) (podwright_run_duration_seconds_bucket))", "of buckets"),
-        ("sum by (job) (podwright_runs_total) / podwright_runs_total", "never match"),
+        ("podwright_run_total", "unknown metric"),
+        ('podwright_runs_total{state="ok"}', "unknown labels of"),
+        ("sum by (model) (podwright_runs_total)", "unknown labels in"),
+        ("rate(podwright_runs_waiting[5m])", "rate of a non-counter"),
+        ("histogram_quantile(0.9, sum by (job) (podwright_run_duration_seconds_bucket))", "needs buckets"),
+        ("sum by (job) (podwright_runs_total) / podwright_runs_total", "different labels"),
     ],
 )
-def test_what_would_be_found(expression: str, fault: str) -> None:
-    """A metric, a label, a group or a pair that there is not is told."""
+def test_the_check_finds_faults(expression: str, fault: str) -> None:
+    """Unknown metrics and labels, rates of gauges and operands that never match are found."""
     with pytest.raises(AssertionError, match=fault):
         Query(expression, EXPORTED)
 
 
-ASKED = (
+PROMETHEUS_3_ACCEPT = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
     "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
-"""What Prometheus 3 asks for; Prometheus 2 knows no escaping."""
+"""The `Accept` header of Prometheus 3."""
 
 
-def test_prometheus_3_is_answered() -> None:
-    """The page that Prometheus 3 asks for is OpenMetrics, whole, and says so."""
-    metrics = Metrics("writer", "agent", ["writer"], [], [], ["/run"])
-    metrics.request("POST", "/run", 200, 0.1)
-    content, media_type = metrics.page(ASKED)
+def test_prometheus_3_reads_a_scrape() -> None:
+    """Prometheus 3 gets a complete OpenMetrics document with that media type."""
+    content, media_type = counted().render(PROMETHEUS_3_ACCEPT)
     assert media_type.startswith("application/openmetrics-text; version=1.0.0")
     families = {family.name: family for family in text_string_to_metric_families(content.decode())}
-    (sample,) = [one for one in families["podwright_http_requests"].samples if one.name.endswith("_total")]
+    (sample,) = families["podwright_http_requests"].samples
     assert (sample.labels["route"], sample.value) == ("/run", 1)

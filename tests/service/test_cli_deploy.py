@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from podwright.errors import ConfigurationError
 from podwright_service import deploy
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
@@ -20,23 +19,23 @@ NAMES = ("researcher", "reviewer", "writer", "newsroom")
 
 @pytest.fixture
 def running(newsroom: Path) -> str:
-    """What `helm get values` prints of a release of the newsroom, with its heading for people."""
+    """The output of `helm get values` for a release of the newsroom."""
     values = deploy.render(newsroom / name for name in NAMES)
     values["components"]["writer"] |= {"replicas": 3, "agents": [{"name": "far", "url": "https://far.example"}]}
     return "USER-SUPPLIED VALUES:\n" + deploy.write_values({"defaults": {"model": "offline/echo"}, **values})
 
 
-def changed(folder: Path, at: Path, old: str, new: str) -> str:
-    """A copy of a component's folder with one text in its blueprint replaced."""
-    shutil.copytree(folder, at)
-    text = (at / "blueprint.json").read_text()
+def changed_copy(folder: Path, target: Path, old: str, new: str) -> str:
+    """A copy of a component folder with one text in its blueprint replaced."""
+    shutil.copytree(folder, target)
+    text = (target / "blueprint.json").read_text()
     assert old in text
-    (at / "blueprint.json").write_text(text.replace(old, new))
-    return str(at)
+    (target / "blueprint.json").write_text(text.replace(old, new))
+    return str(target)
 
 
 def test_render(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
-    """Folders become a values file, on standard output or in a file, with texts of several lines as blocks."""
+    """Folders become values, on standard output or in a file, with code in block style."""
     folders = [str(newsroom / name) for name in NAMES]
     printed = shell("deploy", "render", *folders)
     assert (printed.returncode, printed.stderr) == (0, "")
@@ -47,62 +46,59 @@ def test_render(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     assert (tmp_path / "fleet.yaml").read_text() == printed.stdout
 
 
-def test_render_onto(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
-    """Put into a release's values, a folder renews its component's blueprint; all else stays as it was."""
-    folder = changed(newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper")
+def test_render_onto_a_release(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
+    """With `--onto`, a folder replaces its component's blueprint; all other values are kept."""
+    folder = changed_copy(newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper")
     done = shell("deploy", "render", folder, "--onto", "-", given=running)
     assert done.returncode == 0, done.stderr
     before, after = deploy.read_values(running), yaml.safe_load(done.stdout)
     assert "local newspaper" in after["components"]["writer"]["blueprint"]["inline"]["instructions"]
     assert after["components"]["writer"]["replicas"] == 3
     assert after["defaults"] == before["defaults"]
-    assert {name: after["components"][name] for name in NAMES[:2]} == {
-        name: before["components"][name] for name in NAMES[:2]
-    }
+    others = ("researcher", "reviewer", "newsroom")
+    assert all(after["components"][name] == before["components"][name] for name in others)
 
 
-def test_render_refuses(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
-    """A folder that cannot be a component is an error with its reason, and nothing is written."""
+def test_render_fails(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
+    """A folder that the chart cannot deploy is an error, and nothing is written."""
     done = shell("deploy", "render", str(newsroom / "newsroom"), "--output", "fleet.yaml")
-    assert done.returncode == 1
-    assert "works with 'researcher'" in done.stderr
+    assert (done.returncode, "'researcher'" in done.stderr) == (1, True)
     assert not (tmp_path / "fleet.yaml").exists()
     assert shell("deploy", "render").returncode == 2
 
 
-def test_diff_of_a_folder(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
-    """A changed folder against a release tells what is compatible; what it does not say counts as unchanged."""
-    folder = changed(newsroom / "newsroom", tmp_path / "newsroom", '"max_iterations": 3', '"max_iterations": 2')
+def test_a_compatible_change(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
+    """A changed folder is compared with its component in the release."""
+    folder = changed_copy(newsroom / "newsroom", tmp_path / "newsroom", '"max_iterations": 3', '"max_iterations": 2')
     done = shell("deploy", "diff", "-", folder, "--exit-code", given=running)
     assert (done.returncode, done.stderr) == (0, "")
-    (line,) = done.stdout.splitlines()
+    [line] = done.stdout.splitlines()
     assert line.startswith("newsroom: compatible: /steps/")
     assert line.endswith("max_iterations changed: 3 -> 2")
     unchanged = shell("deploy", "diff", "-", str(newsroom / "reviewer"), given=running)
     assert (unchanged.returncode, unchanged.stdout) == (0, "")
 
 
-def test_diff_that_breaks(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
-    """A breaking change is told of, and is exit code 1 where that was asked for."""
+def test_a_breaking_change(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
+    """A breaking change is exit code 1 with `--exit-code`."""
     (tmp_path / "running.yaml").write_text(running)
-    folder = changed(newsroom / "researcher", tmp_path / "researcher", '"integer"', '"string"')
-    done = shell("deploy", "diff", "running.yaml", folder)
-    assert (done.returncode, done.stderr) == (0, "")
+    folder = changed_copy(newsroom / "researcher", tmp_path / "researcher", '"integer"', '"string"')
+    done = shell("deploy", "diff", "running.yaml", folder, "--exit-code")
+    assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("researcher: breaking: /tools/search_archive/")
-    assert shell("deploy", "diff", "running.yaml", folder, "--exit-code").returncode == 1
-    (told,) = json.loads(shell("deploy", "diff", "running.yaml", folder, "--json").stdout)
-    assert (told["component"], told["what"], told["breaking"], told["values"]) == ("researcher", "changed", True, [])
-    assert told["blueprint"][0]["breaking"] is True
+    done = shell("deploy", "diff", "running.yaml", folder, "--json")
+    [change] = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (change["component"], change["what"], change["breaking"]) == ("researcher", "changed", True)
+    assert (change["values"], change["blueprint"][0]["breaking"]) == ([], True)
 
 
-def test_diff_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
-    """A whole values file is compared value by value, components that come and go included."""
+def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
+    """A file of values is compared as a whole: added and removed components, and other values by path."""
     values = deploy.read_values(running)
-    values["components"]["writer"]["replicas"] = 1
-    values["components"]["writer"]["resources"] = {"limits": {"cpu": 2}}
-    del values["components"]["newsroom"]
-    values["components"]["fresh"] = {}
-    values["defaults"]["model"] = "openai/gpt-4o-mini"
+    values["defaults"]["model"] = "openai/gpt-4o"
+    values["components"]["fresh"] = values["components"].pop("newsroom")
+    values["components"]["writer"] |= {"replicas": 4, "resources": {"limits": {"cpu": 2}}}
     (tmp_path / "new.json").write_text(json.dumps(values))
     done = shell("deploy", "diff", "-", "new.json", "--exit-code", given=running)
     assert done.returncode == 1
@@ -115,14 +111,9 @@ def test_diff_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
     ]
 
 
-def test_diff_with_nothing(shell: Shell, newsroom: Path) -> None:
-    """A release without values, as Helm prints it, has no component; what is no values is an error that says so."""
-    for text in ("null\n", "USER-SUPPLIED VALUES:\nnull\n"):
-        empty = shell("deploy", "diff", "-", str(newsroom / "writer"), given=text)
-        assert (empty.returncode, empty.stdout) == (0, "compatible: writer added\n")
-    refused = shell("deploy", "diff", "-", str(newsroom / "writer"), given="[1]")
-    assert refused.returncode == 1
-    assert "no values of the chart: no map" in refused.stderr
-    for text in ((newsroom / "writer" / "blueprint.json").read_text(), "components: []", "a: ["):
-        with pytest.raises(ConfigurationError, match="no values of the chart"):
-            deploy.read_values(text)
+def test_a_release_without_values(shell: Shell, newsroom: Path) -> None:
+    """Helm prints null for a release without values; other data are an error."""
+    done = shell("deploy", "diff", "-", str(newsroom / "writer"), given="USER-SUPPLIED VALUES:\nnull\n")
+    assert (done.returncode, done.stdout) == (0, "compatible: writer added\n")
+    done = shell("deploy", "diff", "-", str(newsroom / "writer"), given="[1]")
+    assert (done.returncode, done.stdout) == (1, "")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,48 +17,51 @@ import pytest
 from podwright import ExecutionResult
 from podwright.testing import assert_events
 
+COMMAND = str(Path(sys.executable).with_name("podwright"))
+
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 Command = Callable[..., subprocess.Popen[str]]
 
-FLOW = (
+MODULE = (
     "import asyncio\n"
     "from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow\n"
     "first = Agent('first', 'Do.', 'offline/echo')\n"
     "last = Agent('last', 'Do.', 'offline/echo')\n"
     "broken = Agent('broken', 'Do.', FunctionModel(lambda request: 1 / 0))\n"
-    "async def wait(request):\n    print('asked', flush=True)\n    await asyncio.sleep(60)\n"
+    "async def wait(request):\n    print('called', flush=True)\n    await asyncio.sleep(60)\n"
     "slow = Agent('slow', 'Do.', FunctionModel(wait))\n"
     "gated = Workflow('gated', [first, ApprovalStep('Publish?', 'ask'), last])\n"
     "failing = Workflow('failing', [first, broken])\n"
     "waiting = Workflow('waiting', [first, slow])\n"
 )
+CONTROL_CODES = "\x1b]0;title\x07\x1b[2J\x9b31m"
+"""Set a terminal's title, clear it, and turn its text red."""
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """A folder with a module of components."""
-    (tmp_path / "made.py").write_text(FLOW)
+    (tmp_path / "made.py").write_text(MODULE)
     return tmp_path
 
 
-def test_the_answer_alone_is_on_standard_output(shell: Shell, made: Path) -> None:
-    """An agent's answer is standard output, bare of colours and steps, which are told on standard error."""
+def test_only_the_output_is_on_standard_output(shell: Shell, made: Path) -> None:
+    """The output is on standard output, the steps are on standard error without colours, unless `--quiet`."""
     done = shell("run", "made:first", "the moon")
     assert (done.returncode, done.stdout) == (0, "Echo: the moon\n")
-    assert "[first] started: the moon" in done.stderr
-    assert "final answer" in done.stderr
+    assert "first" in done.stderr
     assert "\x1b" not in done.stderr
     assert shell("run", "made:first", "the moon", "--quiet").stderr == ""
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_the_input_from_a_pipe(shell: Shell, made: Path, arguments: list[str]) -> None:
-    """Without INPUT, or with `-`, standard input is what to work on."""
+    """Without INPUT, or with `-`, the input is standard input."""
     assert shell("run", "made:first", *arguments, "-q", given="from a pipe\n").stdout == "Echo: from a pipe\n"
 
 
 def test_named_inputs(shell: Shell, made: Path) -> None:
-    """`--inputs` takes an object or a file of one, beside INPUT; a workflow prints its context as JSON."""
+    """`--inputs` is an object or a file, next to INPUT; the context of a workflow is printed as JSON."""
     context = json.loads(shell("run", "made:gated", "--inputs", '{"input": "a"}', "--resume-path", "2", "-q").stdout)
     assert context["last_output"] == "Echo: a"
     (made / "inputs.json").write_text('{"style": "dry"}')
@@ -63,30 +70,30 @@ def test_named_inputs(shell: Shell, made: Path) -> None:
 
 
 def test_a_trace_is_written_and_replayed(shell: Shell, made: Path) -> None:
-    """`--trace FILE` keeps the run, as `replay` prints it and the library reads it."""
+    """`--trace` writes what `replay` prints and the library reads."""
     assert shell("run", "made:first", "the moon", "--trace", "t.json", "-q").returncode == 0
-    result = ExecutionResult.from_dict(json.loads((made / "t.json").read_text()))
+    trace = (made / "t.json").read_text()
+    result = ExecutionResult.from_dict(json.loads(trace))
     assert result.value == "Echo: the moon"
     assert_events(result, "run_started", "model_call_finished", "run_finished")
-    for arguments, given in ((["t.json", "--delay", "0.01"], ""), (["-"], (made / "t.json").read_text())):
-        done = shell("replay", *arguments, given=given)
+    for arguments, text in ((["t.json", "--delay", "0.01"], ""), (["-"], trace)):
+        done = shell("replay", *arguments, given=text)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.splitlines()[0] == "   0.000s [first] started: the moon"
+        assert "the moon" in done.stdout.splitlines()[0]
 
 
-def test_the_trace_of_a_failed_run(shell: Shell, made: Path) -> None:
-    """A run that fails has exit code 1, nothing on standard output, and a trace that ends with the failure."""
+def test_a_failed_run(shell: Shell, made: Path) -> None:
+    """A failed run has exit code 1, a trace with the failure, and the context to resume it."""
     done = shell("run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "ZeroDivisionError" in done.stderr
-    assert "Traceback" not in done.stderr
     assert_events(ExecutionResult.from_dict(json.loads((made / "t.json").read_text())), "run_started", "run_failed")
-    assert "To go on: podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
+    assert "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
     assert json.loads((made / "c.json").read_text())["first_output"] == "Echo: x"
 
 
-def test_no_context_of_a_run_that_did_not_stop(shell: Shell, made: Path) -> None:
-    """Where nothing is to go on, `--context FILE` leaves no file, and one that is there as it was."""
+def test_a_run_that_does_not_stop_writes_no_context(shell: Shell, made: Path) -> None:
+    """A complete run leaves the file of `--context` as it was."""
     (made / "old.json").write_text("{}")
     for name in ("new.json", "old.json"):
         done = shell("run", "made:gated", "x", "--resume-path", "2", "--context", name, "-q")
@@ -95,84 +102,159 @@ def test_no_context_of_a_run_that_did_not_stop(shell: Shell, made: Path) -> None
     assert (made / "old.json").read_text() == "{}"
 
 
-def test_a_workflow_that_waits_goes_on_as_it_says(shell: Shell, made: Path) -> None:
-    """A pause has exit code 3; the command that it prints approves, and repeats no step."""
+def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, made: Path) -> None:
+    """A pause has exit code 3; the printed command approves it, and repeats no step."""
     done = shell("run", "made:gated", "the moon", "--context", "state of it.json", "-q")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "approval_required" in done.stderr
-    line = next(line for line in done.stderr.splitlines() if line.startswith("To go on: podwright "))
-    import shlex
-
-    again = shell(*shlex.split(line.removeprefix("To go on: podwright ")))
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["last_output"].endswith("first_output Echo: the moon")
-    assert "[first]" not in again.stderr
+    [line] = [line for line in done.stderr.splitlines() if ": podwright run" in line]
+    resumed = shell(*shlex.split(line.partition(": podwright ")[2]))
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["last_output"].endswith("first_output Echo: the moon")
+    assert "[first]" not in resumed.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_cancels_the_run(command: Command, made: Path, number: signal.Signals) -> None:
-    """An interrupted run says where it goes on, has exit code 130, and no traceback."""
+    """An interrupted run has exit code 130 and can resume."""
     process = command("run", "made:waiting", "x", "--context", "c.json", cwd=made)
     assert process.stdout is not None
-    while "asked" not in process.stdout.readline():
+    while "called" not in process.stdout.readline():
         pass
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
-    assert process.returncode == 130, output
-    assert "Traceback" not in output
+    assert (process.returncode, "Traceback" in output) == (130, False), output
     assert "--resume-path 1" in output
     assert json.loads((made / "c.json").read_text())["first_output"] == "Echo: x"
 
 
-def test_the_limits_of_the_settings_hold(shell: Shell, made: Path) -> None:
-    """`run` keeps to PODWRIGHT_RUN_…, as the service does."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_run(command: Command, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """A signal while the component is loaded ends the command with the usual exit code, without a traceback."""
+    (tmp_path / "slow.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(30)\n")
+    process = command("run", "slow:agent", "x", cwd=tmp_path)
+    assert process.stdout is not None
+    assert "loading" in process.stdout.readline()
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=20)
+    assert (process.returncode, output) == (code, "")
+
+
+def test_the_limits_of_the_settings(shell: Shell, made: Path) -> None:
+    """`run` has the limits of the PODWRIGHT_RUN_ settings."""
     done = shell("run", "made:first", "x", "-q", PODWRIGHT_RUN_MODEL_CALLS="0")
-    assert done.returncode == 1
-    assert "limit_exceeded" in done.stderr
+    assert (done.returncode, "limit_exceeded" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "code"),
     [
-        (["run", "made:frist", "x"], "The module 'made' has no 'frist'.\n  Suggestion: Did you mean 'first'?"),
-        (["run", "made:first", "--inputs", "{"], "The inputs are not JSON"),
-        (["run", "made:first", "--inputs", "[]"], "no JSON object"),
-        (["run", "made:first", "--inputs", "@nowhere.json"], "Cannot read 'nowhere.json'"),
-        (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "The input is given twice."),
-        (["run", "made:first", "x", "--resume-path", "1"], "'first' is no workflow"),
-        (["run", "made:gated", "x", "--resume-path", "one"], "A resume path is numbers"),
+        (["run", "made:frist", "x"], "configuration_invalid"),
+        (["run", "made:first", "--inputs", "{"], "input_invalid"),
+        (["run", "made:first", "--inputs", "[]"], "input_invalid"),
+        (["run", "made:first", "--inputs", '{"input": NaN}'], "input_invalid"),
+        (["run", "made:first", "--inputs", "@nowhere.json"], "configuration_invalid"),
+        (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "input_invalid"),
+        (["run", "made:first", "x", "--resume-path", "1"], "input_invalid"),
+        (["run", "made:gated", "x", "--resume-path", "one"], "input_invalid"),
         (["run", "made:gated", "x", "--resume-path", "9"], "resume_path_invalid"),
-        (["run", "made:first", "x", "--trace", "no/where.json"], "Cannot write 'no/where.json'"),
-        (["run", "made:first", "x", "--model", "offline/ecco"], "offline/echo"),
-        (["run", "x" * 5000, "x"], "no component at"),
-        (["replay", "made.py"], "'made.py' is not JSON"),
-        (["replay", "nowhere.json"], "Cannot read 'nowhere.json'"),
-        (["replay", "."], "Cannot read '.'"),
-        (["replay", "-"], "is not JSON"),
+        (["run", "made:first", "x", "--trace", "no/where.json"], "configuration_invalid"),
+        (["run", "made:first", "x", "--trace", "."], "configuration_invalid"),
+        (["run", "made:first", "x", "--model", "offline/ecco"], "model_unknown"),
+        (["run", "x" * 5000, "x"], "configuration_invalid"),
+        (["replay", "made.py"], "trace_invalid"),
+        (["replay", "nowhere.json"], "configuration_invalid"),
+        (["replay", "."], "configuration_invalid"),
+        (["replay", "-"], "trace_invalid"),
     ],
 )
-def test_what_cannot_be_run(shell: Shell, made: Path, arguments: list[str], text: str) -> None:
-    """A mistake is one readable error on standard error, with exit code 1."""
+def test_mistakes(shell: Shell, made: Path, arguments: list[str], code: str) -> None:
+    """A mistake is one error with its code on standard error, and exit code 1."""
     done = shell(*arguments)
     assert (done.returncode, done.stdout) == (1, ""), done
-    assert text in done.stderr
+    assert f"[{code}]" in done.stderr
     assert done.stderr.count("Suggestion:") == 1
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_who_leaves(command: Command, made: Path, shell: Shell) -> None:
-    """`podwright … | head` ends without a complaint."""
-    import os
-    import sys
+def test_a_full_disk(shell: Shell, made: Path) -> None:
+    """The output is printed even if its trace cannot be written."""
+    done = shell("run", "made:first", "x", "--trace", "/dev/full", "-q")
+    assert (done.returncode, done.stdout) == (1, "Echo: x\n")
+    assert "/dev/full" in done.stderr
 
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        ["bash", "-c", "(podwright schema; echo code $? >&2) | head -c 10"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-    )
-    assert len(done.stdout) == 10
-    assert "Traceback" not in done.stderr
-    assert "Error" not in done.stderr
+
+INVALID_TRACES = {
+    "nested arrays": "[" * 100_000 + "]" * 100_000,
+    "another format": '{"events": {}}',
+    "a wrong number": '{"format": "podwright.trace/1", "duration_ms": NaN}',
+    "a NUL": "\0",
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("text", INVALID_TRACES.values(), ids=INVALID_TRACES)
+@pytest.mark.parametrize("name", ["replay", "validate"])
+def test_invalid_files(shell: Shell, tmp_path: Path, name: str, text: str) -> None:
+    """A file with anything else in it is a short error."""
+    (tmp_path / "a.json").write_text(text)
+    done = shell(name, "a.json")
+    output = done.stdout + done.stderr
+    assert (done.returncode, "Traceback" in output) == (1, False), output
+    assert 0 < len(output) < 2000
+
+
+def test_a_closed_pipe() -> None:
+    """A command whose reader has gone, as in `podwright … | head`, ends without an error message."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    for arguments in (["schema"], ["--version"]):  # more and less than a buffer
+        done = subprocess.run([COMMAND, *arguments], stdout=writing, stderr=subprocess.PIPE)
+        assert (done.returncode, done.stderr) == (1, b"")
+    os.close(writing)
+
+
+def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
+    """Run `podwright` on a terminal, and return what it prints there."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        environment = {**os.environ, **variables}
+        process = subprocess.Popen(
+            [COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment
+        )
+        os.close(theirs)
+        output = b""
+        try:
+            while chunk := screen.read(65536):
+                output += chunk
+        except OSError:  # Linux reports the closed terminal so
+            pass
+    process.wait(timeout=60)
+    return output.decode(errors="replace")
+
+
+ON_TERMINAL: dict[str, tuple[list[str], dict[str, str]]] = {
+    "an output": (["run", "a.json", CONTROL_CODES], {}),
+    "a name": (["run", "named.json", "x"], {}),
+    "a change": (["diff", "a.json", "named.json"], {}),
+    "a problem": (["validate", "key.json"], {}),
+    "a trace": (["replay", "trace.json"], {}),
+    "an error": (["schema", CONTROL_CODES], {}),
+    "an address": (["check", f"http://{CONTROL_CODES}/"], {}),
+    "a setting": (["settings"], {"PODWRIGHT_TITLE": CONTROL_CODES}),
+}
+
+
+@pytest.mark.parametrize(("arguments", "variables"), ON_TERMINAL.values(), ids=ON_TERMINAL)
+def test_control_characters_are_replaced_on_a_terminal(
+    shell: Shell, tmp_path: Path, arguments: list[str], variables: dict[str, str]
+) -> None:
+    """Text of models, blueprints, traces, settings and arguments cannot control the terminal."""
+    agent = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
+    named = {**agent, "name": f"a{CONTROL_CODES}", "instructions": CONTROL_CODES}
+    for name, blueprint in (("a", agent), ("named", named), ("key", {**agent, CONTROL_CODES: 1})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(blueprint))
+    if "trace.json" in arguments:
+        assert shell("run", "a.json", CONTROL_CODES, "-q", "--trace", "trace.json").returncode == 0
+    output = on_terminal(tmp_path, *arguments, **variables)
+    assert output
+    assert not [code for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b") if code in output], output

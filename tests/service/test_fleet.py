@@ -15,12 +15,11 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.service.collector import Collector, Span, collector
 from tests.service.test_remotes import BLUEPRINTS
 
 import podwright
 from podwright.usage import Usage
-from podwright_service.testing import ModelRequest, ModelResponse, ModelStub, ToolCall
+from podwright_service.testing import ModelRequest, ModelResponse, ModelStub, Span, SpanCollector, ToolCall
 
 Start = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
@@ -74,7 +73,9 @@ class Vendor:
 class Fleet:
     """A vendor, a collector, two agents, and the callers that are asked for."""
 
-    def __init__(self, folder: Path, start: Callable[..., str], spans: Collector, vendor: Vendor, port: int) -> None:
+    def __init__(
+        self, folder: Path, start: Callable[..., str], spans: SpanCollector, vendor: Vendor, port: int
+    ) -> None:
         self.vendor, self.spans, self.port = vendor, spans, port
         self._folder, self._start = folder, start
         self._callers: dict[tuple[str, str], str] = {}
@@ -127,7 +128,7 @@ class Fleet:
 @pytest.fixture(scope="module")
 def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     vendor = Vendor()
-    with collector() as spans, ModelStub(vendor.answer) as stub:
+    with SpanCollector() as spans, ModelStub(vendor.answer) as stub:
         shared = {
             "OPENAI_API_KEY": "k",
             "OPENAI_BASE_URL": f"{stub.url}/v1",

@@ -1,4 +1,7 @@
-"""The ledger: what the answers say was used, what the counters count and what the spans tell agree to the token."""
+"""The ledger: the usage in responses, the metrics and the spans agree to the token.
+
+`PROOF=1` runs the long form.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -20,91 +24,217 @@ from typing import Any
 import httpx
 import pytest
 from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
-from prometheus_client.parser import text_string_to_metric_families
-from tests.service.collector import Collector, collector
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from podwright import Usage
+import podwright
+from podwright import Agent, AgentStep, Conductor, FunctionModel, ParallelStep, Pipeline, Usage, Workflow
+from podwright.errors import ModelError, PodwrightError, RunCancelledError
 from podwright.models import pricing
+from podwright.run import Task, execute
+from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright_service.observability.metrics import Metrics
+from podwright_service.observability.run_spans import RunSpans
+from podwright_service.testing import Metrics as Scrape
+from podwright_service.testing import SpanCollector
 
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
 
 RUNS = 2000 if os.environ.get("PROOF") else 300
-AT_ONCE = 24
+CONCURRENT_RUNS = 24
 MODEL = "openai/gpt-4o-mini"
+WAYS = ("input", "output")
+
+
+# --- In one process -----------------------------------------------------------------------------------------------
+
+
+class UnreliableModel(FunctionModel):
+    """Fails every eleventh call, hangs in every thirteenth, and calls tools in every third."""
+
+    def __init__(self) -> None:
+        super().__init__(self._respond)
+        self.calls = 0
+        self.hanging = asyncio.Event()
+
+    def price(self, usage: Usage) -> float | None:
+        return None
+
+    async def _respond(self, request: ModelRequest) -> Any:
+        self.calls = number = self.calls + 1
+        if number % 11 == 0:
+            raise ModelError("The provider is down.")
+        if number % 13 == 0:
+            self.hanging.set()
+            await asyncio.Event().wait()
+        if request.tools and request.messages[-1].role == "user" and number % 3 == 0:
+            name = request.tools[0]["function"]["name"]
+            arguments = {"place": "x"} if name == "look" else {"task": "look"}
+            return ModelResponse(tool_calls=(ToolCall.of(name, **arguments),), usage=Usage(number, 1, cost=0.001))
+        return ModelResponse("done", usage=Usage(number, 2, cost=None if number % 7 == 0 else 0.002))
+
+
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"nothing in {place}"
+
+
+async def usage_of_run(component: Any, model: UnreliableModel, **options: Any) -> tuple[str, Usage]:
+    """Status and usage of a run, which is cancelled when the model hangs."""
+    model.hanging.clear()
+    run = asyncio.create_task(execute(component, Task("go"), **options))
+    hanging = asyncio.create_task(model.hanging.wait())
+    await asyncio.wait([run, hanging], return_when=asyncio.FIRST_COMPLETED)
+    hanging.cancel()
+    run.cancel()
+    try:
+        return "ok", (await run).usage
+    except PodwrightError as error:
+        return "failed", error.usage or Usage()
+    except asyncio.CancelledError as error:
+        if not isinstance(error.__cause__, RunCancelledError):
+            raise
+        return "cancelled", error.__cause__.usage or Usage()
+
+
+async def test_usage_metrics_and_spans_agree() -> None:
+    """Over runs of all kinds that succeed, fail, are limited or are cancelled, no token differs."""
+    model = UnreliableModel()
+    looker, other = Agent("looker", "Look.", model, tools=[look]), Agent("other", "Help.", model)
+    branches = [[AgentStep(looker, "left")], [AgentStep(other, "right")]]
+    components = [
+        looker,
+        Pipeline("line", steps=[looker, other]),
+        Conductor("boss", "Lead.", model=model, skills=[looker, other]),
+        Workflow("forked", steps=[ParallelStep(branches, "both"), AgentStep(other, "last")]),
+    ]
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    names = {"looker", "other", "line", "boss", "forked"}
+    metrics = Metrics("looker", "agent", components=names, models={"offline/function"}, tools={"look"})
+    statuses, total = Counter[str](), Usage()
+    for component in components:
+        for number in range(60):
+            # Half of the runs are counted as those of inline blueprints.
+            subscribers = (metrics.subscriber(inline=number % 2 == 1), RunSpans(provider.get_tracer("test")))
+            limits = podwright.RunLimits(model_calls=1) if number % 10 == 9 else None
+            status, usage = await usage_of_run(component, model, subscribers=subscribers, limits=limits)
+            statuses[status], total = statuses[status] + 1, total + usage
+
+    assert min(statuses[status] for status in ("ok", "failed", "cancelled")) > 10
+    scrape = Scrape(metrics.render("")[0].decode())
+    chats = [dict(span.attributes or {}) for span in exporter.get_finished_spans() if span.name == "chat function"]
+    for way, tokens in zip(WAYS, (total.input_tokens, total.output_tokens), strict=True):
+        recorded: list[Any] = [chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats]
+        assert sum(recorded) == scrape.get("podwright_tokens_total", type=way) == tokens
+    assert scrape.get("podwright_model_calls_total", status="ok") == total.model_calls
+    assert scrape.get("podwright_model_calls_total") == len(chats)
+    assert scrape.get("podwright_unpriced_model_calls_total") == total.unpriced_model_calls > 0
+    assert {status: scrape.get("podwright_runs_total", status=status) for status in statuses} == statuses
+    assert scrape.get("podwright_runs_in_progress") == 0
+    costs: list[Any] = [chat.get("gen_ai.usage.cost.amount", 0) for chat in chats]
+    assert sum(costs) == pytest.approx(scrape.get("podwright_cost_usd_total"), abs=1e-9)
+
+
+# --- In several processes -----------------------------------------------------------------------------------------
 
 
 @dataclass
 class Provider:
-    """A model vendor who keeps books: what it answered, for each run by the tag in its input."""
+    """A model provider that records the tokens of its responses, by the run's tag in the messages.
+
+    The tag decides what happens to the run: "retry", "leave", "fail" or "ok".
+    """
 
     calls: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    tries: Counter[str] = field(default_factory=Counter[str])
-    open: asyncio.Event = field(default_factory=asyncio.Event)
-    parked: int = 0
-    """Calls that are held."""
+    attempts: Counter[str] = field(default_factory=Counter[str])
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """While it is not set, calls wait."""
+    waiting: Counter[str] = field(default_factory=Counter[str])
+    """The calls that wait, by tag."""
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    """The calls whose connection was closed while they waited, by tag."""
     url: str = ""
     loop: asyncio.AbstractEventLoop = field(init=False)
-    end: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     def call(self, function: Callable[[], object]) -> None:
+        """Call a function in the provider's event loop."""
         self.loop.call_soon_threadsafe(function)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        asked = await request.json()
-        said = json.dumps(asked["messages"])
-        tag = re.findall(r"run-\d+-\w+", said)[0]
-        self.tries[tag] += 1
-        if tag.endswith("retry") and self.tries[tag] == 1:
+    @property
+    def tokens(self) -> list[int]:
+        """Input and output tokens of all responses."""
+        return self.tokens_of(self.calls)
+
+    def tokens_of(self, tags: Any) -> list[int]:
+        """Input and output tokens of the responses to some runs."""
+        return [sum(call[way] for tag in list(tags) for call in self.calls[tag]) for way in (0, 1)]
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        tag = re.findall(r"run-\d+-\w+", json.dumps(body["messages"]))[0]
+        self.attempts[tag] += 1
+        if tag.endswith("retry") and self.attempts[tag] == 1:
             return web.json_response({"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "0"})
         if tag.endswith("fail") and len(self.calls[tag]) == 1:
             return web.json_response({"error": {"message": "No."}}, status=400)
-        self.parked += 1
+        await self._wait(tag)
+        dice = random.Random(zlib.crc32(f"{tag}{len(self.calls[tag])}".encode()))
+        tokens = dice.randrange(10, 200), dice.randrange(1, 50)
+        self.calls[tag].append(tokens)
+        return web.json_response(completion(body, tag, tokens))
+
+    async def _wait(self, tag: str) -> None:
+        self.waiting[tag] += 1
         try:
-            if tag.endswith("leave"):
-                await asyncio.sleep(60)  # until the caller has left
-            await self.open.wait()
+            await (self.stopped if tag.endswith("leave") else self.gate).wait()
+        except asyncio.CancelledError:
+            self.dropped[tag] += 1
+            raise
         finally:
-            self.parked -= 1
-        roll = random.Random(zlib.crc32(f"{tag}{len(self.calls[tag])}".encode()))
-        spent = roll.randrange(10, 200), roll.randrange(1, 50)
-        self.calls[tag].append(spent)
-        message: dict[str, Any] = {"role": "assistant", "content": f"Said for {tag}."}
-        if asked.get("tools") and not any(one["role"] == "tool" for one in asked["messages"]):
-            tool = asked["tools"][0]["function"]
-            arguments = dict.fromkeys(tool["parameters"]["properties"], f"Do {tag}.")
-            function = {"name": tool["name"], "arguments": json.dumps(arguments)}
-            call = {"id": "c1", "type": "function", "function": function}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        finish = "tool_calls" if message.get("tool_calls") else "stop"
-        usage = {"prompt_tokens": spent[0], "completion_tokens": spent[1], "total_tokens": sum(spent)}
-        choice = {"index": 0, "message": message, "finish_reason": finish}
-        return web.json_response({"id": "1", "model": "gpt-4o-mini", "choices": [choice], "usage": usage})
+            self.waiting[tag] -= 1
+
+
+def completion(body: dict[str, Any], tag: str, tokens: tuple[int, int]) -> dict[str, Any]:
+    """A chat completion: the first call of each tool that is offered, then text."""
+    message: dict[str, Any] = {"role": "assistant", "content": f"Response to {tag}."}
+    finish_reason = "stop"
+    if body.get("tools") and not any(message["role"] == "tool" for message in body["messages"]):
+        tool = body["tools"][0]["function"]
+        arguments = json.dumps(dict.fromkeys(tool["parameters"]["properties"], f"Do {tag}."))
+        call = {"id": "c1", "type": "function", "function": {"name": tool["name"], "arguments": arguments}}
+        message, finish_reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return {"id": "1", "model": "gpt-4o-mini", "choices": [choice], "usage": usage}
 
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
-    serving, started = Provider(), threading.Event()
+    provider, started = Provider(), threading.Event()
 
     async def serve() -> None:
-        serving.loop, end = asyncio.get_running_loop(), asyncio.Event()
-        serving.end = end
-        serving.open.set()
+        provider.loop = asyncio.get_running_loop()
+        provider.gate.set()
         app = web.Application()
-        app.router.add_post("/v1/chat/completions", serving.answer)
+        app.router.add_post("/v1/chat/completions", provider.respond)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        serving.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
         started.set()
-        await end.wait()
+        await provider.stopped.wait()
         await runner.cleanup()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert started.wait(20)
-    yield serving
-    serving.call(serving.end.set)
+    yield provider
+    provider.call(provider.stopped.set)
     thread.join(20)
 
 
@@ -119,7 +249,7 @@ def step(name: str) -> dict[str, Any]:
     return {"type": "agent_step", "agent": name, "name": name, "input": "{input}"}
 
 
-POSTED: dict[str, dict[str, Any]] = {
+INLINE: dict[str, dict[str, Any]] = {
     "agent": {"type": "agent", "blueprint": agent("poet")},
     "pipeline": {
         "type": "pipeline",
@@ -139,118 +269,135 @@ POSTED: dict[str, dict[str, Any]] = {
         "agents": {"poet": agent("poet"), "critic": agent("critic")},
     },
 }  # fmt: skip
+"""The bodies of requests with inline blueprints, by kind."""
 
 
-def requests(count: int) -> list[tuple[str, str, dict[str, Any]]]:
-    """Tag, path and body of each run: all kinds, some that fail in the middle, are tried again or are left."""
-    roll = random.Random(7)
-    made: list[tuple[str, str, dict[str, Any]]] = []
+@dataclass(frozen=True)
+class PlannedRun:
+    """One request of the load."""
+
+    tag: str
+    path: str
+    body: dict[str, Any]
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the client disconnects before the response."""
+        return self.tag.endswith("leave")
+
+
+def planned_runs(count: int) -> list[PlannedRun]:
+    """Runs of the served workflow and of inline blueprints; some fail, are retried, or lose their client."""
+    dice, runs = random.Random(7), list[PlannedRun]()
     for number in range(count):
-        kind = roll.choice(["served", "served", *POSTED])
-        how = roll.choices(["ok", "retry", "leave", "fail"], [80, 6, 6, 8])[0]
-        if how == "fail" and kind in ("agent", "conductor"):
-            kind = "workflow"
-        tag = f"run-{number}-{how}"
-        body = {"input": tag} if kind == "served" else {**POSTED[kind], "input": tag}
-        made.append((tag, "/run" if kind == "served" else "/run-blueprint", body))
-    return made
+        kind = dice.choice(["served", "served", *INLINE])
+        fate = dice.choices(["ok", "retry", "leave", "fail"], [80, 6, 6, 8])[0]
+        if fate == "fail" and kind in ("agent", "conductor"):
+            kind = "workflow"  # it makes a second model call, which is the one that fails
+        tag = f"run-{number}-{fate}"
+        path, body = ("/run", {}) if kind == "served" else ("/run-blueprint", INLINE[kind])
+        runs.append(PlannedRun(tag, path, {**body, "input": tag}))
+    return runs
 
 
 @dataclass
-class Books:
-    """What callers were told."""
+class Responses:
+    """What the clients received."""
 
     tokens: list[int] = field(default_factory=lambda: [0, 0])
     cost: float = 0.0
     statuses: Counter[int] = field(default_factory=Counter[int])
-    unanswered: list[str] = field(default_factory=list[str])
+    unanswered: list[PlannedRun] = field(default_factory=list[PlannedRun])
 
-    def read(self, header: str) -> None:
-        found = dict(part.split("=") for part in header.split(", "))
-        self.tokens[0] += int(found["input_tokens"])
-        self.tokens[1] += int(found["output_tokens"])
-        self.cost += float(found["cost"].strip('"'))
+    @property
+    def lost(self) -> list[PlannedRun]:
+        """Runs whose connection broke although the client waited."""
+        return [run for run in self.unanswered if not run.leaves]
 
+    async def request(self, session: ClientSession, url: str, run: PlannedRun) -> None:
+        """Send one run and add its usage."""
+        timeout = ClientTimeout(total=0.3 if run.leaves else 60)
+        try:
+            async with session.post(f"{url}{run.path}", json=run.body, timeout=timeout) as response:
+                await response.read()
+                self.statuses[response.status] += 1
+                self._add(response.headers["Podwright-Usage"])
+        except (ClientConnectionError, TimeoutError):
+            self.unanswered.append(run)
 
-async def ask(session: ClientSession, url: str, books: Books, tag: str, path: str, body: dict[str, Any]) -> None:
-    wait = 0.3 if tag.endswith("leave") else 60
-    try:
-        async with session.post(f"{url}{path}", json=body, timeout=ClientTimeout(total=wait)) as response:
-            await response.read()
-            books.statuses[response.status] += 1
-            books.read(response.headers["Podwright-Usage"])
-    except (ClientConnectionError, TimeoutError):
-        books.unanswered.append(tag)
-
-
-async def load(url: str, provider: Provider, victim: Callable[[], int]) -> tuple[Books, int]:
-    """Send all runs, and kill one worker in the middle, while calls of every worker are under way."""
-    books, limit = Books(), asyncio.Semaphore(AT_ONCE)
-    todo = requests(RUNS)
-
-    async def one(request: tuple[str, str, dict[str, Any]]) -> None:
-        async with limit:
-            await ask(session, url, books, *request)
-
-    async with ClientSession() as session:
-        half = [asyncio.create_task(one(request)) for request in todo[: RUNS // 2]]
-        await asyncio.gather(*half)
-        # what is in the air at the moment of the kill would be nobody's: so all calls are held at the vendor's
-        provider.call(provider.open.clear)
-        rest = [asyncio.create_task(one(request)) for request in todo[RUNS // 2 :]]
-        before = -1
-        while provider.parked != before or provider.parked < AT_ONCE // 2:
-            before = provider.parked
-            await asyncio.sleep(1)
-        killed = victim()
-        os.kill(killed, signal.SIGKILL)
-        await asyncio.sleep(0.5)
-        provider.call(provider.open.set)
-        await asyncio.gather(*rest)
-    return books, killed
+    def _add(self, header: str) -> None:
+        usage = dict(part.split("=") for part in header.split(", "))
+        self.tokens = [self.tokens[0] + int(usage["input_tokens"]), self.tokens[1] + int(usage["output_tokens"])]
+        self.cost += float(usage["cost"].strip('"'))
 
 
-def counted(urls: list[str]) -> tuple[dict[str, int], float]:
-    tokens: dict[str, int] = defaultdict(int)
-    cost = 0.0
-    for url in urls:
-        for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=30).text):
-            for sample in family.samples:
-                if sample.name == "podwright_tokens_total":
-                    tokens[sample.labels["type"]] += int(sample.value)
-                elif sample.name == "podwright_cost_usd_total":
-                    cost += sample.value
-    return tokens, cost
+class Ledger:
+    """A workflow in four workers, a remote agent, their provider and their collector."""
+
+    def __init__(self, flow: subprocess.Popen[str], urls: list[str], provider: Provider, spans: SpanCollector) -> None:
+        self.flow, self.urls, self.provider, self.spans = flow, urls, provider, spans
+
+    def traced_tokens(self) -> list[int]:
+        """Input and output tokens of all model call spans that have arrived."""
+        chats = [span.attributes for span in list(self.spans.spans) if span.name.startswith("chat ")]
+        return [sum(chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats) for way in WAYS]
+
+    def counted(self) -> tuple[list[int], float]:
+        """Input and output tokens and USD in the metrics of both services."""
+        scrapes = [Scrape(httpx.get(f"{url}/metrics", timeout=30).text) for url in self.urls]
+        tokens = [int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes)) for way in WAYS]
+        return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
+
+    async def run(self) -> Responses:
+        """Send all runs; kill a worker in the middle, while it waits for the provider."""
+        responses, limit = Responses(), asyncio.Semaphore(CONCURRENT_RUNS)
+        runs = planned_runs(RUNS)
+
+        async with ClientSession() as session:
+
+            async def send(run: PlannedRun) -> None:
+                async with limit:
+                    await responses.request(session, self.urls[0], run)
+
+            await asyncio.gather(*(send(run) for run in runs[: RUNS // 2]))
+            # Tokens in flight, or spans not exported yet, would be lost with the worker.
+            await eventually(lambda: self.traced_tokens() == self.provider.tokens)
+            self.provider.call(self.provider.gate.clear)
+            rest = [asyncio.create_task(send(run)) for run in runs[RUNS // 2 :]]
+            await eventually(lambda: self.provider.waiting.total() == CONCURRENT_RUNS)
+            await self._kill_worker(responses)
+            self.provider.call(self.provider.gate.set)
+            await asyncio.gather(*rest)
+        return responses
+
+    async def _kill_worker(self, responses: Responses) -> None:
+        worker = busiest_child(self.flow.pid)
+        os.kill(worker, signal.SIGKILL)
+        await eventually(lambda: not Path(f"/proc/{worker}").exists())
+
+        def noticed() -> bool:
+            lost = {run.tag for run in responses.lost}
+            return bool(lost) and lost == {tag for tag in self.provider.dropped if not tag.endswith("leave")}
+
+        await eventually(noticed)
 
 
-def priced(tokens: list[int]) -> float:
-    found = pricing.lookup(MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1]))
-    assert found
-    return found.amount
+async def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Poll a condition until it holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "The condition does not hold."
+        await asyncio.sleep(0.1)
 
 
-def told(receiver: Collector) -> tuple[int, int]:
-    calls = [one for one in receiver.spans if one.attributes.get("gen_ai.operation.name") == "chat"]
-    return (
-        sum(one.attributes.get("gen_ai.usage.input_tokens", 0) for one in calls),
-        sum(one.attributes.get("gen_ai.usage.output_tokens", 0) for one in calls),
-    )
+def busiest_child(pid: int) -> int:
+    """The child process with the most open files: it has active runs."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return max(map(int, children), key=lambda child: len(list(Path(f"/proc/{child}/fd").iterdir())))
 
 
-def children(pid: int) -> list[int]:
-    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [int(one) for one in listed.split()]
-
-
-def busiest(pid: int) -> int:
-    """The worker with the most connections: one of the others may have no run under way."""
-    return max(children(pid), key=lambda one: len(list(Path(f"/proc/{one}/fd").iterdir())))
-
-
-async def test_answers_counters_and_spans_agree(
-    command: Command, address: Address, tmp_path: Path, provider: Provider
-) -> None:
-    """Failures, retries, callers who leave, a remote agent, four workers, one of them killed: no token differs."""
+@pytest.fixture
+def ledger(command: Command, address: Address, tmp_path: Path, provider: Provider) -> Iterator[Ledger]:
     for name, blueprint in {
         "writer": agent("writer"),
         "flow": {"type": "Workflow", "name": "flow", "steps": [step("helper"), step("writer")]},
@@ -259,39 +406,36 @@ async def test_answers_counters_and_spans_agree(
         (tmp_path / name / "blueprint.json").write_text(json.dumps(blueprint))
     (tmp_path / "flow" / "agents").mkdir()
     (tmp_path / "flow" / "agents" / "helper.json").write_text(json.dumps(agent("helper")))
-    with collector() as receiver:
-        shared = {
-            "PODWRIGHT_MODEL_BASE_URL": provider.url,
-            "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
-            "OTEL_BSP_SCHEDULE_DELAY": "200",
-        }
-        leaf = command("serve", str(tmp_path / "writer"), "--port", "0", **shared)
-        writer = address(leaf)
-        shared |= {"WEB_CONCURRENCY": "4", "PODWRIGHT_AGENTS": json.dumps({"writer": writer})}
-        process = command("serve", str(tmp_path / "flow"), "--port", "0", **shared)
-        flow = address(process)
-        for one in (leaf, process):
-            assert one.stdout is not None
-            threading.Thread(target=one.stdout.read, daemon=True).start()
-        books, _ = await load(flow, provider, lambda: busiest(process.pid))
+    with SpanCollector() as spans:
+        variables = {"PODWRIGHT_MODEL_BASE_URL": provider.url, **spans.variables(spans.url)}
+        processes, urls = [], []
+        for name, workers in (("writer", "1"), ("flow", "4")):
+            process = command("serve", str(tmp_path / name), "--port", "0", WEB_CONCURRENCY=workers, **variables)
+            urls.insert(0, address(process))
+            assert process.stdout is not None
+            threading.Thread(target=process.stdout.read, daemon=True).start()  # keep the pipe empty
+            variables["PODWRIGHT_AGENTS"] = json.dumps({"writer": urls[0]})
+            processes.append(process)
+        yield Ledger(processes[-1], urls, provider, spans)
 
-        assert set(books.statuses) <= {200, 502}, books.statuses
-        assert books.statuses[502] > RUNS // 50
-        lost = [tag for tag in books.unanswered if not tag.endswith("leave")]
-        assert 0 < len(lost) <= AT_ONCE, "the killed worker had runs under way"
 
-        answered = [sum(call[n] for calls in provider.calls.values() for call in calls) for n in (0, 1)]
-        unanswered = [sum(call[n] for tag in books.unanswered for call in provider.calls[tag]) for n in (0, 1)]
-        assert [books.tokens[n] + unanswered[n] for n in (0, 1)] == answered
-        tokens, cost = counted([flow, writer])
-        assert [tokens["input"], tokens["output"]] == answered
-        assert cost == pytest.approx(priced(answered), abs=1e-9)
-        assert books.cost == pytest.approx(cost - priced(unanswered), abs=1e-9)
-        print(
-            f"{RUNS} runs: {books.statuses}, {len(books.unanswered)} unanswered, {len(lost)} of these lost; {answered}"
-        )
-        for _ in range(100):
-            if list(told(receiver)) == answered:
-                break
-            await asyncio.sleep(0.2)
-        assert list(told(receiver)) == answered
+def price(tokens: list[int]) -> float:
+    cost = pricing.lookup(MODEL, Usage(input_tokens=tokens[0], output_tokens=tokens[1]))
+    assert cost
+    return cost.amount
+
+
+async def test_responses_metrics_and_spans_agree_over_several_processes(ledger: Ledger) -> None:
+    """With failures, retries, lost clients, a remote agent, and one of four workers killed, no token differs."""
+    responses = await ledger.run()
+    tokens = ledger.provider.tokens
+    unanswered = ledger.provider.tokens_of(run.tag for run in responses.unanswered)
+    assert set(responses.statuses) == {200, 502}
+    assert responses.statuses[502] > RUNS // 50
+    assert 0 < len(responses.lost) <= CONCURRENT_RUNS
+    assert [received + lost for received, lost in zip(responses.tokens, unanswered, strict=True)] == tokens
+    counted, cost = ledger.counted()
+    assert counted == tokens
+    assert cost == pytest.approx(price(tokens), abs=1e-9)
+    assert responses.cost == pytest.approx(cost - price(unanswered), abs=1e-9)
+    await eventually(lambda: ledger.traced_tokens() == tokens)

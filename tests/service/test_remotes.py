@@ -340,9 +340,9 @@ def test_a_granted_budget_ends_a_run(example: Callable[[str], httpx.Client]) -> 
 WRONG: dict[str, tuple[dict[str, str], str]] = {
     "a URL": (
         {"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'},
-        "What is given for the remote component 'writer' is no http URL",
+        "Invalid URL of the remote component 'writer'",
     ),
-    "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "cannot be called 'a/b'"),
+    "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "Invalid name of a remote component 'a/b'"),
     "a key for nobody": (
         {"PODWRIGHT_AGENTS": '{"writer": "http://w"}', "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}'},
         "Did you mean 'writer'?",
@@ -413,7 +413,7 @@ def test_every_way_to_run(far: tuple[Remote, list[Any]], way: str) -> None:
         _drive(way, remote)
     assert (caught.value.code, caught.value.component) == ("model_failed", "far")
     script[0] = ModelResponse("well", usage=Usage(5, 5))
-    limited = Remote("far", f"http://{remote._target.host}:{remote._target.port}", limits=RunLimits(model_calls=0))
+    limited = Remote("far", remote._url.removesuffix("/run/stream"), limits=RunLimits(model_calls=0))
     with pytest.raises(errors.LimitExceededError) as stopped:
         _drive(way, limited)
     assert stopped.value.limit == "model_calls"

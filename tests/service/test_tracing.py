@@ -1,18 +1,14 @@
-"""Spans as a real collector receives them from a real service."""
+"""Traces of a real service, as a collector receives them."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
-import re
 import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,348 +16,253 @@ import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
-HERE = Path(__file__).parent
+from podwright_service.testing import Span, SpanCollector
 
-
-def _collector_module() -> Any:
-    # tests are imported by file, so one module finds another beside it by its path
-    spec = importlib.util.spec_from_file_location("podwright_test_collector", HERE / "collector.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
-    spec.loader.exec_module(module)
-    return module
-
-
-collecting = _collector_module()
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]
 
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+CALLER = f"00-{TRACE}-b7ad6b7169203331-01"
+UNSAMPLED_CALLER = f"00-{TRACE}-b7ad6b7169203331-00"
+SERVER, CLIENT = 2, 3
+"""Kinds of spans, as OTLP numbers them."""
+
 COMPONENTS = '''
 from opentelemetry import trace
-from podwright import Agent, AgentStep, ApprovalStep, Conductor, ParallelStep, ScriptedModel, Workflow
-from podwright.errors import ModelUnavailableError
+from podwright import Agent, AgentStep, ApprovalStep, ScriptedModel, Workflow
 from podwright.testing import ToolCall
-from podwright.models.retries import Retries
 
 
 def look(place: str) -> str:
     """Look somewhere."""
-    with trace.get_tracer("mine").start_as_current_span("my own"):
+    with trace.get_tracer("tool").start_as_current_span("own span of the tool"):
         return f"nothing in {place}"
 
 
-def scripted(*answers):
-    model = ScriptedModel(*answers)
-    model.retries = Retries(first_wait=0.0)
-    return model
-
-
-looker = Agent("looker", "Look.", scripted(ToolCall.of("look", place="secret cellar"), "done"), tools=[look])
-retrying = Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up"))
-
-
-def consult(topic: str) -> str:
-    """Ask another agent, from the thread that a tool runs in."""
-    return Agent("consulted", "Help.", model="offline/echo").run(topic)
-
-
-asking = Agent("asking", "Ask.", scripted(ToolCall.of("consult", topic="x"), "done"), tools=[consult])
-left, right = Agent("left", "Go.", model="offline/echo"), Agent("right", "Go.", model="offline/echo")
-forked = Workflow("forked", steps=[ParallelStep([[AgentStep(left, "l")], [AgentStep(right, "r")]], "both")])
-halting = Workflow("halting", steps=[AgentStep(left, "l"), ApprovalStep("Go on?", "ok"), AgentStep(right, "r")])
+looker = Agent("looker", "Look.", ScriptedModel(ToolCall.of("look", place="secret cellar"), "done"), tools=[look])
+echo = Agent("echo", "Go.", model="offline/echo")
+halting = Workflow("halting", steps=[AgentStep(echo, "l"), ApprovalStep("Go on?", "ok"), AgentStep(echo, "r")])
 '''
 
 
-@contextlib.contextmanager
-def serving(command: Command, address: Address, tmp_path: Path, name: str, **variables: str) -> Any:
+@pytest.fixture
+def collector() -> Iterator[SpanCollector]:
+    with SpanCollector() as collector:
+        yield collector
+
+
+class Serving:
+    """A component of `COMPONENTS`, served by the command in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], client: httpx.Client) -> None:
+        self.process, self.client = process, client
+
+    def run(self, **options: Any) -> httpx.Response:
+        return self.client.post("/run", json={"input": "the moon"}, **options)
+
+    def stop(self) -> list[str]:
+        """Stop the service in good order; its log lines."""
+        self.process.send_signal(signal.SIGTERM)
+        output, _ = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, output
+        return output.splitlines()
+
+
+@pytest.fixture
+def serving(command: Command, address: Address, tmp_path: Path) -> Iterator[Callable[..., Serving]]:
+    """Serves a component by name, with environment variables."""
     (tmp_path / "traced.py").write_text(COMPONENTS)
-    process = command(
-        "serve", f"traced:{name}", "--host", "127.0.0.1", "--port", "0",
-        cwd=tmp_path, PYTHONPATH=str(tmp_path), OTEL_BSP_SCHEDULE_DELAY="50", **variables,
-    )  # fmt: skip
-    with httpx.Client(base_url=address(process), timeout=30) as client:
-        yield client, process
+    with contextlib.ExitStack() as stack:
+
+        def serve(name: str, **variables: str) -> Serving:
+            process = command(
+                "serve", f"traced:{name}", "--host", "127.0.0.1", "--port", "0",
+                cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables,
+            )  # fmt: skip
+            client = httpx.Client(base_url=address(process), timeout=30)
+            return Serving(process, stack.enter_context(client))
+
+        yield serve
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[str, float]:
-    start = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
-    return said, time.monotonic() - start
-
-
-def run(client: httpx.Client, **more: Any) -> httpx.Response:
-    return client.post("/run", json={"input": "the moon"}, **more)
+def requests_in(spans: list[Span]) -> list[Span]:
+    return [span for span in spans if span.kind == SERVER]
 
 
 def test_a_run_is_one_trace_from_the_caller_to_the_tools_own_span(
-    command: Command, address: Address, tmp_path: Path
+    serving: Callable[..., Serving], collector: SpanCollector
 ) -> None:
-    """The caller's trace goes on through request, run, model calls and tool call to a span that the tool makes."""
-    caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "looker", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
-    ) as (client, process):  # fmt: skip
-        answer = run(client, headers={"traceparent": caller})
-        assert answer.status_code == 200, answer.text
-        client.get("/health")
-        client.get("/metrics")
-        ended(process)
-        spans = got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
-    parent = {span.name: span.parent for span in spans}
-    identity = {span.name: span.id for span in spans}
-    assert {span.trace for span in spans} == {"0af7651916cd43dd8448eb211c80319c"}
-    assert parent["POST /run"] == "b7ad6b7169203331"
-    assert parent["invoke_agent looker"] == identity["POST /run"]
-    assert parent["execute_tool look"] == identity["invoke_agent looker"]
-    assert parent["my own"] == identity["execute_tool look"]
-    chats = [span for span in spans if span.attributes.get("gen_ai.operation.name") == "chat"]
-    assert [span.parent for span in chats] == [identity["invoke_agent looker"]] * 2
-    assert {span.kind for span in chats} == {3}
-    assert len(spans) == 6
-    assert answer.headers["traceresponse"] == f"00-{spans[0].trace}-{identity['POST /run']}-01"
-    usage = answer.headers["podwright-usage"]
-    sums = [sum(span.attributes[f"gen_ai.usage.{kind}_tokens"] for span in chats) for kind in ("input", "output")]
-    assert usage.startswith(f"input_tokens={sums[0]}, output_tokens={sums[1]}")
-    assert not any("secret cellar" in str(span.attributes) for span in spans)
-    resource = spans[0].resource
-    assert resource["service.name"] == "looker"
+    """The caller's trace continues through request, run and tool call; probes and scrapes have no span."""
+    service = serving("looker", **collector.variables(collector.url))
+    response = service.run(headers={"traceparent": CALLER})
+    assert response.status_code == 200, response.text
+    for path in ("/health", "/ready", "/metrics"):
+        assert service.client.get(path).status_code == 200
+    service.stop()
+    spans = {span.name: span for span in collector.spans}
+    request = spans["POST /run"]
+    assert {span.trace for span in collector.spans} == {TRACE}
+    assert (request.parent, request.kind) == (CALLER.split("-")[2], SERVER)
+    assert request.attributes["http.route"] == "/run"
+    assert request.attributes["http.response.status_code"] == 200
+    assert spans["invoke_agent looker"].parent == request.id
+    assert spans["execute_tool look"].parent == spans["invoke_agent looker"].id
+    assert spans["own span of the tool"].parent == spans["execute_tool look"].id
+    assert len(collector.spans) == 6
+    assert response.headers["traceresponse"] == f"00-{TRACE}-{request.id}-01"
+    assert not [span.name for span in collector.spans if "secret cellar" in str(span.attributes)]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_resource_names_the_component(
+    serving: Callable[..., Serving], collector: SpanCollector, workers: str
+) -> None:
+    """In one process and in several, the environment takes precedence over the component's own attributes."""
+    service = serving(
+        "echo", **collector.variables(collector.url), PODWRIGHT_WORKERS=workers,
+        OTEL_SERVICE_NAME="chosen", OTEL_RESOURCE_ATTRIBUTES="service.version=7,team=news",
+    )  # fmt: skip
+    assert service.run().status_code == 200
+    service.stop()
+    (request,) = requests_in(collector.wait(requests_in))
+    resource = request.resource
+    assert (resource["service.name"], resource["service.version"], resource["team"]) == ("chosen", "7", "news")
     assert resource["podwright.component.kind"] == "agent"
     assert len(resource["podwright.blueprint.digest"]) >= 64
 
 
-def test_parallel_branches_have_their_own_parents(command: Command, address: Address, tmp_path: Path) -> None:
-    """Each branch's run is a child of its own step, and its model call of that run."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "forked", OTEL_EXPORTER_OTLP_ENDPOINT=got.url, OTEL_SERVICE_NAME="chosen"
-    ) as (client, process):  # fmt: skip
-        assert run(client).status_code == 200
-        ended(process)
-        spans = got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
-    by_id = {span.id: span for span in spans}
-    assert by_id[got.named("invoke_agent left").parent].name == "step l"
-    assert by_id[got.named("invoke_agent right").parent].name == "step r"
-    assert {by_id[span.parent].name for span in spans if span.name == "chat echo"} == {
-        "invoke_agent left",
-        "invoke_agent right",
-    }
-    assert by_id[got.named("step l").parent].name == "step both"
-    assert by_id[got.named("step both").parent].name == "invoke_workflow forked"
-    assert spans[0].resource["service.name"] == "chosen"
+def test_a_resumed_run_is_linked_to_the_stopped_one(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+    """The `traceresponse` of the stopped run, sent as `Podwright-Resumes`, becomes a link."""
+    service = serving("halting", **collector.variables(collector.url))
+    stopped = service.run()
+    assert stopped.status_code == 409
+    problem, traceresponse = stopped.json(), stopped.headers["traceresponse"]
+    body = {"inputs": problem["context"], "resume_path": problem["resume_path"]}
+    for header in (traceresponse, "invalid"):
+        response = service.client.post("/run", json=body, headers={"podwright-resumes": header})
+        assert response.status_code == 200, response.text
+    service.stop()
+    runs = [span for span in collector.spans if span.name == "invoke_workflow halting"]
+    (first,) = [span for span in runs if span.attributes["podwright.run.status"] == "paused"]
+    assert sorted(span.links for span in runs) == [[], [], [(first.trace, first.parent)]]
+    assert traceresponse.split("-")[1:3] == [first.trace, first.parent]
+    assert len({span.trace for span in runs}) == 3
 
 
-def test_one_span_covers_a_model_call_with_its_tries(command: Command, address: Address, tmp_path: Path) -> None:
-    """A call that succeeds in its second try is one span with one event, and content is there when asked for."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "retrying",
-        OTEL_EXPORTER_OTLP_ENDPOINT=got.url, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="SPAN_ONLY",
-    ) as (client, process):  # fmt: skip
-        assert run(client).json() == {"output": "up"}
-        ended(process)
-        spans = got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
-    chats = [span for span in spans if span.attributes.get("gen_ai.operation.name") == "chat"]
-    assert [span.events for span in chats] == [["podwright.model_call.retry"]]
-    said = json.loads(chats[0].attributes["gen_ai.output.messages"])
-    assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "up"}], "finish_reason": "stop"}]
-    assert "the moon" in chats[0].attributes["gen_ai.input.messages"]
+def test_the_sampler_of_the_environment_decides(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+    """By default a caller's decision is kept; `traceresponse` says which it was."""
+    service = serving("echo", **collector.variables(collector.url))
+    unsampled, sampled = (service.run(headers={"traceparent": caller}) for caller in (UNSAMPLED_CALLER, CALLER))
+    service.stop()
+    assert [response.headers["traceresponse"][-2:] for response in (unsampled, sampled)] == ["00", "01"]
+    assert len(requests_in(collector.spans)) == 1
+    assert len(collector.spans) == 3
 
 
-def test_a_run_that_goes_on_is_linked_to_the_stopped_one(command: Command, address: Address, tmp_path: Path) -> None:
-    """The `traceresponse` of the stopped run, sent back as `Podwright-Resumes`, becomes a link."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "halting", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
-    ) as (client, process):  # fmt: skip
-        stopped = run(client)
-        assert stopped.status_code == 409
-        problem, told = stopped.json(), stopped.headers["traceresponse"]
-        body = {"inputs": problem["context"], "resume_path": problem["resume_path"]}
-        went_on = client.post("/run", json=body, headers={"podwright-resumes": told})
-        assert went_on.status_code == 200
-        ended(process)
-        runs = got.wait(lambda spans: len([one for one in spans if one.name == "POST /run"]) == 2)
-    first, second = sorted((one for one in runs if one.name == "invoke_workflow halting"), key=lambda one: one.links)
-    assert first.attributes["podwright.run.status"] == "paused"
-    assert second.links == [(first.trace, first.parent)]
-    assert second.trace != first.trace
+def test_a_service_without_sampled_spans_exports_nothing(
+    serving: Callable[..., Serving], collector: SpanCollector
+) -> None:
+    """`OTEL_TRACES_SAMPLER` is read by the SDK."""
+    service = serving("echo", **collector.variables(collector.url), OTEL_TRACES_SAMPLER="always_off")
+    assert service.run(headers={"traceparent": CALLER}).headers["traceresponse"].endswith("-00")
+    service.stop()
+    assert collector.requests == 0
 
 
-def _refusing() -> Any:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return contextlib.nullcontext(f"http://127.0.0.1:{one.getsockname()[1]}")
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The address of a server that accepts connections and never responds."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
-def _failing(status: int) -> Any:
-    @contextlib.contextmanager
-    def made() -> Any:
-        with collecting.collector(status) as got:
-            yield got.url
+@contextlib.contextmanager
+def refusing() -> Iterator[str]:
+    """An address at which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    yield url
 
-    return made()
+
+@contextlib.contextmanager
+def failing() -> Iterator[str]:
+    """The address of a collector that answers every request with 503."""
+    with SpanCollector(503) as collector:
+        yield collector.url
+
+
+@pytest.mark.parametrize("broken", [silent, refusing, failing])
+def test_a_broken_collector_costs_no_run_anything(
+    serving: Callable[..., Serving], broken: Callable[[], contextlib.AbstractContextManager[str]]
+) -> None:
+    """Runs are answered, spans beyond the queue are dropped, and the service stops within seconds."""
+    with broken() as url:
+        service = serving(
+            "echo", OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_BSP_MAX_QUEUE_SIZE="64", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="32"
+        )
+        assert all(service.run().status_code == 200 for _ in range(100))
+        started = time.monotonic()
+        lines = [json.loads(line) for line in service.stop()]
+        assert time.monotonic() - started < 15
+    assert len([line for line in lines if line["event"] == "run"]) == 100
+    assert "the moon" not in json.dumps(lines)
 
 
 @pytest.mark.parametrize(
-    "collector",
-    [collecting.silent, _refusing, lambda: _failing(500), lambda: _failing(503)],
-    ids=["never answers", "refuses", "500", "503"],
+    "variables",
+    [{}, {"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}],
+    ids=["unset", "disabled", "none"],
 )
-def test_a_collector_that_does_not_work_costs_nothing(
-    command: Command, address: Address, tmp_path: Path, collector: Any
+def test_no_spans_are_made_unless_the_environment_asks(
+    serving: Callable[..., Serving], collector: SpanCollector, variables: dict[str, str]
 ) -> None:
-    """Runs are answered, one line says that spans are lost, and the end waits only some seconds."""
-    with collector() as url, serving(
-        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_BSP_MAX_QUEUE_SIZE="64",
-        OTEL_BSP_MAX_EXPORT_BATCH_SIZE="32",
-    ) as (client, process):  # fmt: skip
-        assert all(run(client).status_code == 200 for _ in range(100))
-        said, seconds = ended(process)
-    assert process.returncode == 0
-    assert seconds < 15
-    lines = [json.loads(line) for line in said.splitlines()]
-    assert len([line for line in lines if line["level"] in ("warning", "error")]) == 1
-    assert len([line for line in lines if line["event"] == "run"]) == 100
+    """Without an exporter, or with the SDK disabled, no span is exported and no header names one."""
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url} if variables else {}
+    service = serving("echo", **endpoint, **variables)
+    assert "traceresponse" not in service.run(headers={"traceparent": CALLER}).headers
+    service.stop()
+    assert collector.requests == 0
 
 
-def told(said: str) -> list[str]:
-    lines = [json.loads(line) for line in said.splitlines()]
-    return [line["event"] for line in lines if line["level"] != "info" or "Spans" in line["event"]]
-
-
-class Held(collecting.Collector):
-    """A collector that answers when it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.free = threading.Event()
-
-    def respond(self, request: Any, connection: socket.socket) -> bool:
-        self.free.wait()
-        return super().respond(request, connection)
-
-    def stop(self) -> None:
-        self.free.set()
-        super().stop()
-
-
-def test_spans_that_end_faster_than_they_are_taken_are_told(command: Command, address: Address, tmp_path: Path) -> None:
-    """One line says that they are lost, and one that they no longer are."""
-    with Held() as got, serving(
-        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=got.url, OTEL_EXPORTER_OTLP_TIMEOUT="60",
-        OTEL_BSP_MAX_QUEUE_SIZE="64", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="32",
-    ) as (client, process):  # fmt: skip
-        assert all(run(client).status_code == 200 for _ in range(100))
-        got.free.set()
-        got.wait(lambda spans: len(spans) >= 64 + 1)
-        said, _ = ended(process)
-    assert told(said) == [
-        "Spans end faster than the collector takes them; beyond 64 that wait they are lost.",
-        "Spans are delivered to the collector again.",
-    ]
-
-
-def test_spans_that_are_given_up_at_the_end_are_told(command: Command, address: Address, tmp_path: Path) -> None:
-    """The service ends after some seconds, and says that its last spans are lost."""
-    with collecting.silent() as url, serving(
-        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_EXPORTER_OTLP_TIMEOUT="60"
-    ) as (client, process):  # fmt: skip
-        assert run(client).status_code == 200
-        said, _ = ended(process)
-    assert told(said) == ["The collector did not take the last spans within 3 seconds; they are lost."]
-
-
-def test_nothing_is_exported_where_nobody_asks(command: Command, address: Address, tmp_path: Path) -> None:
-    """Without an `OTEL_` variable, or with the SDK disabled, no span is made and no header tells of one."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=got.url, OTEL_SDK_DISABLED="true"
-    ) as (client, process):  # fmt: skip
-        assert "traceresponse" not in run(client).headers
-        ended(process)
-        assert got.requests == 0
-
-
-def test_an_exporter_that_there_is_not_stops_the_start(command: Command, tmp_path: Path) -> None:
-    """The error names the variable and what it may be."""
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),  # less than the batch size
+    ],
+)
+def test_an_unsupported_variable_stops_the_start(command: Command, tmp_path: Path, variable: str, value: str) -> None:
+    """The service ends with a configuration error instead of a traceback."""
     (tmp_path / "traced.py").write_text(COMPONENTS)
-    process = command(
-        "serve", "traced:left", cwd=tmp_path, PYTHONPATH=str(tmp_path), OTEL_TRACES_EXPORTER="zipkin"
-    )  # fmt: skip
-    said, _ = process.communicate(timeout=60)
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", variable: value}
+    process = command("serve", "traced:echo", "--port", "0", cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "OTEL_TRACES_EXPORTER names 'zipkin'" in said
+    assert "configuration_invalid" in output
+    assert "Traceback" not in output
 
 
-def test_a_run_that_a_tool_starts_in_its_thread_is_its_child(
-    command: Command, address: Address, tmp_path: Path
-) -> None:
-    """A tool in a thread that runs another component has that run below its call, in the same trace."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "asking", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
-    ) as (client, process):  # fmt: skip
-        answer = run(client)
-        assert answer.status_code == 200, answer.text
-        ended(process)
-        spans = got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
-    parent = {span.name: span.parent for span in spans}
-    identity = {span.name: span.id for span in spans}
-    assert len({span.trace for span in spans}) == 1
-    assert parent["invoke_agent consulted"] == identity["execute_tool consult"]
-    assert parent["chat echo"] == identity["invoke_agent consulted"]
-
-
-def test_openmetrics_has_the_trace_of_a_run(command: Command, address: Address, tmp_path: Path) -> None:
-    """Exemplars of runs, model calls, tool calls and requests name the trace in which they were observed."""
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "looker", OTEL_EXPORTER_OTLP_ENDPOINT=got.url
-    ) as (client, process):  # fmt: skip
-        trace = run(client).headers["traceresponse"].split("-")[1]
-        page = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
-        ended(process)
-    found = {
-        one.name.removesuffix("_bucket"): one.exemplar.labels
-        for family in read_openmetrics(page)
-        for one in family.samples
-        if one.exemplar
+def test_exemplars_name_the_trace(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+    """In OpenMetrics, durations of runs, calls and requests have the id of the trace that they were observed in."""
+    service = serving("looker", **collector.variables(collector.url))
+    trace = service.run().headers["traceresponse"].split("-")[1]
+    text = service.client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
+    exemplars = {
+        sample.name.removesuffix("_bucket"): sample.exemplar.labels
+        for family in read_openmetrics(text)
+        for sample in family.samples
+        if sample.exemplar
     }
-    kinds = ("run", "model_call", "tool_call", "http_request")
-    assert found == {f"podwright_{kind}_duration_seconds": {"trace_id": trace} for kind in kinds}
+    names = [f"podwright_{part}_duration_seconds" for part in ("run", "model_call", "tool_call", "http_request")]
+    assert exemplars == {name: {"trace_id": trace} for name in names}
 
 
-def test_baggage_that_is_too_long_is_left_and_not_told(command: Command, address: Address, tmp_path: Path) -> None:
-    """More baggage than its standard allows harms nothing, and none of it is logged."""
-    with serving(command, address, tmp_path, "left") as (client, process):
-        for baggage in ("canary=" + "x" * 9000, "canary", ",".join(f"canary{n}=1" for n in range(500))):
-            assert run(client, headers={"baggage": baggage}).status_code == 200
-        assert "canary" not in ended(process)[0]
-
-
-def test_a_protocol_that_there_is_not_stops_the_start(command: Command, tmp_path: Path) -> None:
-    """Spans that nobody would receive are an error at once, in words."""
-    (tmp_path / "traced.py").write_text(COMPONENTS)
-    process = command(
-        "serve", "traced:left", cwd=tmp_path, PYTHONPATH=str(tmp_path),
-        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
-    )  # fmt: skip
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'" in said
-    assert "Traceback" not in said
-
-
-def test_workers_deliver_spans_and_nobody_is_warned(command: Command, tmp_path: Path) -> None:
-    """The exporter's thread starts anew in each worker, so that it is none that the workers lack."""
-    before: list[str] = []
-
-    def address(process: Any) -> str:
-        for line in process.stdout:
-            before.append(line)
-            if found := re.search(r"running on (http://[\d.]+:\d+)", line):
-                return found[1]
-        raise AssertionError(before)
-
-    with collecting.collector() as got, serving(
-        command, address, tmp_path, "left", OTEL_EXPORTER_OTLP_ENDPOINT=got.url, PODWRIGHT_WORKERS="2"
-    ) as (client, process):  # fmt: skip
-        assert run(client).status_code == 200
-        said, _ = ended(process)
-        got.wait(lambda spans: any(span.name == "POST /run" for span in spans))
-    assert told("".join(before) + said) == []
+def test_every_worker_exports_its_spans(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+    """With several processes, each run is exported once, whichever worker served it."""
+    service = serving("echo", **collector.variables(collector.url), PODWRIGHT_WORKERS="2")
+    url = str(service.client.base_url)
+    traces = [httpx.post(f"{url}/run", json={"input": "x"}).headers["traceresponse"] for _ in range(20)]
+    service.stop()
+    collector.wait(lambda spans: len(requests_in(spans)) == len(traces))
+    assert sorted(span.trace for span in requests_in(collector.spans)) == sorted(t.split("-")[1] for t in traces)

@@ -1,9 +1,8 @@
-"""What the kit tells where spans, metrics and usage are not what was expected."""
+"""The assertions of the kit, and what it makes of metrics and spans."""
 
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,10 +22,10 @@ from podwright_service.testing import (
     assert_within,
 )
 
-USED = Usage(600, 400, model_calls=2, tool_calls=1, cost=0.00125)
-RAN = ExecutionResult("x", [], 1500.0, USED)
+USAGE = Usage(600, 400, model_calls=2, tool_calls=1, cost=0.00125)
+RESULT = ExecutionResult("x", [], 1500.0, USAGE)
 
-SCRAPED = """\
+SCRAPE = """\
 # HELP podwright_tokens_total Tokens.
 # TYPE podwright_tokens_total counter
 podwright_tokens_total{component="c",kind="agent",model="a",type="input"} 500.0
@@ -49,51 +48,49 @@ podwright_run_duration_seconds_sum 1.5
 
 
 def test_metrics() -> None:
-    """A metric is the sum of the samples that have the labels; nothing counted is 0, and a wrong name is told."""
-    metrics = Metrics(SCRAPED)
+    """A metric is the sum of the samples with the labels; one without samples is 0, an unknown name an error."""
+    metrics = Metrics(SCRAPE)
     assert metrics.get("podwright_tokens_total", type="input") == 600
     assert metrics.get("podwright_tokens_total", type="input", model="a") == 500
     assert metrics.get("podwright_tokens_total", model="c") == 0
     assert metrics.get("podwright_unpriced_model_calls_total") == 0
     assert metrics.get("podwright_run_duration_seconds_count") == 3
     assert len(metrics.samples) == 11
-    with pytest.raises(AssertionError, match=r"no metric 'podwright_token_total'. Did you mean 'podwright_tokens_tot"):
+    with pytest.raises(AssertionError, match="podwright_tokens_total"):
         metrics.get("podwright_token_total")
 
 
 def test_usage() -> None:
-    """Usage is compared field by field, money to a billionth of a dollar, and all that differs is told at once."""
-    assert_usage(RAN, input_tokens=600, output_tokens=400, cost=0.0012500000001)
+    """Usage is compared by field, money to a billionth of a dollar, and every difference is reported."""
+    assert_usage(RESULT, input_tokens=600, output_tokens=400, cost=0.0012500000001)
     assert_usage(Usage(cost=None), cost=None)
-    with pytest.raises(AssertionError, match=r"model_calls is 2, not 3; cost is 0.00125, not 0.00126"):
-        assert_usage(RAN, input_tokens=600, model_calls=3, cost=0.00126)
-    with pytest.raises(AssertionError, match="cost is None, not 0"):
+    with pytest.raises(AssertionError, match=r"model_calls.*cost"):
+        assert_usage(RESULT, input_tokens=600, model_calls=3, cost=0.00126)
+    with pytest.raises(AssertionError, match="cost"):
         assert_usage(Usage(cost=None), cost=0.0)
     with pytest.raises(AttributeError):
-        assert_usage(RAN, tokens=3)
+        assert_usage(RESULT, tokens=3)
 
 
 def test_limits() -> None:
-    """A run is within limits that it reaches; beyond, or where a price is unknown, it is told which it broke."""
-    assert_within(RAN, RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125))
-    with pytest.raises(AssertionError, match=r"wall_time is 1.5, more than 1; tokens is 1000, more than 999"):
-        assert_within(RAN, RunLimits(wall_time=1, tokens=999, cost=1))
+    """A run may reach its limits; every limit beyond is reported, as is a cost that is unknown."""
+    assert_within(RESULT, RunLimits(wall_time=1.5, model_calls=2, tokens=1000, cost=0.00125))
+    with pytest.raises(AssertionError, match=r"wall_time.*tokens"):
+        assert_within(RESULT, RunLimits(wall_time=1, tokens=999, cost=1))
     unpriced = ExecutionResult("x", [], 0.0, Usage(cost=None, unpriced_model_calls=2))
     assert_within(unpriced, RunLimits(tokens=1))
-    with pytest.raises(AssertionError, match="cost is unknown, for 2 model calls"):
+    with pytest.raises(AssertionError, match="cost"):
         assert_within(unpriced, RunLimits(cost=1))
 
 
 def test_counted() -> None:
-    """Counters are compared by how far they grew."""
-    assert_counted(RAN, Metrics(SCRAPED))
-    assert_counted(Usage(), Metrics(SCRAPED), Metrics(SCRAPED))
-    grown = Metrics(SCRAPED.replace(" 500.0", " 600.0").replace("0.00125", "0.00135"))
-    assert_counted(Usage(100, cost=0.0001), grown, Metrics(SCRAPED))
-    with pytest.raises(
-        AssertionError, match=r"'input'} grew by 700, not 600; podwright_cost_usd_total grew by 0.00135"
-    ):
-        assert_counted(RAN, grown)
+    """Counters are compared by their increase."""
+    assert_counted(RESULT, Metrics(SCRAPE))
+    assert_counted(Usage(), Metrics(SCRAPE), Metrics(SCRAPE))
+    later = Metrics(SCRAPE.replace(" 500.0", " 600.0").replace("0.00125", "0.00135"))
+    assert_counted(Usage(100, cost=0.0001), later, Metrics(SCRAPE))
+    with pytest.raises(AssertionError, match=r"input.*700.*podwright_cost_usd_total"):
+        assert_counted(RESULT, later)
 
 
 @pytest.fixture
@@ -102,8 +99,8 @@ def collector() -> Iterator[SpanCollector]:
         yield started
 
 
-def exported(*spans: tuple[str, str, str], **attributes: str) -> bytes:
-    """An export request of spans: name, id and parent."""
+def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
+    """An export request with spans given by name, id and parent id."""
     request: Any = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.add(key="service.name").value.string_value = "shop"
@@ -123,13 +120,10 @@ def send(collector: SpanCollector, body: bytes, **headers: str) -> int:
 
 
 def test_spans_are_read(collector: SpanCollector) -> None:
-    """Spans arrive with names, ids, attributes and their process, zipped or not."""
-    send(collector, exported(("run", "10", "")))
-    send(
-        collector,
-        gzip.compress(exported(("tool", "11", "10"), gen_ai__tool__name="add")),
-        **{"content-encoding": "gzip"},
-    )
+    """Spans arrive with names, ids, attributes and resource, compressed or not."""
+    send(collector, export(("run", "10", "")))
+    body = gzip.compress(export(("tool", "11", "10"), gen_ai__tool__name="add"))
+    send(collector, body, **{"content-encoding": "gzip"})
     [run, tool] = collector.spans
     assert (tool.parent, tool.trace, run.parent) == (run.id, run.trace, "")
     assert tool.attributes == {"gen_ai.tool.name": "add", "list": [7]}
@@ -140,33 +134,35 @@ def test_spans_are_read(collector: SpanCollector) -> None:
 
 
 def test_the_tree(collector: SpanCollector) -> None:
-    """The tree has a line for each span, indented, whatever the order in which they came."""
-    send(collector, exported(("inner", "12", "11"), ("outer", "11", "10"), ("run", "10", ""), ("other", "20", "")))
+    """The tree has a line for each span, indented, whatever the order of arrival."""
+    send(collector, export(("inner", "12", "11"), ("outer", "11", "10"), ("run", "10", ""), ("other", "20", "")))
     assert collector.tree().splitlines() == ["  run", "    outer", "      inner", "  other"]
     assert collector.tree(collector.named("other").trace) == "  other"
 
 
-def test_whole_traces(collector: SpanCollector) -> None:
-    """A span is waited for until all that it is in has come."""
-    send(collector, exported(("tool", "11", "10")))
-    with pytest.raises(AssertionError, match=r"Waited 0.1 s for spans. What arrived:\n  tool"):
+def test_a_span_is_awaited_with_its_whole_trace(collector: SpanCollector) -> None:
+    """A span counts once all its ancestors have arrived."""
+    send(collector, export(("tool", "11", "10")))
+    with pytest.raises(AssertionError, match="tool"):
         collector.wait_for("tool", within=0.1)
-    send(collector, exported(("run", "10", "")))
+    send(collector, export(("run", "10", "")))
     assert collector.wait_for("tool").name == "tool"
 
 
-def test_missing_spans(collector: SpanCollector) -> None:
-    """Spans that did not come, or stand elsewhere, or have other attributes, are told with all that came."""
-    send(collector, exported(("run", "10", ""), ("tool", "11", "10"), a__b="1"))
-    for path, attributes in (("tool > run", {}), ("run > tool > x", {}), ("run > tool", {"a__b": "2"})):
-        with pytest.raises(AssertionError, match=rf"There are no spans '{re.escape(path)}'(.|\n)*    tool"):
-            assert_spans(collector, path, within=0.05, **attributes)
-    with pytest.raises(AssertionError, match="There is no span 'x'"):
+@pytest.mark.parametrize(
+    ("path", "attributes"), [("tool > run", {}), ("run > tool > x", {}), ("run > tool", {"a__b": "2"})]
+)
+def test_missing_spans(collector: SpanCollector, path: str, attributes: dict[str, str]) -> None:
+    """Spans that are missing, nested otherwise, or have other attributes are reported with the received ones."""
+    send(collector, export(("run", "10", ""), ("tool", "11", "10"), a__b="1"))
+    with pytest.raises(AssertionError, match=rf"'{path}'(.|\n)*    tool"):
+        assert_spans(collector, path, within=0.05, **attributes)
+    with pytest.raises(AssertionError, match="'x'"):
         collector.named("x")
 
 
-def test_a_collector_that_refuses() -> None:
-    """A collector can refuse, and counts what it was sent."""
+def test_a_collector_that_rejects() -> None:
+    """A collector can reject spans, and counts the requests."""
     with SpanCollector(503) as collector:
-        assert send(collector, exported(("run", "10", ""))) == 503
+        assert send(collector, export(("run", "10", ""))) == 503
     assert (collector.requests, collector.spans) == (1, [])

@@ -1,21 +1,21 @@
-"""Synchronous calls: one event loop in one background thread, for the whole process.
+"""Synchronous calls: one event loop in a background thread serves the whole process.
 
-One loop means that pooled connections stay usable from call to call; a thread of its own means that `run()`
-works where a loop is already running, as in a notebook.
+With one loop, pooled connections stay usable from call to call; with a thread of its own, `run()` also works where an
+event loop is running already, as in a notebook.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
-import contextvars
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent.futures import CancelledError
+from typing import Any, TypeVar, cast
 
-from podwright.errors import BlockingCallError, RunError
+from podwright.errors import BlockingCallError
 
 T = TypeVar("T")
 
@@ -23,111 +23,97 @@ _loop: asyncio.AbstractEventLoop | None = None
 _lock = threading.Lock()
 
 
-def _background() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 - one loop for the process is the point
+def _background_loop() -> asyncio.AbstractEventLoop:
+    global _loop  # noqa: PLW0603 - one loop for the whole process
     with _lock:
         if _loop is None or _loop.is_closed():
-            loop = _loop = asyncio.new_event_loop()
-            threading.Thread(target=_drive, args=(loop,), daemon=True, name="podwright-loop").start()
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_run_forever, args=(_loop,), daemon=True, name="podwright-loop").start()
         return _loop
 
 
-def _drive(loop: asyncio.AbstractEventLoop) -> None:
-    # one task's sys.exit() goes through the loop to here; it is that task's end, not that of all others
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    # a SystemExit in one task is raised here as well, where it must not stop all other tasks
     while not loop.is_closed():
         with contextlib.suppress(SystemExit, KeyboardInterrupt):
             loop.run_forever()
 
 
 def _forget_loop() -> None:
-    # a forked child has the loop's data, but not its thread, and perhaps a lock that nobody will release
+    # a forked child inherits neither the thread of the loop nor a usable lock
     global _loop, _lock
     _loop, _lock = None, threading.Lock()
 
 
+def _shut_down_loop() -> None:
+    # closes what belongs to the loop, such as its HTTP session
+    if _loop is not None and _loop.is_running():
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(_loop.shutdown_asyncgens(), _loop).result(1)
+
+
+atexit.register(_shut_down_loop)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_loop)
 
 
-def run_sync(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """Drive a coroutine to its end from synchronous code.
+def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+    """Run a coroutine to its end from synchronous code; an interrupt cancels it and waits until it has ended.
 
     Args:
-        work: The coroutine.
+        coroutine: What to run.
         loop: The running loop of another thread that it belongs to; by default the background loop.
 
     Raises:
-        BlockingCallError: The calling thread is the one that would have to do the work.
-        RunError: The loop was closed before the work had ended.
+        BlockingCallError: The calling thread is the one that would have to run it.
     """
-    target = loop or _background()
-    if asyncio._get_running_loop() is target:  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - the public one raises
-        work.close()
-        raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
-    future: Future[T] = Future()
-    tasks: list[asyncio.Task[T]] = []
+    target = loop or _background_loop()
+    with contextlib.suppress(RuntimeError):  # no loop runs on this thread
+        if asyncio.get_running_loop() is target:
+            coroutine.close()
+            raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
+    causes: list[BaseException] = []
+    tasks: list[asyncio.Task[Any]] = []
 
-    def start() -> None:
-        task = target.create_task(work)
-        tasks.append(task)
-        task.add_done_callback(finish)
-
-    def finish(task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            try:
-                task.result()
-            except asyncio.CancelledError as error:
-                future.set_exception(error.__cause__ or error)
-        elif error := task.exception():
-            future.set_exception(error)
-        else:
-            future.set_result(task.result())
-
-    def stop() -> None:
-        for task in tasks:
-            task.cancel()
-        if not tasks:  # an interrupt came before the start
-            work.close()
-            future.cancel()
+    async def with_cause() -> T:
+        tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+        try:
+            return await coroutine
+        except asyncio.CancelledError as cancellation:  # the future keeps no cause of a cancellation
+            causes.extend(cause for cause in (cancellation.__cause__,) if cause)
+            raise
 
     try:
-        target.call_soon_threadsafe(start, context=contextvars.copy_context())
-        _wait(future, target)
-        return future.result()
+        return asyncio.run_coroutine_threadsafe(with_cause(), target).result()
+    except CancelledError as cancellation:
+        raise next(iter(causes), cancellation) from None
     except BaseException:
-        # an interrupt of the waiting thread must not leave the work running
-        if not target.is_closed():
-            target.call_soon_threadsafe(stop)
-            _wait(future, target)
+        # an interrupt of the waiting thread must not leave the coroutine running
+        if not tasks or not tasks[0].done():
+            asyncio.run_coroutine_threadsafe(_cancel(tasks), target).result()
         raise
 
 
-def _wait(future: Future[Any], loop: asyncio.AbstractEventLoop) -> None:
-    """Wait until the future is done: that of a loop that somebody closed never is."""
-    while not wait([future], timeout=1).done:
-        if loop.is_closed():
-            raise RunError("The event loop of the run was closed.", suggestion="Await runs before you close a loop.")
+async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+        await asyncio.wait([task])
 
 
-def iterate_sync(items: AsyncIterator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
-    """Go through an asynchronous iterator from synchronous code; leaving early closes it."""
+def iterate_sync(items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
+    """Iterate over an asynchronous generator from synchronous code; leaving early closes it."""
 
-    async def step() -> tuple[bool, Any]:
+    async def next_item() -> tuple[T] | None:
         try:
-            return True, await anext(items)
+            return (await anext(items),)
         except StopAsyncIteration:
-            return False, None
+            return None
 
     async def close() -> None:
-        aclose = getattr(items, "aclose", None)
-        if aclose is not None:
-            await aclose()
+        await items.aclose()
 
     try:
-        while True:
-            more, item = run_sync(step(), loop)
-            if not more:
-                return
-            yield item
+        while (item := run_sync(next_item(), loop)) is not None:
+            yield item[0]
     finally:
         run_sync(close(), loop)

@@ -1,44 +1,44 @@
-"""Every error that Podwright raises, in one tree.
+"""The errors of Podwright.
 
-Catch the root to catch them all; each class has a stable `code`, which the service and the trace carry too.
+All derive from `PodwrightError`; each class has a stable `code`, which traces and the service use too.
 
     PodwrightError
-    ├── ConfigurationError            configuration_invalid    a component was put together wrongly
-    │   ├── BlueprintValidationError  blueprint_invalid        a blueprint has problems (all of them, at once)
-    │   ├── ToolDefinitionError       tool_definition_invalid  a callable cannot be offered as a tool
-    │   └── UnknownModelError         model_unknown            nobody provides that model here
-    ├── InputError                    input_invalid            what a run was given is wrong
-    │   ├── ContextError              context_invalid          a context lacks a name, or holds the wrong thing
-    │   └── ResumePathError           resume_path_invalid      a start step or resume path leads nowhere
+    ├── ConfigurationError            configuration_invalid    a component is configured wrongly
+    │   ├── BlueprintValidationError  blueprint_invalid        a blueprint is invalid; with all problems
+    │   ├── ToolDefinitionError       tool_definition_invalid  a function cannot be a tool
+    │   └── UnknownModelError         model_unknown            no provider serves the model
+    ├── InputError                    input_invalid            the input of a run is wrong
+    │   ├── ContextError              context_invalid          a context lacks a name, or has a wrong value
+    │   └── ResumePathError           resume_path_invalid      a start step or resume path does not exist
     ├── TraceError                    trace_invalid            a saved trace cannot be read
     ├── BlockingCallError             blocking_call            run() would wait for its own thread
-    └── RunError                      run_failed               a run stopped before its end
+    └── RunError                      run_failed               a run failed
         ├── ModelError                model_failed             a model call failed
         │   ├── ModelAuthenticationError  model_authentication  the key is missing, wrong or without rights
         │   ├── ModelRateLimitError   model_rate_limited       too many requests, or no credit left
-        │   ├── ModelTimeoutError     model_timeout            no connection, first byte, next chunk or end in time
+        │   ├── ModelTimeoutError     model_timeout            a time-out: connecting, first byte, next chunk or total
         │   ├── ModelConnectionError  model_unreachable        no connection, or it was lost
         │   ├── ModelUnavailableError model_unavailable        the provider answered 5xx
         │   ├── ModelRequestError     model_request_refused    the provider refused the request
         │   │   └── ContextWindowError    context_window_exceeded  the request is too long for the model
         │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
-        │   ├── ModelResponseError    model_answer_invalid     the answer is malformed, truncated or too large
-        │   └── ReplayMismatchError   replay_mismatch          a replayed run asked something else
+        │   ├── ModelResponseError    model_response_invalid     the answer is malformed, truncated or too large
+        │   └── ReplayMismatchError   replay_mismatch          a replayed run made another request
         ├── RemoteError               remote_failed            the run of a remote component failed
         │   ├── RemoteConnectionError remote_unreachable       no connection, or it was lost
-        │   ├── RemoteUnavailableError  remote_unavailable     the remote takes no run now
+        │   ├── RemoteUnavailableError  remote_unavailable     the remote is overloaded, starting or stopping
         │   ├── RemoteTimeoutError    remote_timeout           the remote was silent, or took too long
         │   ├── RemoteRejectedError   remote_rejected          the remote refused the request
-        │   ├── RemoteResponseError   remote_answer_invalid    what came is no answer of a component
-        │   ├── RemotePausedError     remote_paused            a remote workflow waits for a person
-        │   └── RemoteHopsError       remote_hops_exceeded     the run went through too many containers
+        │   ├── RemoteResponseError   remote_response_invalid  the response is not from a Podwright service
+        │   ├── RemotePausedError     remote_paused            a remote workflow waits for approval
+        │   └── RemoteHopsError       remote_hops_exceeded     the run passed through too many containers
         ├── ToolError                 tool_failed              a tool raised
         │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
         ├── ConditionError            condition_failed         a condition raised, or cannot compare
-        ├── OutputError               output_invalid           no answer fitted the response model
-        ├── LoopLimitError            loop_limit_reached       max_loops model calls gave no answer
+        ├── OutputError               output_invalid           no answer fits the response model
+        ├── LoopLimitError            loop_limit_reached       no answer after max_loops model calls
         ├── LimitExceededError        limit_exceeded           a limit of RunLimits was reached
-        ├── ApprovalRequired          approval_required        a workflow waits for a person
+        ├── ApprovalRequired          approval_required        a workflow waits for approval
         └── RunCancelledError         run_cancelled            the caller cancelled the run
 """
 
@@ -57,33 +57,33 @@ if TYPE_CHECKING:
     from podwright.usage import Usage
 
 HELP_URL = "https://podwright.readthedocs.io/errors"
-"""Where the help links lead; the anchor is the error's code."""
+"""Base address of the help links; the anchor is the error's code."""
 
 
 class PodwrightError(Exception):
-    """The root of all errors of this framework (spec §7, there named `PlatformError`).
+    """The base class of all errors (spec §7, there named `PlatformError`).
 
     Args:
-        message: What failed, with the value that was wrong.
+        message: What failed, with the wrong value.
         suggestion: What to do about it.
-        help_url: A page about this error; by default the reference's entry for the code.
-        code: A stable identifier for programs, such as `blueprint_invalid`.
+        help_url: A page about this error; by default the entry for its code.
+        code: A stable identifier, such as `blueprint_invalid`; by default that of the class.
     """
 
     code: ClassVar[str] = "podwright_error"
-    """The stable identifier; the same for every error of a class."""
+    """The stable identifier."""
     default_suggestion: ClassVar[str] = "Read the help page of this error."
 
     run_id: str | None = None
-    """Identifier of the outermost run that this error ended."""
+    """Id of the outermost run that this error ended."""
     component: str | None = None
-    """Name of the innermost component in whose run it was raised."""
+    """Name of the innermost component that raised it."""
     usage: Usage | None = None
-    """What the run had used when it stopped; a failed run has still cost money."""
+    """What the run had used when it failed."""
     context: dict[str, Any] | None = None
-    """A workflow's context so far; give it back to `run` to go on."""
+    """A workflow's context so far; pass it to `run` to resume."""
     resume_path: list[int] | None = None
-    """Step indices, outermost first, at which a workflow goes on."""
+    """Step indices, outermost first, at which a workflow resumes."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class PodwrightError(Exception):
         self.message = message
         self.suggestion = suggestion or self.default_suggestion
         if code is not None:
-            self.code = code  # pyright: ignore[reportAttributeAccessIssue] - one instance may carry a finer code
+            self.code = code  # pyright: ignore[reportAttributeAccessIssue] - an instance may have a finer code
         self.help_url = help_url or f"{HELP_URL}#{self.code}"
 
     def __str__(self) -> str:
         return f"{self.message}\n  Suggestion: {self.suggestion}\n  Help: {self.help_url}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as a JSON-compatible dictionary, as traces and the service carry it."""
+        """The error as JSON-compatible data, as in traces and problem documents."""
         facts: dict[str, Any] = {
             "code": self.code,
             "message": self.message,
@@ -119,12 +119,12 @@ class PodwrightError(Exception):
         return facts
 
     def rich_print(self, console: Console | None = None) -> None:
-        """Print the error in colour.
+        """Print the error in colour (spec §7).
 
         Args:
             console: Where to print; standard error by default.
         """
-        # rich costs a fifth of this library's import time and is needed here only
+        # a fifth of the library's import time
         from rich.console import Console as RichConsole
         from rich.panel import Panel
         from rich.text import Text
@@ -145,7 +145,7 @@ class PodwrightError(Exception):
 
 
 class ConfigurationError(PodwrightError):
-    """A component, tool or setting was put together wrongly."""
+    """A component, tool or setting is configured wrongly."""
 
     code = "configuration_invalid"
     default_suggestion = "Correct the argument that the message names."
@@ -153,25 +153,25 @@ class ConfigurationError(PodwrightError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong in a blueprint or a request."""
+    """One problem of a blueprint or a request."""
 
     pointer: str
-    """JSON pointer (RFC 6901) of the place; the empty string is the whole document."""
+    """JSON pointer (RFC 6901); the empty string is the whole document."""
     detail: str
-    """What is wrong there, and what was expected."""
+    """What is wrong, and what was expected."""
     suggestion: str = ""
-    """What to write instead, if that can be guessed."""
+    """What to write instead, if it can be guessed."""
 
     def __str__(self) -> str:
         hint = f" {self.suggestion}" if self.suggestion else ""
-        return f"{self.pointer or '(the whole blueprint)'}: {self.detail}{hint}"
+        return f"{self.pointer or '(whole document)'}: {self.detail}{hint}"
 
 
 class BlueprintValidationError(ConfigurationError):
-    """A blueprint is invalid; `problems` lists every reason (spec §7.2)."""
+    """A blueprint is invalid; `problems` lists everything that is wrong (spec §7.2)."""
 
     code = "blueprint_invalid"
-    default_suggestion = "Correct the places named above; `podwright.blueprints.json_schema()` has the whole schema."
+    default_suggestion = "Correct the problems listed above; `podwright.blueprints.json_schema()` has the schema."
 
     def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
         super().__init__(message, suggestion=suggestion)
@@ -193,31 +193,31 @@ class BlueprintValidationError(ConfigurationError):
 
 
 class ToolDefinitionError(ConfigurationError):
-    """A callable cannot be offered to a model as a tool."""
+    """A function cannot be offered to a model as a tool."""
 
     code = "tool_definition_invalid"
-    default_suggestion = "Give the tool a named function whose parameters have JSON-compatible type hints."
+    default_suggestion = "Use a named function whose parameters have JSON-compatible type hints."
 
 
 class UnknownModelError(ConfigurationError):
-    """No provider in this installation serves the model that was named."""
+    """No provider in this installation serves the model."""
 
     code = "model_unknown"
     default_suggestion = "Name a model as '<provider>/<model_name>', for example 'offline/echo'."
 
 
 class InputError(PodwrightError):
-    """What a run was given is wrong; no model was called for it."""
+    """The input of a run is wrong; no model was called."""
 
     code = "input_invalid"
-    default_suggestion = "Give the run a string, or an object of named inputs."
+    default_suggestion = "Pass a string, or an object of named inputs."
 
 
 class ContextError(InputError):
-    """A context lacks a name that a step needs, or holds something of the wrong shape."""
+    """A context lacks a name that a step needs, or has a value of the wrong type."""
 
     code = "context_invalid"
-    default_suggestion = "Add the name to the inputs, or correct the template that asks for it."
+    default_suggestion = "Add the name to the inputs, or correct the template that uses it."
 
 
 class ResumePathError(InputError):
@@ -231,18 +231,18 @@ class TraceError(PodwrightError):
     """A saved trace cannot be read."""
 
     code = "trace_invalid"
-    default_suggestion = "Use a file that was written from `ExecutionResult.to_dict()`, unchanged."
+    default_suggestion = "Use an unchanged result of `ExecutionResult.to_dict()`, of this or an older release."
 
 
 class BlockingCallError(PodwrightError):
-    """A synchronous call was made on the very thread that would have to do the work."""
+    """A synchronous call was made on the thread that would have to do the work."""
 
     code = "blocking_call"
     default_suggestion = "Use `await component.arun(...)` here."
 
 
 class RunError(PodwrightError):
-    """A run stopped before its end."""
+    """A run failed."""
 
     code = "run_failed"
     default_suggestion = "See the cause of this error, and the trace of the run."
@@ -255,28 +255,28 @@ class ModelError(RunError):
     default_suggestion = "Check the model's name and the provider's status, then try again."
 
     transient: bool = False
-    """Whether the very same request may succeed when it is tried again."""
+    """Whether the same request may succeed if it is repeated."""
     retry_after: float | None = None
-    """Seconds after which the provider may take requests again, if it says."""
+    """Seconds to wait before the next request, if the provider names them."""
 
 
 class ModelAuthenticationError(ModelError):
-    """The provider refused the key, or none was given."""
+    """The provider rejected the API key, or there is none."""
 
     code = "model_authentication"
     default_suggestion = "Set the provider's key variable, and check that the key may use this model."
 
 
 class ModelRateLimitError(ModelError):
-    """The provider takes no more requests for now, or the account has no credit."""
+    """Too many requests or tokens for now, or the account has no credit."""
 
     code = "model_rate_limited"
-    default_suggestion = "Wait, lower the number of runs at once, or raise the account's limits."
+    default_suggestion = "Wait, run fewer components at once, or raise the account's limits."
     transient = True
 
 
 class ModelTimeoutError(ModelError):
-    """The provider was too slow; the message says at what."""
+    """The provider was too slow; the message names the time-out."""
 
     code = "model_timeout"
     default_suggestion = "Try again later, ask for a shorter answer, or raise the time-out."
@@ -292,7 +292,7 @@ class ModelConnectionError(ModelError):
 
 
 class ModelUnavailableError(ModelError):
-    """The provider answered that it cannot serve now."""
+    """The provider cannot serve requests now (5xx)."""
 
     code = "model_unavailable"
     default_suggestion = "Try again later; see the provider's status page."
@@ -300,10 +300,10 @@ class ModelUnavailableError(ModelError):
 
 
 class ModelRequestError(ModelError):
-    """The provider refused the request as it is; trying again is useless."""
+    """The provider rejected the request; repeating it does not help."""
 
     code = "model_request_refused"
-    default_suggestion = "Check the model's name and settings: not every model takes every setting."
+    default_suggestion = "Check the model's name and settings: not every model supports every setting."
 
 
 class ContextWindowError(ModelRequestError):
@@ -321,41 +321,41 @@ class ContentFilterError(ModelError):
 
 
 class ModelResponseError(ModelError):
-    """The provider's answer is malformed, truncated or larger than allowed."""
+    """The provider's response is malformed, truncated or too large."""
 
-    code = "model_answer_invalid"
-    default_suggestion = "Try again; if it stays so, the endpoint does not speak the protocol."
+    code = "model_response_invalid"
+    default_suggestion = "Try again; if it persists, the endpoint is not compatible with the API."
     transient = True
 
 
 class ReplayMismatchError(ModelError):
-    """A replayed component asked the model something other than what was recorded."""
+    """A replayed component made another request than the recorded one."""
 
     code = "replay_mismatch"
     default_suggestion = "If the change is intended, record a new trace."
 
 
 class RemoteError(RunError):
-    """The run of a remote component failed; the code of an instance is the one that the remote told."""
+    """The run of a remote component failed; an instance has the code that the remote reported."""
 
     code = "remote_failed"
-    default_suggestion = "See the remote's own logs, and the trace of the run."
+    default_suggestion = "See the logs of the remote, and the trace of the run."
 
     transient: bool = False
-    """Whether the request may be sent again: it began no run, or was lost before any answer."""
+    """Whether the request may be repeated: it started no run, or was lost before any response."""
     retry_after: float | None = None
-    """Seconds after which the remote may take requests again, if it says."""
+    """Seconds to wait before the next request, if the remote names them."""
     remote: str = ""
     """Name of the remote component."""
     status: int | None = None
-    """The HTTP status that it answered."""
+    """The HTTP status of its response."""
     remote_code: str | None = None
     """The code of the remote's own error."""
 
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `remote`, and `status` and `remote_code` where they are known."""
-        told = {"remote": self.remote, "status": self.status, "remote_code": self.remote_code}
-        return {**super().to_dict(), **{name: value for name, value in told.items() if value is not None}}
+        facts = {"remote": self.remote, "status": self.status, "remote_code": self.remote_code}
+        return {**super().to_dict(), **{name: value for name, value in facts.items() if value is not None}}
 
 
 class RemoteConnectionError(RemoteError):
@@ -366,78 +366,78 @@ class RemoteConnectionError(RemoteError):
 
 
 class RemoteUnavailableError(RemoteError):
-    """The remote takes no run now: it is overloaded, starts or stops."""
+    """The remote accepts no run now: it is overloaded, starting or stopping."""
 
     code = "remote_unavailable"
     default_suggestion = "Try again later, or run more replicas of the remote."
 
 
 class RemoteTimeoutError(RemoteError):
-    """The remote was silent for too long, or its run took longer than it may."""
+    """The remote was silent for too long, or its run exceeded its time limit."""
 
     code = "remote_timeout"
     default_suggestion = "Look at the remote's health, or raise the time-out."
 
 
 class RemoteRejectedError(RemoteError):
-    """The remote refused the request: the key, the address or the input is wrong."""
+    """The remote rejected the request: the key, the address or the input is wrong."""
 
     code = "remote_rejected"
-    default_suggestion = "Check the remote's URL, its key, and what it takes as input."
+    default_suggestion = "Check the remote's URL, its key and the input."
 
 
 class RemoteResponseError(RemoteError):
-    """What came back is malformed, too large, a redirect, or not from a Podwright service."""
+    """The response is malformed, too large, a redirect, or not from a Podwright service."""
 
-    code = "remote_answer_invalid"
-    default_suggestion = "Check that the URL is that of a Podwright service, without a path of its own."
+    code = "remote_response_invalid"
+    default_suggestion = "Check that the URL is that of a Podwright service, without a path."
 
 
 class RemotePausedError(RemoteError):
-    """A remote workflow waits for a person, which the run that called it cannot."""
+    """A remote workflow waits for approval, which the calling run cannot wait for."""
 
     code = "remote_paused"
     default_suggestion = (
-        "Put the approval step into the workflow that calls the remote; or run the remote by itself, and go on "
-        "there with the paused_context and paused_path of this error."
+        "Move the approval step into the workflow that calls the remote; or run the remote by itself, and resume it "
+        "with the paused_context and paused_path of this error."
     )
 
     paused_context: dict[str, Any] | None = None
-    """The remote workflow's context; the remote's own `/run` goes on with it as `inputs`."""
+    """The remote workflow's context: the `inputs` for its own `/run` to resume."""
     paused_path: list[int] | None = None
-    """Where the remote workflow goes on: the `resume_path` of that request."""
+    """The `resume_path` for that request."""
 
 
 class RemoteHopsError(RemoteError):
-    """The run has passed through as many containers as it may; perhaps two call each other."""
+    """The run has passed through the maximum number of containers; perhaps two call each other."""
 
     code = "remote_hops_exceeded"
-    default_suggestion = "Break the circle of remote components, or raise PODWRIGHT_MAX_HOPS."
+    default_suggestion = "Remove the circular reference, or raise PODWRIGHT_MAX_HOPS."
 
 
 class ToolError(RunError):
-    """A tool raised an error, or was not available; the error is the cause."""
+    """A tool raised an error, which is the cause of this one."""
 
     code = "tool_failed"
-    default_suggestion = "Correct the tool's code; its own error is the cause of this one."
+    default_suggestion = "Correct the tool; its error is the cause of this one."
 
 
 class ToolArgumentsError(ToolError):
-    """A model called a tool wrongly again after it had been told what was wrong."""
+    """A model called a tool wrongly again after it had been corrected."""
 
     code = "tool_arguments_invalid"
-    default_suggestion = "Describe the tool's parameters better, or use a more capable model."
+    default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
 
 
 class ConditionError(RunError):
     """A condition raised an error, or could not compare what it was given."""
 
     code = "condition_failed"
-    default_suggestion = "Correct the condition; its own error, if any, is the cause of this one."
+    default_suggestion = "Correct the condition; its error, if any, is the cause of this one."
 
 
 class OutputError(RunError):
-    """The model gave no answer that fits the response model within `max_loops`."""
+    """The model gave no answer that fits the response model within `max_loops` calls."""
 
     code = "output_invalid"
     default_suggestion = "Simplify the response model, raise max_loops, or use a more capable model."
@@ -447,11 +447,11 @@ class LoopLimitError(RunError):
     """The model still called tools after `max_loops` model calls."""
 
     code = "loop_limit_reached"
-    default_suggestion = "Raise max_loops, or make the instructions say when to stop."
+    default_suggestion = "Raise max_loops, or let the instructions say when to stop."
 
 
 class LimitExceededError(RunError):
-    """A limit of `RunLimits` was reached, or the most steps of any run; `limit` names it."""
+    """A limit of `RunLimits`, or the maximum of steps, was reached; `limit` names it."""
 
     code = "limit_exceeded"
     default_suggestion = "Raise the limit, or make the task smaller."
@@ -465,15 +465,15 @@ class LimitExceededError(RunError):
         return {**super().to_dict(), "limit": self.limit}
 
 
-class ApprovalRequired(RunError):  # noqa: N818 - a pause that asks for something, not a fault
-    """A workflow waits for a person; run it again with `context` and `resume_path` to approve."""
+class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
+    """A workflow waits for approval; to approve, run it again with `context` and `resume_path`."""
 
     code = "approval_required"
     default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
 
 
 class RunCancelledError(RunError):
-    """The caller cancelled the run; found as the `__cause__` of the `asyncio.CancelledError`."""
+    """The caller cancelled the run; it is the `__cause__` of the `asyncio.CancelledError`."""
 
     code = "run_cancelled"
-    default_suggestion = "Run it again; a workflow goes on from this error's context and resume_path."
+    default_suggestion = "Run it again; a workflow resumes from this error's context and resume_path."

@@ -1,7 +1,7 @@
-"""The facts of a run, one event each: what the trace records, the stream sends, and the telemetry counts.
+"""The events of a run: what traces record, streams send and telemetry counts.
 
-Events are plain frozen data, told apart by `type`; each goes through JSON and back unchanged. A run stamps
-the common fields when it emits an event, so whoever makes one gives only what is new in it.
+Events are frozen data, discriminated by `type`; each survives a round trip through JSON. A run gives the common
+fields: `run.emit(StepStarted(**run.stamp(), step="draft", step_type="agent_step"))`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -25,35 +25,47 @@ Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 Outcome = Literal["ok", "failed", "cancelled", "paused"]
 
 
+class Stamp(TypedDict):
+    """The fields that all events have, as a run gives them; see `RunEvent`."""
+
+    seq: int
+    at: float
+    run_id: str
+    parent_id: str | None
+    component: str
+    kind: Kind
+    path: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """What every event says."""
+    """The fields that all events have."""
 
     seq: int = 0
-    """Position in the trace, from 0, without gaps over nested runs."""
+    """Position in the trace, from 0, counted over all nested runs."""
     at: float = 0.0
-    """When, in seconds since 1970 (UTC)."""
+    """Unix time in seconds."""
     run_id: str = ""
-    """The run that tells; nested runs have their own."""
+    """The run that emitted the event; nested runs have ids of their own."""
     parent_id: str | None = None
-    """The run that this one is nested in."""
+    """The run that it is nested in; None for the outermost."""
     component: str = ""
     """Name of the component that runs."""
     kind: Kind = "agent"
     """Kind of that component."""
     path: tuple[int, ...] = ()
-    """Where in the outermost workflow this happened: step indices, outermost first."""
+    """Position in the outermost workflow: step indices, outermost first."""
     remote: str | None = None
-    """Name of the remote component that told of this; None is this process, which alone counts what it tells."""
+    """Name of the remote component whose service emitted the event; None for this process."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The event as a JSON-compatible dictionary."""
+        """The event as JSON-compatible data."""
         return to_json_data(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(RunEvent):
-    """A component began to work on an input."""
+    """A run began."""
 
     type: Literal["run_started"] = "run_started"
     input: Any = None
@@ -62,7 +74,7 @@ class RunStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(RunEvent):
-    """A run came to its end with a value."""
+    """A run ended with a value."""
 
     type: Literal["run_finished"] = "run_finished"
     value: Any = None
@@ -85,24 +97,24 @@ class RunFailed(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCancelled(RunEvent):
-    """The caller cancelled the run, or a failed sibling did."""
+    """The run was cancelled, by its caller or because a parallel branch failed."""
 
     type: Literal["run_cancelled"] = "run_cancelled"
     context: Mapping[str, Any] | None = None
-    """A workflow's context so far."""
+    """The context of a workflow so far."""
     resume_path: tuple[int, ...] | None = None
-    """Where a workflow goes on."""
+    """Where a workflow resumes."""
     usage: Usage = field(default_factory=Usage)
     duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPaused(RunEvent):
-    """A workflow waits for a person."""
+    """A workflow waits for approval."""
 
     type: Literal["run_paused"] = "run_paused"
     message: str = ""
-    """What the person is asked."""
+    """The question to the person who approves."""
     context: Mapping[str, Any] | None = None
     resume_path: tuple[int, ...] | None = None
     usage: Usage = field(default_factory=Usage)
@@ -111,7 +123,7 @@ class RunPaused(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallStarted(RunEvent):
-    """A model is asked."""
+    """A model call began."""
 
     type: Literal["model_call_started"] = "model_call_started"
     call: int = 0
@@ -121,47 +133,47 @@ class ModelCallStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFinished(RunEvent):
-    """A model has answered."""
+    """A model call succeeded."""
 
     type: Literal["model_call_finished"] = "model_call_finished"
     call: int = 0
     model: str = ""
-    """The model that was asked, "<provider>/<model_name>"."""
+    """The requested model, "<provider>/<model_name>"."""
     response: ModelResponse = field(default_factory=ModelResponse)
     duration_ms: float = 0.0
     first_token_ms: float | None = None
-    """Time to the first token, where the answer was streamed."""
+    """Milliseconds to the first token, if the response was streamed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFailed(RunEvent):
-    """A model call ended with an error, or was cancelled."""
+    """A model call failed or was cancelled."""
 
     type: Literal["model_call_failed"] = "model_call_failed"
     call: int = 0
     model: str = ""
-    """The model that was asked, "<provider>/<model_name>"."""
+    """The requested model, "<provider>/<model_name>"."""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallRetried(RunEvent):
-    """A try of a model call failed, and the same call is tried again."""
+    """An attempt of a model call failed, and the call is retried."""
 
     type: Literal["model_call_retried"] = "model_call_retried"
     call: int = 0
     tries: int = 1
-    """How many tries have failed."""
+    """Failed attempts so far."""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Why the last one failed."""
+    """The error of the last attempt."""
     wait_ms: float = 0.0
-    """The wait before the next one."""
+    """Milliseconds until the next attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token(RunEvent):
-    """A piece of a model's answer, as it arrives."""
+    """A piece of a streamed model response."""
 
     type: Literal["token"] = "token"
     call: int = 0
@@ -170,31 +182,31 @@ class Token(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStarted(RunEvent):
-    """A tool is called."""
+    """A tool call began."""
 
     type: Literal["tool_call_started"] = "tool_call_started"
     tool: str = ""
     call_id: str = ""
-    """The model's name for the call."""
+    """The id that the model gave to the call."""
     arguments: Any = None
-    """The arguments as JSON; the model's own text if that is no JSON."""
+    """The arguments as JSON data; the model's text if that is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFinished(RunEvent):
-    """A tool has answered."""
+    """A tool call succeeded."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     tool: str = ""
     call_id: str = ""
     output: str = ""
-    """What the model is given."""
+    """The result as text, as the model sees it."""
     duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallFailed(RunEvent):
-    """A tool call was refused, raised an error or was cancelled."""
+    """A tool call was rejected, raised an error or was cancelled."""
 
     type: Literal["tool_call_failed"] = "tool_call_failed"
     tool: str = ""
@@ -208,14 +220,14 @@ class PlanStep:
     """One step of a conductor's plan."""
 
     skill: str
-    """Name of the skill agent."""
+    """Name of the skill."""
     task: str
-    """What it is to do."""
+    """Its task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanMade(RunEvent):
-    """A conductor made its plan, or a new one in its place."""
+    """A conductor made or replaced its plan."""
 
     type: Literal["plan_made"] = "plan_made"
     revision: int = 0
@@ -225,7 +237,7 @@ class PlanMade(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(RunEvent):
-    """A step of a workflow, a pipeline or a plan began."""
+    """A step of a workflow, pipeline or plan began."""
 
     type: Literal["step_started"] = "step_started"
     step: str = ""
@@ -236,7 +248,7 @@ class StepStarted(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished(RunEvent):
-    """A step came to its end, in whatever way."""
+    """A step ended, with any outcome."""
 
     type: Literal["step_finished"] = "step_finished"
     step: str = ""
@@ -247,7 +259,7 @@ class StepFinished(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionChecked(RunEvent):
-    """A workflow asked a condition."""
+    """A workflow evaluated a condition."""
 
     type: Literal["condition_checked"] = "condition_checked"
     step: str = ""
@@ -275,27 +287,27 @@ Event = Annotated[
     | ConditionChecked,
     Field(discriminator="type"),
 ]
-"""Any event; `type` tells which."""
+"""Any event, discriminated by `type`."""
 
 RUN_ENDS = (RunFinished, RunFailed, RunCancelled, RunPaused)
-"""The events one of which is every run's last."""
+"""The events that end a run."""
 
-_TYPES = {one.__dataclass_fields__["type"].default for one in get_args(get_args(Event)[0])}
+_TYPES = {event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])}
 
 Subscriber = Callable[[Event], object]
-"""A quick plain callable; it is called in the order of the events, on the run's own thread."""
+"""A fast synchronous callable; it is called with each event, in order, on the thread of the run."""
 
 
 @functools.cache
 def adapter() -> TypeAdapter[Event]:
-    """The reader of events from plain data; built on first use, for it takes some milliseconds."""
+    """The pydantic adapter that reads events from JSON data."""
     return TypeAdapter(Event)
 
 
 class EventManager:
     """Subscribers that several components share.
 
-    Give one manager to any number of components; it hears the runs of all of them, and each event once.
+    Pass one manager to any number of components; each event of their runs is delivered once.
     """
 
     def __init__(self) -> None:
@@ -303,37 +315,35 @@ class EventManager:
 
     @property
     def subscribers(self) -> tuple[Subscriber, ...]:
-        """Who listens now; a run keeps those it found when it started."""
+        """The current subscribers; a run keeps those it found at its start."""
         return self._subscribers
 
     def subscribe(self, subscriber: Subscriber, *types: str) -> Callable[[], None]:
-        """Call `subscriber` with every event, or only with those of the named types.
+        """Call `subscriber` with every event, or only with events of the given types.
 
         Args:
-            subscriber: A quick plain callable. One that raises is logged once and left out for that run.
+            subscriber: A fast synchronous callable. If it raises, the error is logged and it gets no more events of
+                that run.
             types: Event types such as "token"; none means all.
 
         Returns:
             A function that ends the subscription.
 
         Raises:
-            ConfigurationError: There is no such type.
+            ConfigurationError: An event type does not exist.
         """
         wanted = frozenset(types)
-        if unknown := wanted - _TYPES:
-            name = min(unknown)
-            raise ConfigurationError(
-                f"There are no events of type '{name}'.", suggestion=did_you_mean(name, sorted(_TYPES))
-            )
+        for name in sorted(wanted - _TYPES):
+            raise ConfigurationError(f"Unknown event type '{name}'.", suggestion=did_you_mean(name, sorted(_TYPES)))
 
-        def some(event: Event) -> None:
+        def filtered(event: Event) -> None:
             if event.type in wanted:
                 subscriber(event)
 
-        chosen = some if types else subscriber
-        self._subscribers = (*self._subscribers, chosen)
+        added = filtered if types else subscriber
+        self._subscribers = (*self._subscribers, added)
 
         def unsubscribe() -> None:
-            self._subscribers = tuple(one for one in self._subscribers if one is not chosen)
+            self._subscribers = tuple(existing for existing in self._subscribers if existing is not added)
 
         return unsubscribe

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import http_sf
 
+from podwright.errors import ConfigurationError
 from podwright.usage import RunLimits, Usage
 
 BUDGET = "Podwright-Budget"
@@ -46,19 +47,20 @@ def parse_budget(value: str) -> RunLimits:
         ValueError: The value is not a dictionary of structured fields, or a member has the wrong type.
     """
     members = cast("dict[str, tuple[Any, object]]", http_sf.parse(value.encode(), tltype="dictionary"))
-    names = [name for name in ("wall_time", "tokens", "model_calls") if name in members]
-    numbers = {name: _number(name, members[name][0]) for name in names}
-    for name in ("tokens", "model_calls"):
-        if not isinstance(numbers.get(name, 0), int):
-            raise ValueError(f"'{name}' is not an integer")
-    cost = _parse_cost(members["cost"][0]) if "cost" in members else None
-    wall_time = numbers.get("wall_time")
-    return RunLimits(
-        wall_time=None if wall_time is None else float(wall_time),
-        tokens=cast("int | None", numbers.get("tokens")),
-        model_calls=cast("int | None", numbers.get("model_calls")),
-        cost=cost,
-    )
+    values = {name: item for name, (item, _) in members.items()}
+    cost = values.get("cost", "0")
+    if not (isinstance(cost, str) and cost.isascii() and cost.replace(".", "", 1).isdecimal()):
+        raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
+    wall_time = values.get("wall_time")
+    try:
+        return RunLimits(
+            wall_time=float(wall_time) if isinstance(wall_time, Decimal) else wall_time,
+            model_calls=values.get("model_calls"),
+            tokens=values.get("tokens"),
+            cost=float(cost) if "cost" in values else None,
+        )
+    except ConfigurationError as error:
+        raise ValueError(error.message) from error
 
 
 def _format(members: dict[str, int | float | None]) -> str:
@@ -73,16 +75,3 @@ def _format(members: dict[str, int | float | None]) -> str:
         else:
             structure[name] = Decimal(int(min(value, _LARGEST_DECIMAL) * 1000)).scaleb(-3)
     return http_sf.ser(cast("Any", structure)) if structure else ""
-
-
-def _number(name: str, value: object) -> int | Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal) or value < 0:
-        raise ValueError(f"'{name}' is not a number, 0 or more")
-    return value
-
-
-def _parse_cost(value: object) -> float:
-    text = value if isinstance(value, str) and value.isascii() else ""
-    if not text.replace(".", "", 1).isdecimal():
-        raise ValueError("'cost' is not a string with an amount in USD, such as \"0.5\"")
-    return float(text)

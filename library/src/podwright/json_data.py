@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any, cast
 
 import orjson
@@ -70,7 +71,19 @@ def as_array(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
+def walk_json(value: object) -> Iterator[tuple[str, object, int]]:
+    """Every value in nested dictionaries and lists: its JSON pointer, the value, and its depth (0 is the whole).
+
+    The children of a value are visited after it was yielded, so a caller can stop at any depth.
+    """
+    stack: list[tuple[str, object, int]] = [("", value, 0)]
+    while stack:
+        pointer, item, depth = stack.pop()
+        yield pointer, item, depth
+        entries = as_object(item).items() or enumerate(as_array(item))
+        stack.extend((pointer + json_pointer(str(key)), inner, depth + 1) for key, inner in entries)
+
+
 def nested_deeper(value: object, depth: int = 100) -> bool:
     """Whether data is nested deeper than `depth` levels."""
-    inner = as_object(value).values() or as_array(value)
-    return (depth < 1 and isinstance(value, dict | list)) or any(nested_deeper(item, depth - 1) for item in inner)
+    return any(level > depth for _, _, level in walk_json(value))

@@ -1,4 +1,4 @@
-"""What goes to a model and what comes back: plain frozen data, the same for every provider."""
+"""Requests to models and their responses: frozen data, the same for every provider."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
 from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import AfterValidator, ConfigDict, with_config
 from typing_extensions import TypedDict
 
+from podwright.json_data import walk_json
+from podwright.text import short_repr
 from podwright.usage import Usage
+
+CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+"""The pydantic configuration of all blueprint data: no unknown keys, no conversions."""
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
+def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
+    for pointer, value, _ in walk_json(schema):
+        if pointer.endswith("/$ref") and isinstance(value, str) and not value.startswith("#"):
+            raise ValueError(f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}")
+    return schema
+
+
 class ModelSettings(TypedDict, total=False):
-    """Sampling and time settings of a model call; absent is the provider's default."""
+    """Settings of a model call; absent is the provider's default."""
 
     temperature: Annotated[float, Ge(0), Le(2)]
     """0 to 2."""
@@ -25,11 +38,11 @@ class ModelSettings(TypedDict, total=False):
     max_tokens: Annotated[int, Ge(1)]
     """Most output tokens of one call."""
     seed: int
-    """For repeatable sampling, where a provider has it."""
+    """Seed for repeatable sampling, if the provider supports it."""
     stop: str | list[str]
     """Texts that end the output."""
     timeout: Annotated[float, Gt(0)]
-    """Seconds for one whole model call."""
+    """Seconds for one whole model call, retries included."""
     presence_penalty: Annotated[float, Ge(-2), Le(2)]
     """-2 to 2."""
     frequency_penalty: Annotated[float, Ge(-2), Le(2)]
@@ -40,17 +53,19 @@ class ModelSettings(TypedDict, total=False):
     """How long a reasoning model may think."""
 
 
+@with_config(CLOSED)
 class ToolFunction(TypedDict, total=False):
     """The function part of a tool schema (spec §2.1)."""
 
     name: Required[Annotated[str, MinLen(1)]]
     description: str
-    parameters: Required[dict[str, Any]]
+    parameters: Required[Annotated[dict[str, Any], AfterValidator(_without_remote_references)]]
     """JSON Schema of an object, one property a parameter."""
     strict: bool
-    """Whether a provider must hold the model to the schema exactly."""
+    """Whether the provider must enforce the schema exactly."""
 
 
+@with_config(CLOSED)
 class ToolSchema(TypedDict):
     """A function-calling schema: `{"type": "function", "function": {…}}` (spec §2.1)."""
 
@@ -60,32 +75,32 @@ class ToolSchema(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's wish that a tool be called."""
+    """A tool call that a model asks for."""
 
     id: str
-    """The model's name for this call; the answer carries it back."""
+    """The id that the model gave to the call; the result refers to it."""
     name: str
     """The tool."""
     arguments: str
-    """A JSON object as text, just as the model wrote it; it may be malformed."""
+    """The arguments as JSON text, as the model wrote them; they may be malformed."""
 
     @classmethod
     def of(cls, name: str, /, id: str = "call_1", **arguments: Any) -> ToolCall:
-        """A call with arguments given as keywords; for tests and scripted models."""
+        """A call with keyword arguments; for tests and scripted models."""
         return cls(id, name, json.dumps(arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One message of a chat."""
 
     role: Role
     content: str = ""
-    """The text; may be empty in a turn that only calls tools."""
+    """The text; may be empty in a message that only calls tools."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """The tools that an assistant's turn calls."""
+    """The tool calls of an assistant message."""
     tool_call_id: str | None = None
-    """In a tool's turn: the call that it answers."""
+    """In a tool message: the call that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,26 +113,26 @@ class OutputSchema:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call, whole: nothing that a model needs to know stands elsewhere."""
+    """Everything that a model needs for one call."""
 
     model: str
-    """As the blueprint names it, "<provider>/<model_name>"."""
+    """The model as the blueprint names it, "<provider>/<model_name>"."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)
     output: OutputSchema | None = None
-    """Set when the answer must be JSON of this schema, and the model supports that."""
+    """Set if the answer must be JSON of this schema and the model supports that."""
     tool_choice: str | None = None
-    """The one tool that the model must call; None leaves it the choice."""
+    """The tool that the model must call; None leaves the choice to the model."""
     component: str = ""
-    """Who asks; not sent to a provider."""
+    """The component that asks; not sent to the provider."""
     path: tuple[int, ...] = ()
-    """Where in a workflow the asker stands; not sent to a provider."""
+    """The position of that component in a workflow; not sent to the provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """A model's whole answer to one request."""
+    """The response of a model to one request."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -126,6 +141,6 @@ class ModelResponse:
     finish_reason: str = "stop"
     """`stop`, `length`, `tool_calls` or `content_filter`."""
     model: str = ""
-    """The model that answered, in the provider's own words; may be empty."""
+    """The model that answered, as the provider names it; may be empty."""
     id: str = ""
-    """The provider's name for this answer; may be empty."""
+    """The provider's id of the response; may be empty."""

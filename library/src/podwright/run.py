@@ -1,13 +1,14 @@
-"""A run: identity, events, limits and usage of one execution, and the boundary that every execution passes.
+"""Runs: identity, events, limits and usage of one execution of a component.
 
-A component only does its work, in `perform`. What is the same for all kinds happens here, once: ids, the
-start and end events, limits, what an error is told about its run, and the way nested runs add up.
+A component only does its work, in `perform`. Everything that is the same for all kinds happens here: ids, start and
+end events, limits, the facts attached to an error, and the usage of nested runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import math
 import os
@@ -16,37 +17,28 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter, time
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from podwright.budget import Budget
-from podwright.deadlines import Deadline
+from podwright import events
+from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
-from podwright.events import (
-    Event,
-    Kind,
-    Outcome,
-    RunCancelled,
-    RunFailed,
-    RunFinished,
-    RunPaused,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-    Subscriber,
-)
+from podwright.events import Event, Kind, Outcome, Stamp, Subscriber
 from podwright.json_data import to_json_data
 from podwright.result import ExecutionResult
-from podwright.usage import NOTHING, RunLimits, Usage
+from podwright.usage import NO_USAGE, RunLimits, Usage
+
+if TYPE_CHECKING:
+    from podwright.components.base import Component
 
 T = TypeVar("T")
 
-MOST_STEPS = 100_000
-"""No run does more steps, nested runs included: loops and maps inside each other multiply."""
+MAX_STEPS = 100_000
+"""Steps that one run may do, nested runs included: loops and maps inside each other multiply."""
 
-MOST_HOPS = 3
-"""Containers that a run passes through after the first one, if nobody says otherwise."""
+MAX_HOPS = 3
+"""Default number of further containers that a run may pass through."""
 
-_log = logging.getLogger("podwright")
+logger = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
 
 
@@ -55,177 +47,141 @@ class Task:
     """What a component is to do."""
 
     input: Any
-    """A string or an object of named inputs; a workflow is given its walk."""
+    """A string or an object of named inputs."""
     response_model: Any = None
     """The type that the answer must have; None is text."""
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Where a stopped workflow stands."""
+    """Where a stopped workflow can resume."""
 
     context: dict[str, Any]
     resume_path: list[int]
 
 
-class Component(Protocol):
-    """What a run needs of a component."""
-
-    kind: ClassVar[Kind]
-    last_usage: Usage
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def subscribers(self) -> tuple[Subscriber, ...]:
-        """Who always listens to it."""
-        ...
-
-    @property
-    def limits(self) -> RunLimits | None:
-        """What each of its runs may use."""
-        ...
-
-    async def perform(self, run: Run, task: Task) -> Any:
-        """Do the work."""
-        ...
-
-
 @dataclass(slots=True)
-class _Tree:
+class _RunTree:
     """What a run shares with all runs nested in it."""
 
     loop: asyncio.AbstractEventLoop
-    numbers: count[int] = field(default_factory=count)
-    dropped: set[int] = field(default_factory=set[int])
-    """Subscribers that raised, by identity: a callable need not be hashable."""
+    hops: int = MAX_HOPS
+    """Further containers that the run may pass through."""
+    sequence: count[int] = field(default_factory=count)
+    failed_subscribers: set[int] = field(default_factory=set[int])
+    """By identity: a callable need not be hashable."""
     steps: int = 0
-    """How many have begun."""
-    hops: int = MOST_HOPS
-    """Containers that may follow."""
 
 
 class Run:
     """One execution of one component."""
 
-    __slots__ = (
-        "_tree", "budgets", "calls", "checkpoint", "component", "id", "kind", "nested", "over", "parent", "path",
-        "started", "streaming", "subscribers", "usage", "wall_time",
-    )  # fmt: skip
-
     def __init__(
         self,
         component: Component,
-        tree: _Tree,
+        tree: _RunTree,
         parent: Run | None = None,
         path: tuple[int, ...] = (),
         subscribers: tuple[Subscriber, ...] = (),
         limits: Iterable[RunLimits] = (),
         streaming: bool = False,
     ) -> None:
+        limits = tuple(limits)
+        self._tree = tree
         self.id: str = os.urandom(16).hex()
         """32 hexadecimal digits."""
         self.component: str = component.name
-        """Name of the component that runs."""
         self.kind: Kind = component.kind
         self.parent = parent
-        """The run that this one is nested in."""
+        """The run that it is nested in."""
         self.path = path
-        """Where in the outermost workflow it runs."""
+        """Its position in the outermost workflow."""
         self.subscribers = subscribers
-        """Who hears its events, and those of the runs nested in it."""
-        self.budgets: tuple[Budget, ...] = parent.budgets if parent else ()
-        """The limits that it stays within, outermost first."""
-        self.wall_time: float | None = None
-        """Seconds that it may take; None is no limit of its own."""
-        for one in limits:
-            self.budgets = (*self.budgets, Budget(one))
-            if one.wall_time is not None:
-                self.wall_time = one.wall_time if self.wall_time is None else min(one.wall_time, self.wall_time)
-        self.usage = NOTHING
+        self.budgets: tuple[Budget, ...] = (*(parent.budgets if parent else ()), *(Budget(own) for own in limits))
+        """The limits that apply to it, outermost first."""
+        self.wall_time = min((own.wall_time for own in limits if own.wall_time is not None), default=None)
+        """Its own time limit in seconds."""
+        self.usage = NO_USAGE
         """What it has used so far, nested runs included."""
         self.calls = 0
-        """How many model calls it has begun."""
+        """Model calls begun by this run itself."""
         self.checkpoint: Checkpoint | None = None
         """Set by a workflow that is stopped."""
         self.streaming: bool = streaming or (parent is not None and parent.streaming)
-        """Whether models are asked for their tokens one by one."""
+        """Whether models stream their responses."""
         self.nested: set[asyncio.Task[Any]] = set()
-        """Tasks of the runs that its tools started and that are under way."""
+        """Tasks of nested runs that tools started."""
         self.over = False
-        """Whether it has ended, or is about to."""
+        """Whether it has ended or is being stopped."""
         self.started = perf_counter()
-        self._tree = tree
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that the run lives on."""
+        """The event loop of the run."""
         return self._tree.loop
 
     @property
+    def hops(self) -> int:
+        """Further containers that the run may pass through."""
+        return self._tree.hops
+
+    @property
     def duration_ms(self) -> float:
-        """Milliseconds since it started."""
-        return round((perf_counter() - self.started) * 1000, 3)
+        """Milliseconds since the start."""
+        return milliseconds_since(self.started)
 
     @property
     def time_left(self) -> float:
-        """Seconds until its own wall time, or that of a run around it, is over; infinite without a limit."""
+        """Seconds until the tightest time limit of this run and the runs around it; infinite without one."""
         own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
-    @property
-    def hops(self) -> int:
-        """Containers that the run may still pass through."""
-        return self._tree.hops
-
-    def emit(self, event: Event, path: tuple[int, ...] | None = None) -> None:
-        """Stamp an event with the common fields and hand it to every subscriber.
+    def stamp(self, path: tuple[int, ...] | None = None) -> Stamp:
+        """The common fields for an event that is emitted now.
 
         Args:
-            event: A new event; only its own fields need to be set.
-            path: Where it happened; by default where this run stands.
+            path: Where it happens; by default the run's own position.
         """
-        stamp = object.__setattr__  # the event is new and nobody has it yet, so stamping it is still making it
-        stamp(event, "seq", next(self._tree.numbers))
-        stamp(event, "at", time())
-        stamp(event, "run_id", self.id)
-        stamp(event, "parent_id", self.parent.id if self.parent else None)
-        stamp(event, "component", self.component)
-        stamp(event, "kind", self.kind)
-        stamp(event, "path", self.path if path is None else path)
-        self._deliver(event)
+        return {
+            "seq": next(self._tree.sequence),
+            "at": time(),
+            "run_id": self.id,
+            "parent_id": self.parent.id if self.parent else None,
+            "component": self.component,
+            "kind": self.kind,
+            "path": self.path if path is None else path,
+        }
 
-    def relay(self, event: Event, remote: str) -> None:
-        """Hand on what a remote component tells, in its place within this run.
-
-        Args:
-            event: A new event, as the remote stamped it.
-            remote: Name of the remote component.
-        """
-        stamp = object.__setattr__  # as in `emit`
-        stamp(event, "seq", next(self._tree.numbers))
-        stamp(event, "parent_id", event.parent_id or self.id)
-        stamp(event, "path", (*self.path, *event.path))
-        stamp(event, "remote", remote)
-        self._deliver(event)
-
-    def _deliver(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
+        """Deliver an event to every subscriber; one that raises is logged and gets no more events of this run."""
         for subscriber in self.subscribers:
-            if self._tree.dropped and id(subscriber) in self._tree.dropped:
+            if id(subscriber) in self._tree.failed_subscribers:
                 continue
             try:
                 subscriber(event)
-            except KeyboardInterrupt:  # of a person, who wants the program to end
-                raise
-            except BaseException:  # noqa: BLE001 - whatever it raises, it must not break the run
-                self._tree.dropped.add(id(subscriber))
-                _log.exception("A subscriber of run %s raised; it hears no more of this run.", self.id)
+            except Exception:
+                self._tree.failed_subscribers.add(id(subscriber))
+                logger.exception("A subscriber of run %s raised; it gets no more events of this run.", self.id)
+
+    def relay(self, event: Event, remote: str) -> None:
+        """Deliver an event of a remote component as part of this run.
+
+        Args:
+            event: The event as the remote emitted it.
+            remote: Name of the remote component.
+        """
+        self.emit(
+            dataclasses.replace(
+                event,
+                seq=next(self._tree.sequence),
+                parent_id=event.parent_id or self.id,
+                path=(*self.path, *event.path),
+                remote=remote,
+            )
+        )
 
     def add_usage(self, usage: Usage) -> None:
-        """Count usage to this run and to all that it is nested in."""
+        """Add usage to this run and to all runs around it."""
         run: Run | None = self
         while run is not None:
             run.usage += usage
@@ -239,28 +195,27 @@ class Run:
         limits: RunLimits | None = None,
         streaming: bool = False,
     ) -> Run:
-        """A run nested in this one: the same trace, subscribers and limits; its usage counts here too."""
-        heard = self.subscribers
-        extra = tuple(one for one in (*subscribers, *component.subscribers) if one not in heard)
-        own = [one for one in (limits, component.limits) if one is not None]
-        here = self.path if path is None else path
-        return Run(component, self._tree, self, here, heard + extra, own, streaming)
+        """A run nested in this one, with the same trace, subscribers and limits, and further ones of its own."""
+        added = tuple(new for new in (*subscribers, *component.subscribers) if new not in self.subscribers)
+        own_limits = [own for own in (limits, component.limits) if own is not None]
+        own_path = self.path if path is None else path
+        return Run(component, self._tree, self, own_path, self.subscribers + added, own_limits, streaming)
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
-        """Tell of a step's start and end, however it ends.
+        """Emit the start and the end of a step.
 
         Raises:
-            LimitExceededError: The outermost run has done all the steps that any may do.
+            LimitExceededError: The outermost run has done `MAX_STEPS` steps.
         """
-        if self._tree.steps >= MOST_STEPS:
+        if self._tree.steps >= MAX_STEPS:
             raise LimitExceededError(
-                f"The run has done {MOST_STEPS} steps, the most that one run may do.",
+                f"The run has done {MAX_STEPS} steps, the maximum of one run.",
                 limit="steps",
-                suggestion="Lower max_iterations, or have maps go over fewer items.",
+                suggestion="Lower max_iterations, or map over fewer items.",
             )
         self._tree.steps += 1
-        self.emit(StepStarted(step=name, step_type=step_type), path)
+        self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))
         started = perf_counter()
         outcome: Outcome = "failed"
         try:
@@ -273,31 +228,34 @@ class Run:
             outcome = "paused"
             raise
         finally:
-            took = round((perf_counter() - started) * 1000, 3)
-            self.emit(StepFinished(step=name, step_type=step_type, outcome=outcome, duration_ms=took), path)
+            duration = milliseconds_since(started)
+            self.emit(
+                events.StepFinished(
+                    **self.stamp(path), step=name, step_type=step_type, outcome=outcome, duration_ms=duration
+                )
+            )
 
     async def execute(self, component: Component, task: Task) -> Any:
-        """Perform the task within this run; every execution of every kind goes through here.
+        """Perform the task: the boundary that every execution of every kind passes.
 
         Raises:
             PodwrightError: With the facts of this run attached.
             asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the facts.
         """
         token = _current.set(self)
-        self.emit(RunStarted(input=_shown(getattr(task.input, "shown_input", task.input))))
+        self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
         try:
-            if self.streaming and self.parent is None:
-                await asyncio.sleep(0)  # who reads the events can tell of the start before a model is asked
-            value = await self._within_wall_time(component, task)
-        except asyncio.CancelledError as stop:
-            await self._stop_nested()
-            self._cancelled(stop)
+            value = await self._perform_in_time(component, task)
+        except asyncio.CancelledError as cancellation:
+            await self._cancel_nested()
+            self._end_cancelled(cancellation)
         except BaseException as error:
-            await self._stop_nested()
-            self._failed(error)
+            await self._cancel_nested()
+            self._end_failed(error)
             raise
         else:
-            self.emit(RunFinished(value=_shown(value), usage=self.usage, duration_ms=self.duration_ms))
+            duration = self.duration_ms
+            self.emit(events.RunFinished(**self.stamp(), value=_traced(value), usage=self.usage, duration_ms=duration))
             return value
         finally:
             self.over = True
@@ -305,8 +263,8 @@ class Run:
             _current.reset(token)
 
     @contextlib.contextmanager
-    def holding(self) -> Generator[None]:
-        """Within this context, the current task works on a run nested in this one, and is stopped with it."""
+    def nested_in_task(self) -> Generator[None]:
+        """While the context is open, the current task is cancelled together with this run."""
         task = cast("asyncio.Task[Any]", asyncio.current_task())
         self.nested.add(task)
         try:
@@ -314,8 +272,8 @@ class Run:
         finally:
             self.nested.discard(task)
 
-    async def _stop_nested(self) -> None:
-        """Cancel the runs that tools in threads still wait for: the thread cannot be cancelled, so nobody else does."""
+    async def _cancel_nested(self) -> None:
+        """Cancel runs that were started by tools in threads: a thread cannot be cancelled, so it would wait on."""
         self.over = True
         for task in self.nested:
             task.cancel()
@@ -323,79 +281,81 @@ class Run:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(self.nested)
 
-    async def _within_wall_time(self, component: Component, task: Task) -> Any:
-        if self.wall_time is None:
-            return await component.perform(self, task)
-        deadline = Deadline(self.wall_time)
+    async def _perform_in_time(self, component: Component, task: Task) -> Any:
+        timeout = asyncio.timeout(self.wall_time)
         try:
-            with deadline:
+            async with timeout:
                 return await component.perform(self, task)
         except TimeoutError as error:
-            if not deadline.expired:
+            if not timeout.expired():
                 raise
-            raise LimitExceededError(
-                f"'{self.component}' ran for longer than {self.wall_time:g} s.", limit="wall_time"
-            ) from error
+            message = f"'{self.component}' ran for longer than {self.wall_time:g} s."
+            raise LimitExceededError(message, limit="wall_time") from error
 
-    def _cancelled(self, stop: asyncio.CancelledError) -> None:
+    def _end_cancelled(self, cancellation: asyncio.CancelledError) -> None:
         error = RunCancelledError(f"The run of '{self.component}' was cancelled.")
-        self._attach(error)
-        self.emit(
-            RunCancelled(
+        self._attach_facts(error)
+        resume_path = None if error.resume_path is None else tuple(error.resume_path)
+        event = events.RunCancelled(
+            **self.stamp(),
+            context=error.context,
+            resume_path=resume_path,
+            usage=self.usage,
+            duration_ms=self.duration_ms,
+        )
+        self.emit(event)
+        # asyncio recognises a cancellation by the exact exception type, so the facts travel as its cause
+        raise asyncio.CancelledError(*cancellation.args) from error
+
+    def _end_failed(self, error: BaseException) -> None:
+        if isinstance(error, PodwrightError):
+            self._attach_facts(error)
+            facts = error.to_dict()
+        else:
+            facts = {"code": "internal_error", "message": type(error).__name__}
+        if isinstance(error, ApprovalRequired):
+            event: Event = events.RunPaused(
+                **self.stamp(),
+                message=error.message,
                 context=error.context,
-                resume_path=tuple(error.resume_path) if error.resume_path is not None else None,
+                resume_path=tuple(error.resume_path or ()),
                 usage=self.usage,
                 duration_ms=self.duration_ms,
             )
-        )
-        # a plain CancelledError, for asyncio tells a cancellation by its exact type; the facts ride as its cause
-        raise asyncio.CancelledError(*stop.args) from error
-
-    def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, PodwrightError):
-            facts = {"code": "internal_error", "message": type(error).__name__}
-            self.emit(RunFailed(error=facts, usage=self.usage, duration_ms=self.duration_ms))
-            return
-        self._attach(error)
-        if isinstance(error, ApprovalRequired):
-            path = tuple(error.resume_path or ())
-            self.emit(
-                RunPaused(
-                    message=error.message,
-                    context=error.context,
-                    resume_path=path,
-                    usage=self.usage,
-                    duration_ms=self.duration_ms,
-                )
-            )
         else:
-            self.emit(RunFailed(error=to_json_data(error.to_dict()), usage=self.usage, duration_ms=self.duration_ms))
+            event = events.RunFailed(**self.stamp(), error=facts, usage=self.usage, duration_ms=self.duration_ms)
+        self.emit(event)
 
-    def _attach(self, error: PodwrightError) -> None:
+    def _attach_facts(self, error: PodwrightError) -> None:
         """Tell an error about its run: the innermost component raised it, the outermost run is the caller's."""
         error.component = error.component or self.component
         error.run_id = self.id
         error.usage = self.usage
-        # only what the outermost run can itself go on from is of use to the caller
+        # only the checkpoint of the outermost run is of use to the caller
         error.context = self.checkpoint.context if self.checkpoint else None
         error.resume_path = self.checkpoint.resume_path if self.checkpoint else None
 
 
-def _shown(value: Any) -> Any:
-    """A value as the trace has it: what is no JSON is only named there."""
+def milliseconds_since(started: float) -> float:
+    """Milliseconds since a value of `time.perf_counter()`."""
+    return round((perf_counter() - started) * 1000, 3)
+
+
+def _traced(value: Any) -> Any:
+    """A value as the trace shows it; one that has no JSON form is named by its type."""
     try:
         return to_json_data(value)
     except (ValueError, RecursionError):
-        return f"({type(value).__name__}, no JSON)"
+        return f"({type(value).__name__}, not JSON)"
 
 
 def current() -> Run | None:
-    """The run that the calling code is part of, such as that of the agent whose tool it is."""
+    """The run that the calling code is part of, for example the run of the agent whose tool calls this."""
     return _current.get()
 
 
 if hasattr(os, "register_at_fork"):
-    # the loop of a run that a tool was forked from does not run in the child
+    # the event loop of a run does not run in a forked child
     os.register_at_fork(after_in_child=lambda: _current.set(None))
 
 
@@ -407,44 +367,53 @@ async def execute(
     limits: RunLimits | None = None,
     stream: bool = False,
     trace: bool = False,
-    hops: int = MOST_HOPS,
+    hops: int = MAX_HOPS,
 ) -> ExecutionResult:
-    """Run a component; what all ways to run one come down to.
+    """Run a component; every way to run one ends here.
 
-    Called from within a run, by a tool say, the new run is nested in that one.
+    Called from within a run, for example by a tool, the new run is nested in that one.
 
     Args:
         component: What to run.
         task: What it is to do.
-        subscribers: Who hears this run's events, besides the component's own subscribers.
-        limits: What this run may use, besides the component's own limits.
-        stream: Whether models are asked for their tokens one by one.
+        subscribers: Subscribers of this run, besides the component's own.
+        limits: Limits of this run, besides the component's own.
+        stream: Whether models stream their responses.
         trace: Whether the result keeps the events.
-        hops: Containers that it may pass through after this one; a nested run has those of the run around it.
+        hops: Further containers that the run may pass through; ignored for a nested run.
     """
     loop = asyncio.get_running_loop()
     parent = _current.get()
     if parent is not None and (parent.over or parent.loop is not loop):
-        # a trace ends with its run, and lives on one loop: its subscribers and budgets are not made for two threads
+        # a trace ends with its run and lives on one loop: subscribers and budgets are not thread-safe
         parent = None
-    events: list[Event] = []
-    extra = (*subscribers, events.append) if trace else tuple(subscribers)
+    recorded: list[Event] = []
+    added = (*subscribers, recorded.append) if trace else tuple(subscribers)
     if parent is None:
-        own = [one for one in (limits, component.limits) if one is not None]
+        own_limits = [own for own in (limits, component.limits) if own is not None]
         run = Run(
-            component, _Tree(loop, hops=hops), subscribers=extra + component.subscribers, limits=own, streaming=stream
+            component,
+            _RunTree(loop, hops),
+            subscribers=added + component.subscribers,
+            limits=own_limits,
+            streaming=stream,
         )
         value = await run.execute(component, task)
     else:
-        run = parent.child(component, subscribers=extra, limits=limits, streaming=stream)
-        with parent.holding():
+        run = parent.child(component, subscribers=added, limits=limits, streaming=stream)
+        with parent.nested_in_task():
             value = await run.execute(component, task)
-    return ExecutionResult(value, events, run.duration_ms, run.usage)
+    return ExecutionResult(value, recorded, run.duration_ms, run.usage)
 
 
-async def gather_or_cancel(work: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_or_cancel(coroutines: Iterable[Awaitable[T]]) -> list[T]:
     """Await all at once; the first failure cancels the others, waits for them, and is raised."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    awaitables = list(coroutines)
+    token = parallel_tasks.set(parallel_tasks.get() * max(1, len(awaitables)))
+    try:
+        tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    finally:
+        parallel_tasks.reset(token)
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

@@ -1,6 +1,6 @@
-"""Templates, and how values become text: `{name}` only, replaced in one pass.
+"""Templates: `{name}`, replaced in one pass.
 
-No attributes, no indexes, no format specs, no second expansion: a value that looks like a template is text.
+There are no attributes, indexes or format specifications, and a value that looks like a template stays text.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from podwright.text import did_you_mean
 
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
-
-_LONGEST = 50_000_000
-"""Characters that a template may be filled with: one that names a long text often could fill the memory."""
+_MAX_CHARACTERS = 50_000_000
+"""Limit of the filled-in text: a template that repeats a long value could use up the memory."""
 
 
 def names(template: str) -> list[str]:
-    """The names that a template asks for, in order, each once."""
+    """The names in a template, in order, each once."""
     return list(dict.fromkeys(_NAME.findall(template)))
 
 
 def fill(template: str, context: Mapping[str, Any]) -> str:
-    """Replace every `{name}` that the context has; leave all other braces as they are.
+    """Replace each `{name}` that the context has; all other braces stay.
 
     Raises:
-        ContextError: The text would be far too long.
+        ContextError: The text would exceed 50 million characters.
     """
     if "{" not in template:
         return template
@@ -41,10 +40,10 @@ def fill(template: str, context: Mapping[str, Any]) -> str:
             return match[0]
         text = to_text(context[match[1]])
         length += len(text)
-        if length > _LONGEST:
+        if length > _MAX_CHARACTERS:
             raise ContextError(
-                f"A text of more than {_LONGEST} characters would be filled in at '{match[0]}'.",
-                suggestion="Name a long value once, or have a step before shorten it.",
+                f"The template would exceed {_MAX_CHARACTERS} characters at '{match[0]}'.",
+                suggestion="Use a long value only once, or let a step before shorten it.",
             )
         return text
 
@@ -55,24 +54,24 @@ def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:
     """As `fill`, but a name that the context lacks is an error.
 
     Raises:
-        ContextError: The template names something that is not there.
+        ContextError: The context lacks a name, or the text is too long.
     """
     for name in names(template):
         if name not in context:
             raise ContextError(
-                f"{where} asks for '{{{name}}}', which the context does not have.",
+                f"{where} uses '{{{name}}}', which is not in the context.",
                 suggestion=did_you_mean(name, visible(context)) or None,
             )
     return fill(template, context)
 
 
 def visible(context: Mapping[str, Any]) -> Iterable[str]:
-    """The names of a context that are for models and people; those with a leading underscore are not."""
+    """The names of a context that models and people see: those without a leading underscore."""
     return [name for name in context if not name.startswith("_")]
 
 
 def sections(context: Mapping[str, Any], leave_out: Iterable[str] = ()) -> str:
-    """A context as text for a model: the bare value if there is one, else each under its name."""
+    """A context as text for a model: a single value as it is, several with a heading each."""
     skip = set(leave_out)
     shown = [name for name in visible(context) if name not in skip]
     if len(shown) == 1:

@@ -1,13 +1,14 @@
-"""For tests of components: models that need no network, and assertions on what happened.
+"""For tests of components: models that need no network, and assertions on events.
 
-from podwright import Agent
-from podwright.testing import ScriptedModel, ToolCall, assert_events, forbid_models
+Example:
+    from podwright import Agent
+    from podwright.testing import ScriptedModel, ToolCall, assert_events
 
-def test_the_agent_looks_up_the_weather():
-model = ScriptedModel(ToolCall.of("get_weather", city="Paris"), "Sunny.")
-result = Agent("guide", "Help.", model, tools=[get_weather]).run("Paris?", trace=True)
-assert result.value == "Sunny."
-assert_events(result, "tool_call_finished tool=get_weather", "run_finished")
+    def test_the_agent_looks_up_the_weather():
+        model = ScriptedModel(ToolCall.of("get_weather", city="Paris"), "Sunny.")
+        result = Agent("guide", "Help.", model, tools=[get_weather]).run("Paris?", trace=True)
+        assert result.value == "Sunny."
+        assert_events(result, "tool_call_finished tool=get_weather", "run_finished")
 """
 
 from __future__ import annotations
@@ -18,27 +19,18 @@ from collections.abc import Generator, Iterable
 from podwright.errors import ModelError
 from podwright.events import Event
 from podwright.json_data import to_text
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
-from podwright.models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, use_model
+from podwright.messages import Message as Message
+from podwright.messages import ModelRequest as ModelRequest
+from podwright.messages import ModelResponse as ModelResponse
+from podwright.messages import ToolCall as ToolCall
+from podwright.models import EchoModel as EchoModel
+from podwright.models import FunctionModel as FunctionModel
+from podwright.models import Model as Model
+from podwright.models import ReplayModel as ReplayModel
+from podwright.models import ScriptedModel as ScriptedModel
+from podwright.models import use_model as use_model
 from podwright.result import ExecutionResult
-from podwright.usage import Usage
-
-__all__ = [
-    "EchoModel",
-    "FunctionModel",
-    "Message",
-    "Model",
-    "ModelRequest",
-    "ModelResponse",
-    "ReplayModel",
-    "ScriptedModel",
-    "ToolCall",
-    "Usage",
-    "assert_events",
-    "events_of",
-    "forbid_models",
-    "use_model",
-]
+from podwright.usage import Usage as Usage
 
 
 def events_of(trace: ExecutionResult | Iterable[Event], *types: str) -> list[Event]:
@@ -48,36 +40,35 @@ def events_of(trace: ExecutionResult | Iterable[Event], *types: str) -> list[Eve
 
 
 def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> None:
-    """Assert that these events happened in this order, with any others between them.
+    """Assert that events happened in this order, with any others between them.
 
     Args:
         trace: A traced result, or events.
-        *expected: Each an event type, which may be followed by fields: `"step_started step=write"`.
+        *expected: Event types, each optionally followed by fields: `"step_started step=write"`.
 
     Raises:
-        AssertionError: One did not happen, or not in its turn; with all that did.
+        AssertionError: An event did not happen in this order; with all events that did.
     """
     events = events_of(trace)
     position = 0
     for wanted in expected:
-        kind, *conditions = wanted.split(" ")
+        event_type, *conditions = wanted.split(" ")
         fields = [condition.partition("=")[::2] for condition in conditions]
-        position = next(
-            (
-                number + 1
-                for number, event in enumerate(events[position:], position)
-                if event.type == kind and all(to_text(getattr(event, key, None)) == value for key, value in fields)
-            ),
-            -1,
+        matches = (
+            number
+            for number, event in enumerate(events[position:], position)
+            if event.type == event_type and all(to_text(getattr(event, key, None)) == value for key, value in fields)
         )
-        if position < 0:
+        match = next(matches, None)
+        if match is None:
             happened = "\n".join(f"  {event.type} ({event.component})" for event in events)
-            raise AssertionError(f"'{wanted}' did not happen in its turn. What happened:\n{happened}")
+            raise AssertionError(f"'{wanted}' did not happen in this order. The events are:\n{happened}")
+        position = match + 1
 
 
 @contextlib.contextmanager
 def forbid_models() -> Generator[None]:
-    """Within this context, every model call fails; for test suites that must never reach a real model."""
+    """Within this context every model call fails; for test suites that must never reach a real model."""
 
     def refuse(request: ModelRequest) -> ModelResponse:
         raise ModelError(f"The test called the model of '{request.component}', which is forbidden here.")

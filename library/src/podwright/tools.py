@@ -1,33 +1,36 @@
-"""Callables as tools: the schema that a model sees, the check of what it sends, and the call itself."""
+"""Functions as tools: the schema that a model sees, the validation of its arguments, and the call."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import inspect
 import json
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast, get_type_hints
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Protocol, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
+from pydantic import PydanticUserError, TypeAdapter, ValidationError, with_config
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from typing_extensions import TypedDict
 
 from podwright.blueprints import Blueprint
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
 from podwright.json_data import as_array, as_object, copy_json
 from podwright.messages import ToolSchema
 from podwright.text import describe_error, did_you_mean, truncate
+from podwright.validation_errors import to_problems
 
 if TYPE_CHECKING:
     from podwright.run import Run
 
 
 class Tool(Protocol):
-    """What a model may call: a schema to show, and the call."""
+    """What a model may call."""
 
     @property
     def name(self) -> str:
@@ -40,263 +43,246 @@ class Tool(Protocol):
         ...
 
     async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """Do it; `ToolArgumentsError` says that the arguments do not fit."""
+        """Call it; raises `ToolArgumentsError` if the arguments do not fit."""
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class FunctionTool:
-    """A Python callable as a tool; one that blocks runs in a thread of its own."""
+    """A Python function as a tool; a blocking function runs in a thread of its own."""
 
-    __slots__ = ("__weakref__", "arguments", "function", "name", "schema")
+    function: Callable[..., Any]
+    schema: ToolSchema
+    arguments: TypeAdapter[dict[str, Any]]
+    """Validates the arguments of a call."""
 
-    def __init__(self, function: Callable[..., Any], schema: ToolSchema, arguments: type[BaseModel]) -> None:
-        self.function = function
-        self.schema: ToolSchema = schema
-        self.name: str = schema["function"]["name"]
-        self.arguments = arguments
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self.schema["function"]["name"]
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
         return {"name": self.name, "schema": self.schema}
 
     async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """Check the arguments and call the function.
+        """Validate the arguments and call the function.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit the function's parameters.
+            ToolArgumentsError: The arguments do not fit the parameters.
         """
         try:
-            checked = self.arguments.model_validate(arguments)
+            values = self.arguments.validate_python(arguments)
         except ValidationError as error:
-            reasons = "; ".join(
-                f"{'.'.join(str(part) for part in one['loc'])}: {one['msg'].lower()}"
-                for one in error.errors(include_url=False, include_input=False)
-            )
-            raise ToolArgumentsError(f"Tool '{self.name}' was called with wrong arguments: {reasons}.") from error
-        given = {_bare_name(field): getattr(checked, field) for field in checked.model_fields_set}
-        return await called(self.function, **given)
+            reasons = "; ".join(str(problem) for problem in to_problems(error.errors(include_url=False), arguments))
+            raise ToolArgumentsError(f"Invalid arguments for tool '{self.name}': {reasons}") from error
+        return await call_function(self.function, **values)
 
 
-async def called(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a caller's function, one that blocks in a thread of its own.
+async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a caller's function: await it if it is async, else run it in a thread.
 
     Raises:
-        Exception: What it raises; what is no `Exception`, such as that of a sys.exit(), is the cause of a
-            `RuntimeError`, for it must end the call only.
-        asyncio.CancelledError: The task that calls it is being cancelled.
+        Exception: What it raises. A `SystemExit`, or a cancellation of its own, becomes a `RuntimeError`.
+        asyncio.CancelledError: The calling task is cancelled.
     """
     if not is_async(function):
-        return await in_thread(function, *args, **kwargs)
+        return await _in_thread(function, *args, **kwargs)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
         return await function(*args, **kwargs)
-    except Exception:
-        raise
-    except BaseException as error:
-        closed = isinstance(error, GeneratorExit) and asyncio.current_task() is not task
-        if closed or (isinstance(error, asyncio.CancelledError) and task.cancelling()):
+    except (SystemExit, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and task.cancelling():
             raise
-        raise RuntimeError(f"the function raised {describe_error(error)}") from error
+        raise _not_an_exit(error) from error
+
+
+def _not_an_exit(error: BaseException) -> RuntimeError:
+    """An error in place of one that would end the process or the calling task."""
+    return RuntimeError(f"the function raised {describe_error(error)}")
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives something to await; an object with an async `__call__` counts too."""
+    """Whether a call has to be awaited; true for objects with an async `__call__` as well."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but what its call is
+        getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but whether its call is async
     )
 
 
-async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a blocking function in a thread of its own, with this task's context variables.
+async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Run a blocking function in a daemon thread, with the context variables of this task.
 
-    A pool of threads would let a few blocked calls stall all others, and would be joined at exit; a thread
-    that outlives a cancelled call ends by itself.
+    The threads of an executor would be joined at exit, so a blocked tool would keep the process alive.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
     context = copy_context()
 
-    def settle(value: Any, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is None:
-            future.set_result(value)
-        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
-            future.set_exception(error)
-        else:  # a future cannot hold a StopIteration, and a tool's sys.exit() must not end the process
-            stopped = RuntimeError(f"the function raised {describe_error(error)}")
-            stopped.__cause__ = error
-            future.set_exception(stopped)
-
     def work() -> None:
+        future.set_running_or_notify_cancel()
         try:
-            outcome: tuple[Any, BaseException | None] = (context.run(function, *args, **kwargs), None)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the awaiting task gets it
-            outcome = (None, error)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, *outcome)
+            future.set_result(context.run(function, *args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
+            # a future cannot hold a StopIteration
+            ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            future.set_exception(error if ordinary else _not_an_exit(error))
 
     threading.Thread(target=work, daemon=True, name="podwright-tool").start()
-    return await future
+    return await asyncio.wrap_future(future)
 
 
-_Parts = tuple[ToolSchema, type[BaseModel]]
-_made: weakref.WeakKeyDictionary[Callable[..., Any], _Parts] = weakref.WeakKeyDictionary()
-"""What was made from each callable. It must not hold the callable, which would then live for ever."""
+def to_tool(function: Callable[..., Any]) -> FunctionTool:
+    """The tool of a function.
 
-
-def tool_of(function: Callable[..., Any]) -> FunctionTool:
-    """The tool made from a callable; its schema is made once, then remembered as long as the callable lives.
-
-    The name is the function's, the description its docstring, the parameters its type hints; Google-style
-    `Args:` describe them.
+    The name is the function's, the description its docstring, the parameters its type hints; Google-style `Args:`
+    describe them.
 
     Raises:
-        ToolDefinitionError: The callable cannot be a tool.
+        ToolDefinitionError: The function cannot be a tool.
     """
     try:
-        known = _made.get(function)
-    except TypeError:  # not hashable, or no weak references: made anew each time
-        return FunctionTool(function, *_make(function))
-    if known is None:
-        known = _make(function)
-        if not inspect.ismethod(function):  # a bound method is a new object at each look
-            _made[function] = known
-    return FunctionTool(function, *known)
+        return _cached_tool(function)
+    except TypeError:  # not hashable
+        return _make_tool(function)
 
 
-class _Schema(GenerateJsonSchema):
+class _SchemaWithoutTitles(GenerateJsonSchema):
+    """Titles only repeat names, and models are billed per token."""
+
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Titles only repeat the names, and a model pays for each token."""
         return False
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """A default that is no JSON is left out of the schema, and that is all."""
+        """Ignore defaults without a JSON form: they are left out of the schema."""
 
 
-_FIELD = "field_"
-"""Begins the name of each field of an arguments model, so that a parameter may be called as a model's own method."""
-
-
-def _bare_name(field: str) -> str:
-    return field.removeprefix(_FIELD)
-
-
-def _make(function: Callable[..., Any]) -> _Parts:
+def _make_tool(function: Callable[..., Any]) -> FunctionTool:
     if not callable(function):
-        raise ToolDefinitionError(f"A tool is a callable, not {function!r}.")
+        raise ToolDefinitionError(f"A tool must be a function, not {function!r}.")
     inner = function
     while isinstance(inner, partial):
         inner = cast("Callable[..., Any]", inner.func)
     name = getattr(function, "__name__", None) or getattr(inner, "__name__", None) or type(inner).__name__
     if not name.isidentifier():
         raise ToolDefinitionError(f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function.")
-    target = inner if inspect.isroutine(inner) else type(inner).__call__
+    description, descriptions = _parse_docstring(inner)
     try:
-        signature = inspect.signature(function)
-        hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
-    except (TypeError, ValueError, NameError) as error:
-        raise ToolDefinitionError(f"The parameters of tool '{name}' cannot be read: {error}.") from error
-    description, described = _docstring(inner)
-    fields: dict[str, Any] = {}
-    for parameter in signature.parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ToolDefinitionError(f"Parameter '{parameter}' of tool '{name}' cannot be given by name.")
-        if parameter.name.startswith("_"):
-            raise ToolDefinitionError(f"Parameter '{parameter.name}' of tool '{name}' begins with an underscore.")
-        default = ... if parameter.default is parameter.empty else parameter.default
-        hint = hints.get(parameter.name, Any)
-        info = (
-            FieldInfo.from_annotated_attribute(hint, default) if default is not ... else FieldInfo.from_annotation(hint)
-        )
-        info.description = info.description or described.get(parameter.name)
-        info.alias = info.validation_alias = info.serialization_alias = parameter.name
-        fields[_FIELD + parameter.name] = (hint, info)
-    try:
-        arguments = create_model(name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
-        parameters = arguments.model_json_schema(schema_generator=_Schema)
-    except (PydanticUserError, TypeError, NameError) as error:
+        fields: dict[str, Any] = {
+            parameter.name: _field(name, parameter, hint, descriptions.get(parameter.name))
+            for parameter, hint in _parameters(function, inner)
+        }
+        typed_dict: Any = TypedDict  # type checkers expect literal fields
+        arguments: TypeAdapter[Any] = TypeAdapter(with_config(extra="forbid")(typed_dict(name, fields)))
+        parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
+    except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ToolDefinitionError(f"The parameters of tool '{name}' have no JSON Schema: {reason}") from error
     parameters.pop("title", None)
-    parameters.setdefault("properties", {})
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
         schema["function"]["description"] = description
-    return schema, arguments
+    return FunctionTool(function, schema, arguments)
 
 
-def _docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+_cached_tool = lru_cache(maxsize=1024)(_make_tool)
+
+
+def _parameters(function: Callable[..., Any], inner: Callable[..., Any]) -> list[tuple[inspect.Parameter, Any]]:
+    target = inner if inspect.isroutine(inner) else type(inner).__call__
+    hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
+    return [(value, hints.get(value.name, Any)) for value in inspect.signature(function).parameters.values()]
+
+
+def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise ToolDefinitionError(f"Parameter '{parameter}' of tool '{tool}' cannot be passed by name.")
+    if parameter.name.startswith("_"):
+        raise ToolDefinitionError(f"Parameter '{parameter.name}' of tool '{tool}' begins with an underscore.")
+    if parameter.default is parameter.empty:
+        info = FieldInfo.from_annotation(hint)
+    else:
+        info = FieldInfo.from_annotated_attribute(hint, parameter.default)
+    info.description = info.description or description
+    info.alias = info.validation_alias = info.serialization_alias = None  # the function takes its own names only
+    field = Annotated[info.annotation, info]
+    return field if info.is_required() else NotRequired[field]
+
+
+def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description of a function, and those of its parameters by name."""
     text = inspect.getdoc(function)
     if not text:
         return "", {}
-    import docstring_parser  # a fifth of this library's import time, and needed once a tool
+    import docstring_parser  # a fifth of the library's import time
 
     parsed = docstring_parser.parse(text, style=docstring_parser.DocstringStyle.GOOGLE)
-    return (parsed.description or "").strip(), {one.arg_name: one.description or "" for one in parsed.params}
+    parameters = {parameter.arg_name: parameter.description or "" for parameter in parsed.params}
+    return (parsed.description or "").strip(), parameters
 
 
 def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, FunctionTool]:
-    """The tools made from these callables, by name.
+    """The tools of functions, by name.
 
     Raises:
-        ToolDefinitionError: One cannot be a tool, or two have one name.
+        ToolDefinitionError: A function cannot be a tool, or two have the same name.
     """
     if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-        raise ToolDefinitionError(f"Tools are a list of callables, not {functions!r}.", suggestion="Use tools=[…].")
-    found: dict[str, FunctionTool] = {}
+        raise ToolDefinitionError(f"Tools must be a list of functions, not {functions!r}.")
+    tools: dict[str, FunctionTool] = {}
     for function in functions:
-        tool = function if isinstance(function, FunctionTool) else tool_of(function)
-        if found.get(tool.name, tool).function is not tool.function:
+        tool = function if isinstance(function, FunctionTool) else to_tool(function)
+        if tools.get(tool.name, tool).function is not tool.function:
             raise ToolDefinitionError(f"Two tools are called '{tool.name}'.", suggestion="Give each its own name.")
-        found[tool.name] = tool
-    return found
+        tools[tool.name] = tool
+    return tools
 
 
 def attach(
-    entries: object, supplied: Mapping[str, FunctionTool], at: str
+    entries: object, tools: Mapping[str, FunctionTool], at: str
 ) -> tuple[dict[str, FunctionTool], list[Problem]]:
-    """Match a blueprint's tool entries with callables by name (spec §2.1); what is no entry is passed over.
+    """Match the tool entries of a blueprint with functions by name (spec §2.1); malformed entries are skipped.
+
+    Args:
+        entries: The `tools` of the blueprint.
+        tools: The functions that the caller supplies, as tools.
+        at: The JSON pointer of the entries.
 
     Returns:
-        The tools by name, each with the schema of its entry, and what does not match: a missing callable,
-        or one whose signature no longer fits the stored schema.
+        The tools by name, each with the schema of its entry, and the problems: functions that are missing, or whose
+        parameters no longer fit the stored schema.
     """
-    tools: dict[str, FunctionTool] = {}
+    attached: dict[str, FunctionTool] = {}
     found: list[Problem] = []
     for number, entry in enumerate(as_array(entries)):
         match entry:
-            case {"name": str(name), "schema": {"function": {"name": str(), "parameters": dict()}} as found_schema}:
-                schema = cast("ToolSchema", found_schema)
+            case {"name": str(name), "schema": {"function": {"name": str(), "parameters": dict()}} as stored}:
+                schema = cast("ToolSchema", stored)
             case _:
                 continue
-        tool = supplied.get(name)
+        tool = tools.get(name)
         if tool is None:
-            hint = did_you_mean(name, supplied)
-            if not hint.startswith("Did you"):  # there may be others that nobody asked for, so a list says too little
-                hint = f"{hint} Give it in tools=[{name}].".lstrip()
-            found.append(Problem(f"{at}/{number}", f"no callable was given for the tool '{name}'.", hint))
+            suggestion = did_you_mean(name, tools)
+            hint = suggestion if suggestion.startswith("Did you") else f"Pass it in tools=[{name}]."
+            found.append(Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint))
             continue
-        for difference in drift(schema["function"]["parameters"], tool.schema["function"]["parameters"]):
-            hint = "Export the blueprint anew, or change the function back."
-            found.append(Problem(f"{at}/{number}/schema/function/parameters", f"tool '{name}': {difference}.", hint))
-        same = schema == tool.schema
-        tools[name] = tool if same else FunctionTool(tool.function, copy_json(schema), tool.arguments)
-    return tools, found
+        for difference in schema_differences(schema["function"]["parameters"], tool.schema["function"]["parameters"]):
+            hint = "Export the blueprint again, or change the function back."
+            found.append(Problem(f"{at}/{number}/schema/function/parameters", f"Tool '{name}': {difference}.", hint))
+        attached[name] = tool if schema == tool.schema else replace(tool, schema=copy_json(schema))
+    return attached, found
 
 
-def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
-    """In which ways a callable no longer takes every call that the stored schema allows; texts may differ."""
+def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    """Why a function no longer accepts every call that a stored schema allows; descriptions may differ."""
     found: list[str] = []
-    had, has = _properties(stored), _properties(actual)
-    for name in had:
-        if name not in has:
-            found.append(f"the blueprint has the parameter '{name}', the function has not")
-        elif had[name] != has[name]:
-            found.append(f"the parameter '{name}' was {_compact(had[name])}, and is {_compact(has[name])}")
+    before, now = _properties(stored), _properties(actual)
+    for name in before:
+        if name not in now:
+            found.append(f"the blueprint has the parameter '{name}', the function does not")
+        elif before[name] != now[name]:
+            found.append(f"the parameter '{name}' was {_compact(before[name])}, and is {_compact(now[name])}")
     required_before = as_array(stored.get("required"))
     for name in actual.get("required", ()):
-        if name not in had:
+        if name not in before:
             found.append(f"the function requires '{name}', which the blueprint does not have")
         elif name not in required_before:
             found.append(f"the function requires '{name}', which is optional in the blueprint")
@@ -304,46 +290,22 @@ def drift(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
 
 
 def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    definitions = as_object(schema.get("$defs"))
-    properties = as_object(schema.get("properties"))
-    left = [_MOST_PARTS]
-    return {name: _bare(one, definitions, (), left) for name, one in properties.items()}
+    """The parameters of a schema, each with the definitions that it may refer to, without descriptive texts."""
+    definitions = _without_texts(as_object(schema.get("$defs")), names=True)
+    properties = _without_texts(as_object(schema.get("properties")), names=True)
+    return {name: (value, definitions) if "$ref" in json.dumps(value) else value for name, value in properties.items()}
 
 
-_MOST_PARTS = 10_000
-"""How much of a schema is written out: definitions that each name the next one twice double it at each step."""
-_DEEPEST = 100
-"""How deep; a chain of definitions may have thousands of links."""
-
-
-def _bare(
-    schema: Any,
-    definitions: Mapping[str, Any],
-    inside: tuple[str, ...],
-    left: list[int],
-    texts: bool = True,
-    depth: int = 0,
-) -> Any:
-    """A schema without what only informs, and with its references written out."""
-    left[0] -= 1
-    if left[0] < 0 or depth > _DEEPEST:
-        return "…"
+def _without_texts(schema: Any, names: bool = False) -> Any:
+    """A schema without what only describes; with `names`, the keys are names of parameters or definitions."""
     if isinstance(schema, list):
-        return [_bare(item, definitions, inside, left, depth=depth + 1) for item in cast("list[Any]", schema)]
+        return [_without_texts(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    known = cast("dict[str, Any]", schema)
-    reference = str(known.get("$ref", "")).removeprefix("#/$defs/")
-    if reference in definitions and reference not in inside:
-        return _bare(definitions[reference], definitions, (*inside, reference), left, depth=depth + 1)
-    skip = ("description", "title", "examples", "default") if texts else ()
-    return {
-        key: _bare(item, definitions, inside, left, texts=key != "properties", depth=depth + 1)
-        for key, item in known.items()
-        if key not in skip
-    }
+    skipped = () if names else ("description", "title", "examples", "default")
+    items = cast("dict[str, Any]", schema).items()
+    return {key: _without_texts(item, names=key == "properties") for key, item in items if key not in skipped}
 
 
 def _compact(schema: Any) -> str:
-    text = json.dumps(schema, separators=(",", ":"))
-    return truncate(text, 80)
+    return truncate(json.dumps(schema, separators=(",", ":")), 80)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podwright.errors import ConfigurationError
 
-_STEP = 1_000_000_000_000
-"""Money is summed in whole steps of 1e-12 USD, so a sum is the same in every order."""
+_PICO = 1_000_000_000_000
+"""Amounts are rounded to 1e-12 USD, so that a sum does not depend on its order."""
 
-_NONE: Mapping[str, Usage] = {}
+_NO_MODELS: Mapping[str, Usage] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +21,21 @@ class Usage:
     input_tokens: int = 0
     """Tokens sent to models, cached ones included."""
     output_tokens: int = 0
-    """Tokens that models produced, reasoning included. Input + output is the bill."""
+    """Tokens that models produced, reasoning included. Input and output together are billed."""
     cached_input_tokens: int = 0
-    """The part of `input_tokens` that the provider read from its cache."""
+    """Part of `input_tokens`: read from the provider's cache."""
     reasoning_tokens: int = 0
-    """The part of `output_tokens` that was spent on reasoning."""
+    """Part of `output_tokens`: spent on reasoning."""
     model_calls: int = 0
-    """Model calls that were answered."""
+    """Model calls that succeeded."""
     tool_calls: int = 0
-    """Tool calls that were started."""
+    """Tool calls that began."""
     cost: float | None = 0.0
     """USD, exact to 1e-12; None when the price of at least one call is unknown."""
     unpriced_model_calls: int = 0
-    """How many model calls had an unknown price."""
-    by_model: Mapping[str, Usage] = field(default_factory=lambda: _NONE)
-    """The same, for each model by name; empty inside those."""
+    """Model calls of unknown price."""
+    by_model: Mapping[str, Usage] = field(default_factory=lambda: _NO_MODELS)
+    """The same by model name; empty inside the entries."""
 
     @property
     def total_tokens(self) -> int:
@@ -61,28 +61,28 @@ class Usage:
             by_model,
         )
 
-    def at(self, cost: float) -> Usage:
-        """The usage of one call, at a cost in USD."""
+    def with_cost(self, cost: float) -> Usage:
+        """The token counts of one call with its cost in USD."""
         return Usage(self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens, cost=cost)
 
-    def of_call(self, model: str) -> Usage:
-        """This usage as that of one answered call to `model`, ready to be added to a run's."""
-        unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _STEP) / _STEP)
+    def as_call(self, model: str) -> Usage:
+        """The usage as that of one successful call to `model`, to be added to the usage of a run."""
+        unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
         counts = (self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens)
-        one = Usage(*counts, 1, 0, cost, unpriced)
-        return Usage(*counts, 1, 0, cost, unpriced, {model: one})
+        call = Usage(*counts, 1, 0, cost, unpriced)
+        return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:
-        """The usage as a JSON-compatible dictionary with all fields."""
-        plain: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
-        plain["cost"] = self.cost
+        """The usage as JSON-compatible data with all fields."""
+        data: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
+        data["cost"] = self.cost
         if self.by_model:
-            plain["by_model"] = {name: usage.to_dict() for name, usage in self.by_model.items()}
-        return plain
+            data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model.items()}
+        return data
 
 
-NOTHING = Usage()
-"""What a run has used when it begins."""
+NO_USAGE = Usage()
+"""The usage of a run at its start."""
 
 _COUNTS = (
     "input_tokens",
@@ -95,11 +95,11 @@ _COUNTS = (
 )
 
 
-def add_cost(one: float | None, other: float | None) -> float | None:
+def add_cost(cost: float | None, other: float | None) -> float | None:
     """The sum of two amounts in USD, exact to 1e-12; unknown if either is unknown."""
-    if one is None or other is None:
+    if cost is None or other is None:
         return None
-    return (round(one * _STEP) + round(other * _STEP)) / _STEP
+    return (round(cost * _PICO) + round(other * _PICO)) / _PICO
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class RunLimits:
     """What a run and all its nested runs may use together; None is no limit.
 
     Raises:
-        ConfigurationError: A limit is no number of the right kind, or below 0.
+        ConfigurationError: A limit is not a number of the right type, or is negative.
     """
 
     wall_time: float | None = None
@@ -115,15 +115,15 @@ class RunLimits:
     model_calls: int | None = None
     """Model calls, failed ones included."""
     tokens: int | None = None
-    """Input and output tokens. A call's worst case is set aside before it starts."""
+    """Input and output tokens; the worst case of a call is reserved before it starts."""
     cost: float | None = None
-    """USD. With this limit, a model of unknown price is refused."""
+    """USD. With this limit, models of unknown price are refused."""
 
     def __post_init__(self) -> None:
         for name in ("wall_time", "model_calls", "tokens", "cost"):
             value = getattr(self, name)
             whole = name in ("model_calls", "tokens")
-            kinds = int if whole else (int, float)
-            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0):
-                wanted = "a whole number" if whole else "a number"
-                raise ConfigurationError(f"RunLimits.{name} is {wanted}, 0 or more, not {value!r}.")
+            types = int if whole else (int, float)
+            if value is not None and (not isinstance(value, types) or isinstance(value, bool) or not value >= 0):
+                expected = "an integer" if whole else "a number"
+                raise ConfigurationError(f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}.")

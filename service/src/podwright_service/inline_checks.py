@@ -10,7 +10,7 @@ from typing import Any, cast
 from podwright.errors import Problem
 from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
 from podwright.text import did_you_mean, short_repr
-from podwright.tools import FunctionTool, tool_of
+from podwright.tools import FunctionTool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.settings import Settings
 
@@ -134,7 +134,7 @@ class Inspection:
             self._add(pointer, f"Tool {short_repr(name)} is not allowed here.", hint)
             return
         function = as_object(as_object(entry.get("schema")).get("function"))
-        own = [_parameters(schema["function"]) for schema in (tool.schema, tool_of(tool.function).schema)]
+        own = [_parameters(schema["function"]) for schema in (tool.schema, to_tool(tool.function).schema)]
         if isinstance(function.get("parameters"), dict) and _parameters(function) not in own:
             detail = f"The parameters differ from those of the served tool '{name}'."
             self._add(f"{pointer}/schema/function", detail, "Only descriptions may differ.")

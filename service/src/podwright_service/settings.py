@@ -26,6 +26,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from podwright.errors import ConfigurationError
+from podwright.models import MODEL_CLIENTS
 from podwright.text import short_repr
 from podwright.usage import RunLimits
 from podwright.validation_errors import to_problems
@@ -221,8 +222,8 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
     if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
         yield f"PODWRIGHT_SECRETS_DIR: Expected a folder, got '{folder}'."
     client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
-    if client and client not in variables.MODEL_CLIENTS:
-        yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(variables.MODEL_CLIENTS)}, got {short_repr(client)}."
+    if client and client not in MODEL_CLIENTS:
+        yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
 
 
 def source_of(name: str, options: dict[str, Any]) -> str:

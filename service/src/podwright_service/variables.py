@@ -15,8 +15,6 @@ from podwright.text import did_you_mean
 
 PREFIX = "PODWRIGHT_"
 MASK = "**********"
-MODEL_CLIENTS = ("auto", "openai", "litellm")
-"""The values of `PODWRIGHT_MODEL_CLIENT`."""
 
 LIBRARY = {
     "PODWRIGHT_MODEL_CLIENT": "Client for model calls: `openai`, `litellm`, or `auto`, which chooses by provider.",

@@ -11,11 +11,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from gunicorn.app.base import BaseApplication
-from gunicorn.glogging import Logger
 from prometheus_client import multiprocess
 from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
 
 from podwright_service.multiprocess import MEMORY_DIR, remove_shared_metrics
+from podwright_service.observability import logging_config
 from podwright_service.server import server_options
 from podwright_service.settings import Settings
 from podwright_service.shutdown import RESPONSE_SECONDS
@@ -52,7 +52,7 @@ class _Application(BaseApplication):
             "workers": settings.workers,
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,
-            "logger_class": _Logger,
+            "logconfig_dict": logging_config(settings),
             "timeout": max(HANG_TIMEOUT, finish),  # a worker that is replaced sends no heartbeat while its runs finish
             "graceful_timeout": int(settings.drain_delay) + 1 + finish,
             "max_requests": settings.worker_max_requests,
@@ -67,14 +67,6 @@ class _Application(BaseApplication):
 
     def load(self) -> FastAPI:
         return self._app
-
-
-class _Logger(Logger):
-    """gunicorn's lines in the format of the service's log."""
-
-    def setup(self, cfg: Any) -> None:
-        super().setup(cfg)
-        self.error_log.handlers = self.access_log.handlers = logging.getLogger().handlers
 
 
 def _log_address(server: Any) -> None:

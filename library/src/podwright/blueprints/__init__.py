@@ -1,11 +1,11 @@
-"""Blueprints as data: read, write, check, migrate, compare. Nothing here runs anything."""
+"""Blueprints as data: read, write, validate, migrate, compare. Nothing here runs a component."""
 
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
 from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
-from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, problems, unreadable
+from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, parse, problems
 
 __all__ = [
     "MAX_DEPTH",
@@ -23,11 +23,11 @@ __all__ = [
     "kind_of",
     "mermaid",
     "migrate",
+    "parse",
     "problems",
     "read_bytes",
     "read_file",
     "to_json",
     "to_yaml",
-    "unreadable",
     "walk_steps",
 ]

@@ -1,4 +1,4 @@
-"""What changed between two blueprints, and which changes break those who deploy or call the component."""
+"""The changes between two blueprints, and which of them are breaking."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Change:
     """One difference between an old and a new blueprint."""
 
     pointer: str
-    """JSON pointer of the place; an element of a list of named things is addressed by its name."""
+    """JSON pointer; an entry of a list of named entries is addressed by its name."""
     op: Literal["added", "removed", "changed"]
     old: Any
-    """The value before; None where it was added."""
+    """The value before; None if it was added."""
     new: Any
-    """The value after; None where it was removed."""
+    """The value after; None if it was removed."""
     breaking: bool
-    """Whether a caller or deployer of the old component may fail with the new one."""
+    """Whether those who call or deploy the old component may fail with the new one."""
 
     def __str__(self) -> str:
         mark = "breaking" if self.breaking else "compatible"
@@ -33,31 +33,31 @@ class Change:
 _BREAKING = [
     (r"/name", "changed"),
     (r"/type", "changed"),
-    # whoever rebuilds the component must supply each tool, agent and condition
+    # each tool, agent and condition must be supplied to rebuild the component
     (r"(/(skills|steps)/[^/]+)?/tools/[^/]+", "added"),
     (r".*/function/parameters(/.*)?", "added changed removed"),
-    # outputs and resume paths follow from the steps; a new step may need an agent that nobody supplies
+    # outputs and resume paths depend on the steps, and a new step may need an agent
     (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", "added changed removed"),
     (r".*/(agent|output|over|as|condition|until|workflow)(/.*)?", "added changed removed"),
     (r"(/.*)?/type", "changed"),
     (r"/(skills|steps)/[^/]+", "added removed"),
 ]
-"""Which places break on which changes; all else is compatible."""
+"""Patterns of JSON pointers and the operations that are breaking there; all others are compatible."""
 
 _MAY_BE_ABSENT = ("tools", "else")
-"""Lists that may be left out when they are empty."""
+"""Lists that may be omitted if they are empty."""
 
 _HARMLESS = re.compile(
     r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
 )
-"""Texts for people; but things that have such a name, a parameter called `title` say, are not texts."""
+"""Descriptive texts; but not entries with such a name, for example a parameter called `title`."""
 
 
 def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
-    """The changes from one blueprint to another, in the order of the places.
+    """The changes from one blueprint to another, in document order.
 
-    Both are migrated to today's schema version first. Tools, skills and steps are matched by name, so that
-    one inserted in front of the others is one change.
+    Both are migrated to the current schema version first. Tools, skills and steps are matched by name, so that one
+    inserted before the others is one change.
     """
     before, after = migrate(old), migrate(new)
     if kind_of(before) != kind_of(after):
@@ -78,7 +78,7 @@ def _compare(old: Any, new: Any, at: str) -> Iterator[_Row]:
         listed_old, listed_new = cast("list[Any]", old), cast("list[Any]", new)
         if _named(listed_old) and _named(listed_new):
             yield from _compare_keys(_by_name(listed_old), _by_name(listed_new), at)
-            order = [[one["name"] for one in side if one["name"] in _by_name(other)]
+            order = [[entry["name"] for entry in side if entry["name"] in _by_name(other)]
                      for side, other in ((listed_old, listed_new), (listed_new, listed_old))]  # fmt: skip
             if order[0] != order[1]:
                 yield at, "changed", order[0], order[1]
@@ -103,12 +103,12 @@ def _compare_keys(old: Mapping[Any, Any], new: Mapping[Any, Any], at: str) -> It
 
 
 def _named(entries: list[Any]) -> bool:
-    names = [cast("dict[str, Any]", one).get("name") for one in entries if isinstance(one, dict)]
+    names = [cast("dict[str, Any]", entry).get("name") for entry in entries if isinstance(entry, dict)]
     return len(names) == len(entries) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
 
 
 def _by_name(entries: list[Any]) -> dict[str, Any]:
-    return {one["name"]: one for one in entries}
+    return {entry["name"]: entry for entry in entries}
 
 
 def _breaks(at: str, op: str) -> bool:

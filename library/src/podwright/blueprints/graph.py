@@ -1,4 +1,4 @@
-"""A blueprint as a picture: a Mermaid flowchart, which GitHub and many editors draw."""
+"""A blueprint as a Mermaid flowchart, which GitHub and many editors render."""
 
 from __future__ import annotations
 
@@ -9,53 +9,49 @@ from podwright.blueprints.validation import kind_of
 from podwright.json_data import as_array, as_object
 from podwright.text import truncate
 
-_LONGEST = 80
+_MAX_LABEL_LENGTH = 80
 
 Ends = list[tuple[str, str]]
-"""Where a sequence leaves off: nodes, each with the label of the arrow that leads on from it."""
+"""The last nodes of a sequence, each with the label of the arrow that leads on from it."""
 
 
 def mermaid(blueprint: Mapping[str, Any]) -> str:
-    """The flowchart of a valid blueprint of any kind.
-
-    Whatever stands in the blueprint is text in the picture, and nothing else.
-    """
-    drawing = _Drawing()
+    """The flowchart of a valid blueprint of any kind; its texts are escaped."""
+    chart = _Flowchart()
     match kind_of(blueprint):
         case "workflow":
-            ends = drawing.steps(blueprint["steps"], [(drawing.node("input", "([{}])"), "")])
-            drawing.join(ends, drawing.node("context", "([{}])"))
+            ends = chart.steps(blueprint["steps"], [(chart.node("input", "([{}])"), "")])
+            chart.join(ends, chart.node("context", "([{}])"))
         case "pipeline":
-            ends: Ends = [(drawing.node("input", "([{}])"), "")]
+            ends: Ends = [(chart.node("input", "([{}])"), "")]
             for member in blueprint["steps"]:
-                ends = [(drawing.join(ends, drawing.agent(member)), "")]
-            drawing.join(ends, drawing.node("answer", "([{}])"))
+                ends = [(chart.join(ends, chart.agent(member)), "")]
+            chart.join(ends, chart.node("answer", "([{}])"))
         case "conductor":
-            lead = drawing.agent(blueprint, "[[{}]]")
+            conductor = chart.agent(blueprint, "[[{}]]")
             for member in blueprint["skills"]:
-                drawing.arrow(lead, drawing.agent(member), "", "<-->")
+                chart.arrow(conductor, chart.agent(member), "", "<-->")
         case "agent":
-            drawing.agent(blueprint)
-    return drawing.text()
+            chart.agent(blueprint)
+    return chart.text()
 
 
-def _label(text: str) -> str:
-    """A text within double quotes, in which Mermaid finds no markup, no link and no end of the label."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    line = truncate(line, _LONGEST)
-    safe = (char if char.isalnum() or char in " .,-?!…'" or ord(char) > 127 else f"#{ord(char)};" for char in line)
-    return "".join(safe)
+def _escape(text: str) -> str:
+    """A text for a label in double quotes, in which Mermaid finds no markup."""
+    line = truncate(" ".join("".join(char if char.isprintable() else " " for char in text).split()), _MAX_LABEL_LENGTH)
+    plain = " .,-?!…'"
+    return "".join(char if char.isalnum() or char in plain or ord(char) > 127 else f"#{ord(char)};" for char in line)
 
 
-def _condition(ref: object) -> str:
-    """A condition in words: its name, and its arguments' values."""
-    known = as_object(ref)
-    values: list[Any] = [one for value in as_object(known.get("args")).values() for one in as_array(value) or [value]]
-    words = [_condition(cast("Any", one)) if isinstance(one, dict) else str(one) for one in values]
-    return f"{known.get('name')}({', '.join(words)})" if words else str(known.get("name"))
+def _describe_condition(reference: object) -> str:
+    """A condition as text: its name and the values of its arguments."""
+    known = as_object(reference)
+    values: list[Any] = [item for value in as_object(known.get("args")).values() for item in as_array(value) or [value]]
+    texts = [_describe_condition(cast("Any", item)) if isinstance(item, dict) else str(item) for item in values]
+    return f"{known.get('name')}({', '.join(texts)})" if texts else str(known.get("name"))
 
 
-class _Drawing:
+class _Flowchart:
     def __init__(self) -> None:
         self._nodes: list[str] = []
         self._arrows: list[str] = []
@@ -63,18 +59,18 @@ class _Drawing:
         self._depth = 1
 
     def text(self) -> str:
-        # arrows come last: an arrow within a frame would draw its other end into that frame
+        # arrows come last: an arrow inside a subgraph would move its other end into that subgraph
         return "\n".join(["flowchart TD", *self._nodes, *self._arrows]) + "\n"
 
-    def node(self, text: str, shape: str = "[{}]", second: str = "") -> str:
-        name = self._name()
-        label = _label(text) + (f"<br/>{_label(second)}" if second else "")
-        self._write(name + shape.format(f'"{label}"'))
+    def node(self, text: str, shape: str = "[{}]", second_line: str = "") -> str:
+        name = self._next_name()
+        label = _escape(text) + (f"<br/>{_escape(second_line)}" if second_line else "")
+        self._add(name + shape.format(f'"{label}"'))
         return name
 
     def arrow(self, start: str, end: str, label: str = "", line: str = "-->") -> None:
-        said = f'|"{_label(label)}"|' if label else ""
-        self._arrows.append(f"    {start} {line}{said} {end}")
+        text = f'|"{_escape(label)}"|' if label else ""
+        self._arrows.append(f"    {start} {line}{text} {end}")
 
     def join(self, ends: Ends, node: str) -> str:
         for start, label in ends:
@@ -89,7 +85,7 @@ class _Drawing:
         return name
 
     def steps(self, steps: Iterable[Mapping[str, Any]], ends: Ends) -> Ends:
-        """Draw a sequence that begins where `ends` leave off."""
+        """A sequence that follows on `ends`."""
         for step in steps:
             ends = self._step(step, ends)
         return ends
@@ -98,7 +94,7 @@ class _Drawing:
         name = step["name"]
         match step["type"]:
             case "condition_step":
-                node = self.join(ends, self.node(name, "{{{}}}", _condition(step["condition"])))
+                node = self.join(ends, self.node(name, "{{{}}}", _describe_condition(step["condition"])))
                 return self.steps(step["then"], [(node, "yes")]) + self.steps(step.get("else", ()), [(node, "no")])
             case "parallel_step":
                 node = self.join(ends, self.node(name, "[/{}\\]", "all at once"))
@@ -108,36 +104,37 @@ class _Drawing:
                 self._open(f"{name}: at most {step['max_iterations']} times")
                 begin = self.join(ends, self.node("again", "(({}))"))
                 inside = self.steps(step["steps"], [(begin, "")])
-                until = self.join(inside, self.node("done?", "{{{}}}", _condition(step["until"])))
+                until = self.join(inside, self.node("done?", "{{{}}}", _describe_condition(step["until"])))
                 self._close()
                 self.arrow(until, begin, "no")
                 return [(until, "yes")]
             case "map_step":
-                self._open(f"{name}: for each {step['as']} of {step['over']}")
-                ends = self.steps(step["steps"], ends)
-                self._close()
-                return ends
+                return self._subgraph(f"{name}: for each {step['as']} of {step['over']}", step["steps"], ends)
             case "workflow_step":
-                self._open(f"{name}: workflow {step['workflow']['name']}")
-                ends = self.steps(step["workflow"]["steps"], ends)
-                self._close()
-                return ends
+                nested = step["workflow"]
+                return self._subgraph(f"{name}: workflow {nested['name']}", nested["steps"], ends)
             case "approval_step":
                 return [(self.join(ends, self.node(name, ">{}]", f"approval: {step['message']}")), "")]
             case _:
-                return [(self.join(ends, self.node(name, second=f"agent {step['agent']}")), "")]
+                return [(self.join(ends, self.node(name, second_line=f"agent {step['agent']}")), "")]
+
+    def _subgraph(self, title: str, steps: Iterable[Mapping[str, Any]], ends: Ends) -> Ends:
+        self._open(title)
+        ends = self.steps(steps, ends)
+        self._close()
+        return ends
 
     def _open(self, title: str) -> None:
-        self._write(f'subgraph {self._name()}["{_label(title)}"]')
+        self._add(f'subgraph {self._next_name()}["{_escape(title)}"]')
         self._depth += 1
 
     def _close(self) -> None:
         self._depth -= 1
-        self._write("end")
+        self._add("end")
 
-    def _name(self) -> str:
+    def _next_name(self) -> str:
         self._count += 1
         return f"n{self._count}"
 
-    def _write(self, line: str) -> None:
+    def _add(self, line: str) -> None:
         self._nodes.append("    " * self._depth + line)

@@ -1,36 +1,44 @@
-"""The shapes of blueprints, one typed dictionary each (spec §2), and the JSON Schema made from them.
+"""The shapes of blueprints, one typed dictionary each (spec §2), and their JSON Schema.
 
-A blueprint is JSON data, so its type is a dictionary: what a file says is what a component holds, and an
-export cannot lose or add a key. `type`, `version` and `description` are Podwright's additions; each is optional.
+A blueprint stays JSON data: a component holds exactly what a file says, so an export cannot lose or add a key. `type`,
+`version` and `description` are additions to the specification; each is optional.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, Field, TypeAdapter, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.events import Kind
-from podwright.messages import ModelSettings, ToolFunction, ToolSchema
+from podwright.messages import CLOSED, ModelSettings, ToolFunction, ToolSchema
+from podwright.text import short_repr
+from podwright.validation_errors import PATTERNS
 
 VERSION = "1"
-"""The schema version that this release writes; an absent `version` means this one."""
+"""The schema version that this release writes; a blueprint without `version` has this one."""
 
-_CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+VERSIONS = ("0", VERSION)
+"""The schema versions that this release reads."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f{}/]+$", max_length=100)]
-"""A name for people, templates and metrics: no control characters, braces or slashes."""
-Text = Annotated[str, MinLen(0)]
-"""Any Unicode text. The bound makes pydantic look into it, and refuse half a surrogate pair."""
-ModelName = Annotated[str, StringConstraints(pattern=r"^[^\s/]+/\S+$", max_length=200)]
+_NAME = r"^[^\x00-\x1f\x7f{}/]+$"
+_MODEL = r"^[^\s/]+/\S+$"
+PATTERNS[_NAME] = "a name without control characters, braces and slashes"
+PATTERNS[_MODEL] = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
+
+Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=100)]
+"""A name for people, templates and metrics."""
+ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
 """A model as "<provider>/<model_name>"."""
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
 
 
+@with_config(CLOSED)
 class AgentConfig(ModelSettings, total=False):
     """How an agent runs."""
 
@@ -38,14 +46,16 @@ class AgentConfig(ModelSettings, total=False):
     max_loops: MaxLoops
 
 
+@with_config(CLOSED)
 class MemberConfig(ModelSettings, total=False):
-    """How an agent inside a conductor or pipeline runs; without `model`, on the model of the whole."""
+    """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole."""
 
     model: ModelName
     max_loops: MaxLoops
 
 
-class TeamConfig(ModelSettings, total=False):
+@with_config(CLOSED)
+class ConductorConfig(ModelSettings, total=False):
     """How a conductor runs."""
 
     model: Required[ModelName]
@@ -53,12 +63,14 @@ class TeamConfig(ModelSettings, total=False):
     planning: bool
 
 
-class LineConfig(TypedDict, total=False):
+@with_config(CLOSED)
+class PipelineConfig(TypedDict, total=False):
     """How a pipeline runs."""
 
     model: ModelName
 
 
+@with_config(CLOSED)
 class ToolEntry(TypedDict):
     """A tool: its schema only, never its code (spec §2.1)."""
 
@@ -66,21 +78,49 @@ class ToolEntry(TypedDict):
     schema: ToolSchema
 
 
+def _same_names(entry: ToolEntry) -> ToolEntry:
+    inner = entry["schema"]["function"]["name"]
+    if entry["name"] != inner:
+        raise ValueError(f"The tool is called '{entry['name']}', but its schema '{inner}'")
+    return entry
+
+
+def _unique_names(entries: list[Any]) -> list[Any]:
+    names = [entry["name"] for entry in entries]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"Duplicate name '{name}'")
+    return entries
+
+
+def _known_version(version: str) -> str:
+    if version not in VERSIONS:
+        raise ValueError(f"Unknown schema version {short_repr(version)}; this release reads {', '.join(VERSIONS)}")
+    return version
+
+
+Version = Annotated[str, AfterValidator(_known_version)]
+Tools = Annotated[list[Annotated[ToolEntry, AfterValidator(_same_names)]], AfterValidator(_unique_names)]
+
+
+@with_config(CLOSED)
 class _Described(TypedDict, total=False):
-    version: str
-    description: Text
+    version: Version
+    description: str
 
 
+@with_config(CLOSED)
 class AgentBlueprint(_Described, total=False):
     """An agent (spec §2.1)."""
 
     type: Literal["Agent"]
     name: Required[Name]
-    instructions: Required[Text]
+    instructions: Required[str]
     config: Required[AgentConfig]
-    tools: list[ToolEntry]
+    tools: Tools
 
 
+@with_config(CLOSED)
 class MemberBlueprint(TypedDict, total=False):
     """An agent inside a conductor or a pipeline (spec §§2.3, 2.4).
 
@@ -89,32 +129,35 @@ class MemberBlueprint(TypedDict, total=False):
 
     type: Required[Literal["Agent"]]
     name: Required[Name]
-    description: Text
-    version: str
-    instructions: Text
+    description: str
+    version: Version
+    instructions: str
     config: MemberConfig
-    tools: list[ToolEntry]
+    tools: Tools
 
 
+@with_config(CLOSED)
 class ConductorBlueprint(_Described, total=False):
     """A conductor (spec §2.3)."""
 
     type: Required[Literal["Conductor"]]
     name: Required[Name]
-    instructions: Required[Text]
-    skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64)]]
-    config: Required[TeamConfig]
+    instructions: Required[str]
+    skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)]]
+    config: Required[ConductorConfig]
 
 
+@with_config(CLOSED)
 class PipelineBlueprint(_Described, total=False):
     """A pipeline (spec §2.4)."""
 
     type: Required[Literal["Pipeline"]]
     name: Required[Name]
     steps: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64)]]
-    config: LineConfig
+    config: PipelineConfig
 
 
+@with_config(CLOSED)
 class ConditionRef(TypedDict, total=False):
     """A condition by name: the caller's callable, or a built-in one with JSON arguments."""
 
@@ -122,6 +165,7 @@ class ConditionRef(TypedDict, total=False):
     args: dict[str, Any]
 
 
+@with_config(CLOSED)
 class AgentStepBlueprint(TypedDict, total=False):
     """Runs an agent (spec §2.2)."""
 
@@ -132,19 +176,22 @@ class AgentStepBlueprint(TypedDict, total=False):
     output: Name
 
 
-ConditionStepBlueprint = TypedDict(
-    "ConditionStepBlueprint",
-    {
-        "type": Literal["condition_step"],
-        "name": Name,
-        "condition": ConditionRef,
-        "then": "list[StepBlueprint]",
-        "else": NotRequired["list[StepBlueprint]"],
-    },
+ConditionStepBlueprint = with_config(CLOSED)(
+    TypedDict(
+        "ConditionStepBlueprint",
+        {
+            "type": Literal["condition_step"],
+            "name": Name,
+            "condition": ConditionRef,
+            "then": "list[StepBlueprint]",
+            "else": NotRequired["list[StepBlueprint]"],
+        },
+    )
 )
-"""Goes one of two ways."""
+"""Runs one of two sequences."""
 
 
+@with_config(CLOSED)
 class ParallelStepBlueprint(TypedDict):
     """Runs several sequences at once; the first failure cancels the others."""
 
@@ -153,6 +200,7 @@ class ParallelStepBlueprint(TypedDict):
     branches: Annotated[list[Steps], MinLen(1), MaxLen(64)]
 
 
+@with_config(CLOSED)
 class LoopStepBlueprint(TypedDict):
     """Repeats a sequence until a condition holds, `max_iterations` times at most."""
 
@@ -163,20 +211,23 @@ class LoopStepBlueprint(TypedDict):
     max_iterations: Annotated[int, Ge(1), Le(1000)]
 
 
-MapStepBlueprint = TypedDict(
-    "MapStepBlueprint",
-    {
-        "type": Literal["map_step"],
-        "name": Name,
-        "over": Name,
-        "as": Name,
-        "steps": "Steps",
-        "max_concurrency": NotRequired[Annotated[int, Ge(1), Le(64)]],
-    },
+MapStepBlueprint = with_config(CLOSED)(
+    TypedDict(
+        "MapStepBlueprint",
+        {
+            "type": Literal["map_step"],
+            "name": Name,
+            "over": Name,
+            "as": Name,
+            "steps": "Steps",
+            "max_concurrency": NotRequired[Annotated[int, Ge(1), Le(64)]],
+        },
+    )
 )
 """Runs a sequence for each item of a list in the context."""
 
 
+@with_config(CLOSED)
 class WorkflowStepBlueprint(TypedDict, total=False):
     """Runs a nested workflow on the same context."""
 
@@ -185,6 +236,7 @@ class WorkflowStepBlueprint(TypedDict, total=False):
     workflow: Required[WorkflowBlueprint]
 
 
+@with_config(CLOSED)
 class ApprovalStepBlueprint(TypedDict):
     """Pauses the workflow until a person approves."""
 
@@ -206,6 +258,7 @@ StepBlueprint = Annotated[
 Steps = Annotated[list[StepBlueprint], MinLen(1)]
 
 
+@with_config(CLOSED)
 class WorkflowBlueprint(_Described, total=False):
     """A workflow (spec §2.2)."""
 
@@ -231,7 +284,7 @@ STEP_SHAPES: dict[str, Any] = {
     "workflow_step": WorkflowStepBlueprint,
     "approval_step": ApprovalStepBlueprint,
 }
-PLACES: dict[str, Any] = {
+_SHAPES_BY_KEY: dict[str, Any] = {
     "tools": ToolEntry,
     "schema": ToolSchema,
     "function": ToolFunction,
@@ -240,23 +293,37 @@ PLACES: dict[str, Any] = {
     "skills": MemberBlueprint,
     "workflow": WorkflowBlueprint,
 }
-"""What stands under a key, for suggestions."""
+_CONFIGS: dict[Kind, Any] = {"agent": AgentConfig, "conductor": ConductorConfig, "pipeline": PipelineConfig}
 
-for _shape in (
-    *SHAPES.values(),
-    *STEP_SHAPES.values(),
-    *PLACES.values(),
-    AgentConfig,
-    MemberConfig,
-    TeamConfig,
-    LineConfig,
-):
-    setattr(_shape, "__pydantic_config__", _CLOSED)  # noqa: B010 - a typed dictionary may not declare it in its body
+
+def _keys(shape: Any) -> frozenset[str]:
+    return shape.__required_keys__ | shape.__optional_keys__
+
+
+CONFIG_KEYS = _keys(ConductorConfig)
+"""All keys that the `config` of any kind may have."""
+
+
+def keys_of(kind: Kind) -> frozenset[str]:
+    """The top-level keys of a kind's blueprints."""
+    return _keys(SHAPES[kind])
+
+
+def allowed_keys(kind: Kind, location: Sequence[str | int], value: Mapping[str, Any]) -> list[str]:
+    """The keys that the object at a location of a blueprint may have, for suggestions."""
+    names = [part for part in location if isinstance(part, str)]
+    if not names:
+        return sorted(keys_of(kind))
+    if names[-1] == "config":
+        return sorted(_keys(_CONFIGS.get(kind, AgentConfig) if len(names) == 1 else MemberConfig))
+    if kind == "workflow" and value.get("type") in STEP_SHAPES:
+        return sorted(_keys(STEP_SHAPES[value["type"]]))
+    return sorted(_keys(_SHAPES_BY_KEY.get(names[-1], MemberBlueprint)))
 
 
 @functools.cache
 def adapter(kind: Kind) -> TypeAdapter[Any]:
-    """The checker of one kind's blueprints; built on first use, for it takes some milliseconds."""
+    """The pydantic adapter of a kind's blueprints."""
     return TypeAdapter(SHAPES[kind])
 
 

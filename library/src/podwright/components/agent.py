@@ -7,14 +7,12 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
-from podwright.blueprints import Blueprint
-from podwright.components.base import AgentOptions, ModelComponent, checked, described, overridden
-from podwright.components.chat import ChatSession, opening, run_chat
+from podwright.components.base import ModelComponent
+from podwright.components.chat import ChatSession, initial_messages, run_chat
+from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.text import short_repr
 from podwright.tools import FunctionTool, attach, tools_by_name
 
 
@@ -26,15 +24,14 @@ class Agent(ModelComponent):
         instructions: System instructions. `{name}` is filled from the named inputs of a run.
         model: "<provider>/<model_name>", or a model object.
         tools: Functions that the model may call; names, docstrings and type hints become their schemas.
-        max_loops: The most model calls of one run.
+        max_loops: Most model calls of one run.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.
 
     Raises:
         BlueprintValidationError: An argument has a wrong type or value.
-        ToolDefinitionError: A tool cannot be one.
+        ToolDefinitionError: A tool cannot be offered to a model.
     """
 
-    __slots__ = ("_tools",)
     kind: ClassVar[Kind] = "agent"
 
     def __init__(
@@ -46,19 +43,14 @@ class Agent(ModelComponent):
         max_loops: int = 10,
         **options: Unpack[AgentOptions],
     ) -> None:
-        given = model if isinstance(model, Model) else None
-        config = {"model": given.name if given else model, "max_loops": max_loops}
-        self._tools: Mapping[str, FunctionTool] = tools_by_name(tools) if tools else {}
-        blueprint: Blueprint = {
-            "type": "Agent",
-            "version": blueprints.VERSION,
+        self._tools: Mapping[str, FunctionTool] = tools_by_name(tools)
+        fields = {
             "name": name,
             "instructions": instructions,
-            "config": config,
+            "config": {"model": model, "max_loops": max_loops},
             "tools": [tool.entry() for tool in self._tools.values()],
         }
-        kept = described(blueprint, options) if options else None
-        super().__init__(checked(blueprint, "agent"), kept, given)
+        super().__init__(parse_arguments("agent", fields, options))
 
     @classmethod
     def from_blueprint(
@@ -71,24 +63,20 @@ class Agent(ModelComponent):
         """Rebuild an agent (spec §4.4).
 
         Args:
-            blueprint: What `to_blueprint` gave.
-            tools: The functions behind its tools; those it does not name are left out.
-            validate: If false, unknown keys are dropped, and tools that are missing or no longer fit are let pass.
-            **kwargs: Values that replace the blueprint's, such as `model`, `temperature` or `api_key`.
+            blueprint: What `to_blueprint` returned.
+            tools: The functions behind its tools; those that it does not name are ignored.
+            validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
+            **kwargs: Values that override the blueprint's, such as `model`, `temperature` or `api_key`.
 
         Raises:
-            BlueprintValidationError: The blueprint is invalid; all problems at once.
-            ConfigurationError: A keyword is no value of an agent.
+            BlueprintValidationError: The blueprint is invalid; with all problems.
+            ConfigurationError: A keyword is unknown.
         """
-        whole, options, model = overridden(blueprint, "agent", kwargs)
-        found = blueprints.problems(whole, "agent") if validate else []
-        attached, drifted = attach(whole.get("tools"), tools_by_name(tools), "/tools")
-        found += drifted if validate else []
-        if found:
-            raise blueprints.invalid(found, f"The blueprint of agent {short_repr(whole.get('name'))}")
+        parsed = parse_with_overrides(blueprint, "agent", validate, kwargs)
+        attached, tool_problems = attach(parsed.data.get("tools"), tools_by_name(tools), "/tools")
         self = cls.__new__(cls)
         self._tools = attached
-        ModelComponent.__init__(self, blueprints.check(whole, "agent", validate), options or None, model)
+        ModelComponent.__init__(self, parsed, tool_problems if validate else ())
         return self
 
     @property
@@ -97,6 +85,6 @@ class Agent(ModelComponent):
         return self._tools
 
     async def perform(self, run: Run, task: Task) -> Any:
-        """Converse with the model until it answers."""
-        party = ChatSession(self.model, self.settings, self.max_loops, self._tools)
-        return await run_chat(run, party, opening(self.instructions, task.input), task.response_model)
+        """Chat with the model until it answers."""
+        session = ChatSession(self.model, self.settings, self.max_loops, self._tools)
+        return await run_chat(run, session, initial_messages(self.instructions, task.input), task.response_model)

@@ -1,4 +1,4 @@
-"""A component folder: a blueprint with the code and the agents that stand beside it.
+"""A component folder: a blueprint with the code and the agents that belong to it.
 
     my_component/
         blueprint.json      or .yaml, .yml
@@ -6,7 +6,7 @@
         conditions.py       functions for its conditions, by name
         agents/             name.json, or a folder name/, for each agent that it names
 
-A fleet keeps its components side by side, so an agent is also looked for in the folders beside this one.
+A fleet keeps its components side by side, so agents are also looked up in the folders beside this one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.errors import ConfigurationError
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import describe_error, did_you_mean
 
-_LONGEST = 240
-"""Bytes in a file's name, without its suffix."""
+_MAX_NAME_BYTES = 240
 
 
 class Folder:
@@ -43,101 +42,101 @@ class Folder:
         Raises:
             ConfigurationError: There is none, or more than one, or the folder cannot be read.
         """
-        files = [self.path / f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
+        names = [f"blueprint{suffix}" for suffix in blueprints.SUFFIXES]
         try:
-            found = [file for file in files if file.is_file()]
+            files = [self.path / name for name in names if (self.path / name).is_file()]
         except OSError as error:
-            raise ConfigurationError(
-                f"The folder '{self.path.name}' cannot be read: {error.strerror}.", suggestion="Let this user read it."
-            ) from error
-        if not found and not self.path.is_dir():
-            raise ConfigurationError(f"There is no folder '{self.path.name}'.", suggestion=self._nearest())
-        if len(found) != 1:
-            what = "no blueprint" if not found else "more than one blueprint: " + ", ".join(file.name for file in found)
-            hint = "Keep one blueprint.json or blueprint.yaml in it."
-            inside = sorted({file.parent.name for kind in files for file in self.path.glob(f"*/{kind.name}")})
-            if inside and not found:
-                hint = f"Name one of the components in it: {', '.join(inside[:10])}."
-            raise ConfigurationError(f"The folder '{self.path.name}' has {what}.", suggestion=hint)
-        return blueprints.read_file(found[0])
-
-    def _nearest(self) -> str:
-        """The folder beside it whose name is nearest."""
-        beside = sorted(self.path.parent.glob("*"))
-        names = [one.name for one in beside if one.is_dir() and not one.name.startswith(".")]
-        return did_you_mean(self.path.name, names) or "Name a component folder."
-
-    def tool_names(self, blueprint: Mapping[str, Any]) -> set[str]:
-        """The tools that a blueprint names, its members' too."""
-        return set(_tool_names(dict(blueprint)))
-
-    def condition_names(self, blueprint: Mapping[str, Any]) -> set[str]:
-        """The conditions that a workflow's blueprint names."""
-        found: set[str] = set()
-        for _, step in blueprints.walk_steps(blueprint.get("steps")):
-            for key in ("condition", "until"):
-                found.update(_condition_names(step.get(key)))
-        return found
-
-    def agent_names(self, blueprint: Mapping[str, Any]) -> list[str]:
-        """The agents that a blueprint refers to by name only, each once."""
-        names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
-        by_name = {"type", "name", "version", "description"}
-        for key in ("skills", "steps"):
-            members = [as_object(one) for one in as_array(blueprint.get(key))]
-            names += [one.get("name") for one in members if one.get("type") == "Agent" and set(one) <= by_name]
-        return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+            raise ConfigurationError(f"Cannot read the folder '{self.path.name}': {error.strerror}.") from error
+        if len(files) == 1:
+            return blueprints.read_file(files[0])
+        if files:
+            listed = ", ".join(file.name for file in files)
+            raise ConfigurationError(f"The folder '{self.path.name}' has more than one blueprint: {listed}.")
+        if not self.path.is_dir():
+            siblings = (path.name for path in sorted(self.path.parent.glob("[!.]*")) if path.is_dir())
+            hint = did_you_mean(self.path.name, siblings) or None
+            raise ConfigurationError(f"The folder '{self.path.name}' does not exist.", suggestion=hint)
+        inside = sorted({file.parent.name for name in names for file in self.path.glob(f"*/{name}")})
+        hint = f"It contains components: {', '.join(inside[:10])}." if inside else "Add a blueprint.json."
+        raise ConfigurationError(f"The folder '{self.path.name}' has no blueprint.", suggestion=hint)
 
     def agent(self, name: str, within: Iterable[Path]) -> Folder | Path | None:
-        """Where the agent of that name is: a folder, a blueprint file, or nowhere.
+        """The folder or the blueprint file of an agent; None if there is none.
+
+        Args:
+            name: The name that a blueprint has for it.
+            within: The folders that it is loaded for.
 
         Raises:
-            ConfigurationError: The agent is the component itself, or one that it is loaded for.
+            ConfigurationError: The agent is one of these folders.
         """
-        if Path(name).name != name or name == ".." or len(name.encode(errors="replace")) > _LONGEST:
-            return None  # a path may lead anywhere, and what is too long is no file
-        for suffix in (".json", ".yaml", ".yml"):
+        if Path(name).name != name or name == ".." or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
+            return None  # a path could lead anywhere
+        for suffix in blueprints.SUFFIXES:
             file = self.path / "agents" / f"{name}{suffix}"
             if file.is_file():
                 return file
         for parent in (self.path / "agents", self.path.parent):
-            folder = parent / name
-            if folder.is_dir():
-                found = Folder(folder)
-                if found.path in within:
-                    raise ConfigurationError(
-                        f"The component '{name}' is an agent of itself.", suggestion="Break the circle."
-                    )
-                return found
+            if (parent / name).is_dir():
+                folder = Folder(parent / name)
+                if folder.path in within:
+                    message = f"The component '{name}' is an agent of itself."
+                    raise ConfigurationError(message, suggestion="Remove the circular reference.")
+                return folder
         return None
 
-    def functions(self, file: str, names: set[str]) -> list[Callable[..., Any]]:
+    def functions(self, file: str, names: set[str]) -> dict[str, Callable[..., Any]]:
         """The functions of these names in a module of the folder.
 
-        In place of a name that it lacks comes the nearest that it has, so that whoever misses the one can suggest it.
+        For a name that does not exist, the function with the most similar name is included, so that an error can
+        suggest it.
         """
-        return list(self.named(file, names).values())
-
-    def named(self, file: str, names: set[str]) -> dict[str, Callable[..., Any]]:
-        """As `functions`, by name."""
-        if not names or (module := self._module(file)) is None:
+        module = self._module(file) if names else None
+        if module is None:
             return {}
-        found: dict[str, Callable[..., Any]] = {}
+        functions: dict[str, Callable[..., Any]] = {}
         for name in names:
-            there = callable(getattr(module, name, None))
-            known = [name] if there else difflib.get_close_matches(name, _own(module), n=1)
-            found |= {one: getattr(module, one) for one in known}
-        return found
+            exists = callable(getattr(module, name, None))
+            chosen = [name] if exists else difflib.get_close_matches(name, _public_functions(module), n=1)
+            functions |= {choice: getattr(module, choice) for choice in chosen}
+        return functions
 
     def _module(self, file: str) -> ModuleType | None:
         if file not in self._modules:
             path = self.path / file
-            self._modules[file] = _imported(path) if path.is_file() else None
+            self._modules[file] = _import_file(path) if path.is_file() else None
         return self._modules[file]
 
 
-def _own(module: ModuleType) -> list[str]:
-    """The functions that a module defines for others."""
+def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
+    """The tools that a blueprint and its members name."""
+    lists = [value for pointer, value, _ in walk_json(dict(blueprint)) if pointer.endswith("/tools")]
+    names = [as_object(entry).get("name") for entries in lists for entry in as_array(entries)]
+    return {name for name in names if isinstance(name, str)}
+
+
+def condition_names(blueprint: Mapping[str, Any]) -> set[str]:
+    """The conditions that a workflow's blueprint names, those in arguments of other conditions included."""
+    names: set[str] = set()
+    for _, step in blueprints.walk_steps(blueprint.get("steps")):
+        for key in ("condition", "until"):
+            for _, value, _ in walk_json(step.get(key)):
+                name = as_object(value).get("name")
+                names |= {name} if isinstance(name, str) else set()
+    return names
+
+
+def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
+    """The agents that a blueprint refers to by name only, each once."""
+    names = [step.get("agent") for _, step in blueprints.walk_steps(blueprint.get("steps"))]
+    reference_keys = {"type", "name", "version", "description"}
+    for key in ("skills", "steps"):
+        members = [as_object(member) for member in as_array(blueprint.get(key))]
+        names += [one.get("name") for one in members if one.get("type") == "Agent" and set(one) <= reference_keys]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _public_functions(module: ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
@@ -145,54 +144,30 @@ def _own(module: ModuleType) -> list[str]:
     ]
 
 
-def _imported(path: Path) -> ModuleType:
-    # a name of its own: the tools.py of two folders are two modules
+def _import_file(path: Path) -> ModuleType:
+    """Import a file as a module of its own name: the `tools.py` of two folders are two modules.
+
+    Raises:
+        ConfigurationError: It cannot be imported.
+    """
     name = f"podwright_component_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"'{path}' cannot be imported.")
+        raise ConfigurationError(f"Cannot import '{path}'.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise ConfigurationError(
-            f"'{path.name}' of '{path.parent.name}' cannot be imported: {describe_error(error).rstrip('.')}.",
-            suggestion=_remedy(path, error),
-        ) from error
+        hint = f"Run `python {path.name}` in that folder to see the whole traceback."
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            hint = f"Install the package that provides '{error.name}', and add it to requirements.txt there."
+        message = f"Cannot import '{path.name}' of '{path.parent.name}': {describe_error(error).rstrip('.')}."
+        raise ConfigurationError(message, suggestion=hint) from error
     finally:
         sys.path.remove(str(path.parent))
     return module
-
-
-def _remedy(path: Path, error: BaseException) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"Install the package that has '{error.name}', and name it in requirements.txt beside {path.name}."
-    return f"Try `python {path.name}` in that folder."
-
-
-def _tool_names(data: object) -> Iterable[str]:
-    """The names in every list under `tools`, at any depth."""
-    for item in as_array(data):
-        yield from _tool_names(item)
-    for key, item in as_object(data).items():
-        if key == "tools":
-            names = (as_object(one).get("name") for one in as_array(item))
-            yield from (name for name in names if isinstance(name, str))
-        else:
-            yield from _tool_names(item)
-
-
-def _condition_names(ref: object) -> Iterable[str]:
-    known = as_object(ref)
-    if isinstance(known.get("name"), str):
-        yield known["name"]
-    for value in as_object(known.get("args")).values():
-        for one in as_array(value) or [value]:
-            yield from _condition_names(one)

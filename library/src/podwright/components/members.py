@@ -1,117 +1,101 @@
-"""Agents inside a conductor or a pipeline: to their blueprint entries, and back (spec §§2.3, 2.4)."""
+"""The agents inside a conductor or a pipeline: their blueprint entries, and the way back (spec §§2.3, 2.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from podwright import blueprints
+from podwright.blueprints import Blueprint
 from podwright.components.agent import Agent
-from podwright.components.base import Component, Options, overridden
+from podwright.components.base import Component
+from podwright.components.options import ParsedBlueprint, named_map, parse_with_overrides
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import as_array, as_object
 from podwright.models import Model
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean
 from podwright.tools import FunctionTool, attach, tools_by_name
 
-_OWN = ("instructions", "config", "tools")
-"""Keys one of which makes an entry an agent of its own; without any, it stands for one that the caller supplies."""
+_OWN_KEYS = ("instructions", "config", "tools")
+"""An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 
 
-def entries_for(components: Iterable[Component], what: str) -> list[blueprints.Blueprint]:
-    """The entries of live members: an agent with all its fields, any other component by its name.
+def entries_of(components: object, what: str) -> list[Blueprint]:
+    """The blueprint entries of live members: all fields of an agent, only the name of any other component.
 
     Raises:
-        ConfigurationError: Something given is no component.
+        ConfigurationError: A member is not a component.
     """
-    found: list[blueprints.Blueprint] = []
-    if not isinstance(components, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-        raise ConfigurationError(f"The agents are a list, not {components!r}.", suggestion=f"Write [{components!r}].")
-    for one in components:
-        if not isinstance(one, Component):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise ConfigurationError(
-                f"A {what} is a component, not {one!r}.", suggestion="Give agents, such as Agent(…)."
-            )
-        whole = one.to_blueprint() if isinstance(one, Agent) else {"name": one.name}
-        found.append({"type": "Agent", **whole})
-    return found
+    if not isinstance(components, Iterable):
+        raise ConfigurationError(f"Expected a list of agents, not {components!r}.")
+    entries: list[Blueprint] = []
+    for component in components:  # pyright: ignore[reportUnknownVariableType] - a caller's iterable
+        if not isinstance(component, Component):
+            raise ConfigurationError(f"A {what} must be a component such as Agent(…), not {component!r}.")
+        data = component.to_blueprint() if isinstance(component, Agent) else {"name": component.name}
+        entries.append({"type": "Agent", **data})
+    return entries
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What a blueprint with members came to."""
-
-    blueprint: blueprints.Blueprint
-    options: Options | None
-    model: Model | None
-    members: list[Component]
-
-
-def rebuilt(
+def parse_team(
     kind: Literal["conductor", "pipeline"],
-    blueprint: Mapping[str, Any],
+    blueprint: object,
     tools: Sequence[Callable[..., Any]],
     validate: bool,
-    agents: Mapping[str, Component],
-    changes: Mapping[str, Any],
-) -> Rebuilt:
-    """Check a blueprint with members, and build them.
+    agents: object,
+    overrides: Mapping[str, Any],
+) -> tuple[ParsedBlueprint, list[Component]]:
+    """Parse a blueprint with members, and build the members.
 
     Raises:
-        BlueprintValidationError: The blueprint is invalid; all problems at once.
-        ConfigurationError: A keyword is no value of this kind.
+        BlueprintValidationError: The blueprint is invalid; with all problems.
+        ConfigurationError: A keyword is unknown.
     """
-    whole, options, model = overridden(blueprint, kind, changes)
+    parsed = parse_with_overrides(blueprint, kind, validate, overrides)
+    team = _Team(parsed.model or as_object(parsed.data.get("config")).get("model"), named_map(agents, "agents"), tools)
     key = "skills" if kind == "conductor" else "steps"
-    shared: Any = model
-    match whole.get("config"):
-        case {"model": str(name)} if model is None:
-            shared = name
-        case _:
-            pass
-    supplied = tools_by_name(tools)
-    found = blueprints.problems(whole, kind) if validate else []
-    for number, entry in enumerate(as_array(whole.get(key))):
-        found += _member_problems(as_object(entry), f"/{key}/{number}", supplied, agents, shared, validate)
-    if found:
-        raise blueprints.invalid(found, f"The blueprint of {kind} {short_repr(whole.get('name'))}")
-    whole = blueprints.check(whole, kind, validate)
-    members = [_member(entry, tools, agents, shared, validate) for entry in whole[key]]
-    return Rebuilt(whole, options or None, model, members)
+    problems: list[Problem] = []
+    for number, entry in enumerate(as_array(parsed.data.get(key))):
+        problems += team.problems(as_object(entry), f"/{key}/{number}", validate)
+    parsed.check(problems)
+    return parsed, [team.member(entry, validate) for entry in parsed.data[key]]
 
 
-def _member_problems(
-    entry: Mapping[str, Any],
-    at: str,
-    supplied: Mapping[str, FunctionTool],
-    agents: Mapping[str, Component],
-    shared: Model | str | None,
-    validate: bool,
-) -> list[Problem]:
-    """What is wrong with an entry beyond its shape."""
-    name = entry.get("name")
-    if not isinstance(name, str):
-        return []
-    if not any(key in entry for key in _OWN):
-        hint = did_you_mean(name, agents) or "Give it in agents={…}, or add its instructions."
-        return [] if name in agents else [Problem(at, f"no agent called '{name}' was given.", hint)]
-    found = attach(entry.get("tools"), supplied, f"{at}/tools")[1] if validate else []
-    if shared is None and "model" not in as_object(entry.get("config")):
-        found.append(Problem(at, f"the agent '{name}' has no model.", "Add it under 'config'."))
-    return found
+class _Team:
+    """What the members of one blueprint are built from.
 
+    Args:
+        model: The model of members that name none: an object, or a name.
+        agents: Components for entries that are only names.
+        tools: The functions behind the tools of all members.
+    """
 
-def _member(
-    entry: blueprints.Blueprint,
-    tools: Sequence[Callable[..., Any]],
-    agents: Mapping[str, Component],
-    shared: Model | str | None,
-    validate: bool,
-) -> Component:
-    if not any(key in entry for key in _OWN):
-        return agents[entry["name"]]
-    given = {"model": shared} if isinstance(shared, Model) else {}
-    named = shared.name if isinstance(shared, Model) else shared
-    config = {**({"model": named} if named else {}), **entry.get("config", {})}
-    return Agent.from_blueprint({"instructions": "", **entry, "config": config}, tools, validate, **given)
+    def __init__(
+        self, model: Model | str | None, agents: Mapping[str, Component], tools: Sequence[Callable[..., Any]]
+    ) -> None:
+        self._model = model
+        self._agents = agents
+        self._functions = tools
+        self._tools: Mapping[str, FunctionTool] = tools_by_name(tools)
+
+    def problems(self, entry: Mapping[str, Any], at: str, validate: bool) -> list[Problem]:
+        """What is wrong with an entry beyond its shape."""
+        name = entry.get("name")
+        if not isinstance(name, str):
+            return []
+        if not any(key in entry for key in _OWN_KEYS):
+            hint = did_you_mean(name, self._agents) or "Pass it in agents={…}, or add its instructions."
+            return [] if name in self._agents else [Problem(at, f"Missing agent '{name}'.", hint)]
+        found = attach(entry.get("tools"), self._tools, f"{at}/tools")[1] if validate else []
+        if self._model is None and "model" not in as_object(entry.get("config")):
+            found.append(Problem(at, f"The agent '{name}' has no model.", "Add it under 'config'."))
+        return found
+
+    def member(self, entry: Blueprint, validate: bool) -> Component:
+        """The component of a valid entry."""
+        if not any(key in entry for key in _OWN_KEYS):
+            return self._agents[entry["name"]]
+        options = {"model": self._model} if isinstance(self._model, Model) else {}
+        model_name = self._model.name if isinstance(self._model, Model) else self._model
+        config = {**({"model": model_name} if model_name else {}), **entry.get("config", {})}
+        whole = {"instructions": "", **entry, "config": config}
+        return Agent.from_blueprint(whole, self._functions, validate, **options)

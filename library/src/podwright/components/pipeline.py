@@ -1,4 +1,4 @@
-"""The pipeline: agents in a row, each working on what the one before it gave (spec §2.4)."""
+"""The pipeline: agents in a row, each working on the output of the one before (spec §2.4)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,10 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
 from podwright.blueprints import Blueprint
-from podwright.components.base import (
-    Component,
-    DescribedOptions,
-    PromptComponent,
-    by_name,
-    checked,
-    described,
-)
-from podwright.components.members import entries_for, rebuilt
+from podwright.components.base import Component, PromptComponent
+from podwright.components.members import entries_of, parse_team
+from podwright.components.options import DescribedOptions, parse_arguments
 from podwright.events import Kind
 from podwright.run import Run, Task
 
@@ -35,7 +28,6 @@ class Pipeline(PromptComponent):
         BlueprintValidationError: An argument has a wrong type or value.
     """
 
-    __slots__ = ("_steps",)
     kind: ClassVar[Kind] = "pipeline"
 
     def __init__(
@@ -45,12 +37,10 @@ class Pipeline(PromptComponent):
         model: str | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        blueprint: Blueprint = {"type": "Pipeline", "version": blueprints.VERSION, "name": name}
-        blueprint["steps"] = entries_for(steps, "pipeline step")
+        fields: Blueprint = {"name": name, "steps": entries_of(steps, "pipeline step")}
         if model is not None:
-            blueprint["config"] = {"model": model}
-        kept = described(blueprint, options, settings=False)
-        super().__init__(checked(blueprint, "pipeline"), kept)
+            fields["config"] = {"model": model}
+        super().__init__(parse_arguments("pipeline", fields, options))
         self._steps = list(steps)
 
     @classmethod
@@ -66,20 +56,20 @@ class Pipeline(PromptComponent):
         """Rebuild a pipeline.
 
         Args:
-            blueprint: What `to_blueprint` gave.
+            blueprint: What `to_blueprint` returned.
             tools: The functions behind the tools of its agents.
-            validate: If false, unknown keys are dropped, and tools that are missing or no longer fit are let pass.
-            agents: Components for the steps that are names only.
-            **kwargs: Values that replace the blueprint's, such as `name` or `model`.
+            validate: If false, unknown keys are dropped, and missing tools and tools that no longer fit are allowed.
+            agents: Components for the steps that are only names.
+            **kwargs: Values that override the blueprint's, such as `name` or `model`.
 
         Raises:
-            BlueprintValidationError: The blueprint is invalid; all problems at once.
-            ConfigurationError: A keyword is no value of a pipeline.
+            BlueprintValidationError: The blueprint is invalid; with all problems.
+            ConfigurationError: A keyword is unknown.
         """
-        parts = rebuilt("pipeline", blueprint, tools, validate, by_name(agents, "agents"), kwargs)
+        parsed, members = parse_team("pipeline", blueprint, tools, validate, agents, kwargs)
         self = cls.__new__(cls)
-        PromptComponent.__init__(self, parts.blueprint, parts.options)
-        self._steps = parts.members
+        PromptComponent.__init__(self, parsed)
+        self._steps = members
         return self
 
     @property
@@ -98,8 +88,8 @@ class Pipeline(PromptComponent):
             path = (*run.path, index)
             last = index == len(self._steps) - 1
             with run.step(step.name, "agent_step", path):
-                inner = Task(value, task.response_model if last else None)
-                value = await run.child(step, path).execute(step, inner)
+                step_task = Task(value, task.response_model if last else None)
+                value = await run.child(step, path).execute(step, step_task)
             if not last:
                 value = step.text(value)
         return value

@@ -1,10 +1,13 @@
-"""The steps of a workflow as Python objects; a workflow turns them into its blueprint and keeps that."""
+"""The steps of a workflow as Python objects, and their blueprint data.
+
+A workflow runs step objects that refer to live agents and nested workflows; its blueprint refers to them by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 from podwright.blueprints import Blueprint
 from podwright.components.base import Component
@@ -26,20 +29,20 @@ class AgentStep:
     name: str | None = None
     """Name of the step; by default the agent's."""
     input: str | None = None
-    """A template for what the agent is given; by default the whole context."""
+    """A template for the agent's input; by default the whole context."""
     output: str | None = None
-    """Where the answer goes; by default `<agent_name>_output`."""
+    """Name under which the answer is stored; by default `<agent_name>_output`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionStep:
-    """Goes one of two ways."""
+    """Runs one of two sequences of steps."""
 
     condition: ConditionLike
     then: Sequence[Step | Component]
-    """Steps for when it holds."""
+    """Steps if the condition holds."""
     else_: Sequence[Step | Component] = ()
-    """Steps for when it does not."""
+    """Steps if it does not."""
     name: str | None = None
 
 
@@ -48,19 +51,19 @@ class ParallelStep:
     """Runs several sequences at once, each on its own copy of the context; a failure cancels the others."""
 
     branches: Sequence[Sequence[Step | Component]]
-    """What they write is merged in their order."""
+    """Their outputs are merged in this order."""
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """Runs its steps, and again until a condition holds."""
+    """Repeats its steps until a condition holds."""
 
     steps: Sequence[Step | Component]
     until: ConditionLike
-    """Is asked after each round."""
+    """Evaluated after each iteration."""
     max_iterations: int = 10
-    """The workflow goes on after so many rounds, whatever the condition says."""
+    """After so many iterations the workflow goes on in any case."""
     name: str | None = None
 
 
@@ -69,12 +72,12 @@ class MapStep:
     """Runs its steps for each item of a list; each output becomes a JSON array of the items' outputs."""
 
     over: str
-    """Name in the context: a list, a JSON array as text, or text with an item a line."""
+    """Name in the context: a list, a JSON array as text, or text with one item per line."""
     as_: str
-    """The name that the steps see the item under."""
+    """Name of the item for the steps."""
     steps: Sequence[Step | Component]
     max_concurrency: int = 8
-    """How many items are worked on at once."""
+    """Items worked on at once."""
     name: str | None = None
 
 
@@ -91,92 +94,135 @@ class ApprovalStep:
     """Pauses the workflow until a person approves."""
 
     message: str
-    """What the person is asked; a template."""
+    """The question to that person; a template."""
     name: str | None = None
 
 
 Step = AgentStep | ConditionStep | ParallelStep | LoopStep | MapStep | WorkflowStep | ApprovalStep
 
+STEP_TYPES: dict[type[Step], str] = {
+    AgentStep: "agent_step",
+    ConditionStep: "condition_step",
+    ParallelStep: "parallel_step",
+    LoopStep: "loop_step",
+    MapStep: "map_step",
+    WorkflowStep: "workflow_step",
+    ApprovalStep: "approval_step",
+}
+"""The `type` of each class of steps in a blueprint."""
+
+
+_SEQUENCES = ("then", "else_", "steps")
+"""The fields of step classes that hold steps."""
+
+
+def resolved(steps: Sequence[Step | Component]) -> Sequence[Step]:
+    """The steps inside a resolved step: `References.resolve` has replaced bare components."""
+    return cast("Sequence[Step]", steps)
+
+
+def sequences_of(step: Step) -> list[Sequence[Step]]:
+    """The sequences of steps inside a resolved step, without those of nested workflows."""
+    sequences = [getattr(step, name) for name in _SEQUENCES if hasattr(step, name)]
+    return [*sequences, *getattr(step, "branches", ())]
+
+
+def output_names(steps: Iterable[Step]) -> list[str]:
+    """The names that a sequence of resolved steps may write to the context, each once."""
+    names: list[str] = []
+    for step in steps:
+        if isinstance(step, AgentStep):
+            names.append(step.output or f"{step.agent}_output")
+        inner = [step.workflow.steps] if isinstance(step, WorkflowStep) else sequences_of(step)
+        names += [name for sequence in inner for name in output_names(sequence)]
+    return list(dict.fromkeys(names))
+
 
 @dataclass(slots=True)
-class Parts:
-    """The live objects that a workflow's steps refer to by name."""
+class References:
+    """The live objects that the steps of a workflow refer to by name."""
 
     agents: dict[str, Component] = field(default_factory=dict[str, Component])
     conditions: dict[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
 
-    def lower(self, steps: Sequence[Step | Component]) -> list[Blueprint]:
-        """The steps as blueprint data; their live objects are kept here.
+    def add_agent(self, name: str, agent: object) -> None:
+        """Add an agent under a name.
 
         Raises:
-            ConfigurationError: Something given is no step, or one name means two objects.
+            ConfigurationError: It is not a component, or another one has that name.
         """
-        if not isinstance(steps, Sequence) or isinstance(steps, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"Steps are a list, not {steps!r}.")
-        return [self._lower(step) for step in steps]
+        if not isinstance(agent, Component):
+            raise ConfigurationError(f"The agent '{name}' must be a component, not {agent!r}.")
+        if self.agents.setdefault(name, agent) is not agent:
+            raise ConfigurationError(f"Two agents are called '{name}'.", suggestion="Give each its own name.")
 
-    def _lower(self, step: Step | Component) -> Blueprint:
-        match step:
-            case AgentStep() | Component():
-                return self._agent(step if isinstance(step, AgentStep) else AgentStep(step))
-            case ConditionStep():
-                lowered = _named("condition_step", step.name)
-                lowered |= {"condition": self._condition(step.condition), "then": self.lower(step.then)}
-                return lowered | ({"else": self.lower(step.else_)} if step.else_ else {})
-            case ParallelStep():
-                return _named("parallel_step", step.name) | {"branches": [self.lower(one) for one in step.branches]}
-            case LoopStep():
-                lowered = _named("loop_step", step.name) | {"steps": self.lower(step.steps)}
-                return lowered | {"until": self._condition(step.until), "max_iterations": step.max_iterations}
-            case MapStep():
-                lowered = _named("map_step", step.name) | {"over": step.over, "as": step.as_}
-                return lowered | {"steps": self.lower(step.steps), "max_concurrency": step.max_concurrency}
-            case WorkflowStep():
-                return self._workflow(step)
-            case ApprovalStep():
-                return _named("approval_step", step.name) | {"message": step.message}
-            case _:
-                if TYPE_CHECKING:
-                    assert_never(step)
-                raise ConfigurationError(f"A step is an AgentStep, ConditionStep, …, not {step!r}.")
+    def add_condition(self, name: str, condition: Callable[..., Any]) -> None:
+        """Add a condition under a name.
 
-    def _agent(self, step: AgentStep) -> Blueprint:
-        agent = step.agent
+        Raises:
+            ConfigurationError: Another one has that name.
+        """
+        if self.conditions.setdefault(name, condition) is not condition:
+            raise ConfigurationError(f"Two conditions are called '{name}'.", suggestion="Rename one of them.")
+
+    def resolve(self, steps: object) -> tuple[Step, ...]:
+        """Steps as a caller gives them, with names and defaults filled in; they refer to agents by name.
+
+        Raises:
+            ConfigurationError: Something is not a step, or one name means two objects.
+        """
+        if not isinstance(steps, Sequence) or isinstance(steps, str):
+            raise ConfigurationError(f"Steps must be a list, not {steps!r}.")
+        return tuple(self._resolve(step) for step in cast("Sequence[object]", steps))
+
+    def _resolve(self, step: object) -> Step:
+        if isinstance(step, Component):
+            step = AgentStep(step)
+        if not isinstance(step, Step):
+            raise ConfigurationError(f"Expected a step such as AgentStep or LoopStep, not {step!r}.")
+        if isinstance(step, AgentStep):
+            return self._resolve_agent(step)
+        if isinstance(step, WorkflowStep):
+            return self._resolve_workflow(step)
+        changes: dict[str, Any] = {"name": step.name or STEP_TYPES[type(step)].removesuffix("_step")}
+        for name in _SEQUENCES:
+            if hasattr(step, name):
+                changes[name] = self.resolve(getattr(step, name))
+        if isinstance(step, ParallelStep):
+            changes["branches"] = [self.resolve(branch) for branch in step.branches]
+        if isinstance(step, ConditionStep):
+            changes["condition"] = self._condition(step.condition)
+        if isinstance(step, LoopStep):
+            changes["until"] = self._condition(step.until)
+        return replace(step, **changes)
+
+    def _resolve_workflow(self, step: WorkflowStep) -> WorkflowStep:
+        if not hasattr(step.workflow, "steps") or not hasattr(step.workflow, "conditions"):
+            raise ConfigurationError(
+                f"WorkflowStep takes a workflow, not {step.workflow!r}.",
+                suggestion="Put any other component into an AgentStep.",
+            )
+        for name, agent in step.workflow.members().items():
+            self.add_agent(name, agent)
+        for name, condition in step.workflow.conditions.items():
+            self.add_condition(name, condition)
+        return WorkflowStep(step.workflow, step.name or step.workflow.name)
+
+    def _resolve_agent(self, step: AgentStep) -> AgentStep:
+        agent = cast("object", step.agent)  # a caller may pass anything
+        if isinstance(step.name, Component):
+            raise ConfigurationError(
+                f"AgentStep takes the agent first and then the name of the step, not {step.name!r}.",
+                suggestion=f"Write AgentStep({step.name.name}, {agent!r}).",
+            )
         if isinstance(agent, Component):
             self.add_agent(agent.name, agent)
             agent = agent.name
-        elif not isinstance(agent, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise ConfigurationError(f"An AgentStep takes an agent or its name, not {agent!r}.")
-        if isinstance(step.name, Component):
-            raise ConfigurationError(
-                f"An AgentStep takes the agent first, then the step's name, not {step.name!r}.",
-                suggestion=f"Write AgentStep({step.name.name}, {agent!r}).",
-            )
-        lowered: Blueprint = {"type": "agent_step", "agent": agent, "name": step.name or agent}
-        given = {"input": step.input, "output": step.output}
-        return lowered | {key: value for key, value in given.items() if value is not None}
+        if not isinstance(agent, str):
+            raise ConfigurationError(f"AgentStep takes an agent or its name, not {agent!r}.")
+        return AgentStep(agent, step.name or agent, step.input, step.output)
 
-    def _workflow(self, step: WorkflowStep) -> Blueprint:
-        nested = step.workflow
-        blueprint = nested.to_blueprint()
-        for name, agent in nested.members().items():
-            self.add_agent(name, agent)
-        for name, condition in nested.conditions.items():
-            self._add_condition(name, condition)
-        return _named("workflow_step", step.name or nested.name) | {"workflow": blueprint}
-
-    def add_agent(self, name: str, agent: Component) -> None:
-        """Keep an agent under a name.
-
-        Raises:
-            ConfigurationError: It is no component, or another one has that name.
-        """
-        if not isinstance(agent, Component):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise ConfigurationError(f"The agent '{name}' is {agent!r}, which is no component.")
-        if self.agents.setdefault(name, agent) is not agent:
-            raise ConfigurationError(f"Two different agents are called '{name}'.", suggestion="Give each its own name.")
-
-    def _condition(self, condition: ConditionLike) -> Blueprint:
+    def _condition(self, condition: ConditionLike) -> Mapping[str, Any]:
         if isinstance(condition, str):
             return {"name": condition}
         if isinstance(condition, Mapping):
@@ -184,16 +230,52 @@ class Parts:
         name = getattr(condition, "__name__", "")
         if not callable(condition) or not name.isidentifier():
             raise ConfigurationError(
-                f"A condition is a named function, a name, or an object with a name, not {condition!r}.",
-                suggestion="Write it as a `def` function; a blueprint refers to it by its name.",
+                f"A condition must be a named function, a name, or an object with a name, not {condition!r}.",
+                suggestion="Write it as a `def` function; a blueprint refers to it by name.",
             )
-        self._add_condition(name, condition)
+        self.add_condition(name, condition)
         return {"name": name}
 
-    def _add_condition(self, name: str, condition: Callable[..., Any]) -> None:
-        if self.conditions.setdefault(name, condition) is not condition:
-            raise ConfigurationError(f"Two different conditions are called '{name}'.", suggestion="Rename one.")
+
+def steps_to_data(steps: Sequence[Step]) -> list[Blueprint]:
+    """The blueprint data of resolved steps."""
+    return [_to_data(step) for step in steps]
 
 
-def _named(step_type: str, name: str | None) -> Blueprint:
-    return {"type": step_type, "name": name or step_type.removesuffix("_step")}
+def _to_data(step: Step) -> Blueprint:
+    data: Blueprint = {"type": STEP_TYPES[type(step)], "name": step.name}
+    for field_ in fields(step):
+        name, value = field_.name, getattr(step, field_.name)
+        if name in _SEQUENCES:
+            value = steps_to_data(value)
+        elif name == "branches":
+            value = [steps_to_data(branch) for branch in value]
+        elif name == "workflow":
+            value = value.to_blueprint()
+        if value is not None and (name != "else_" or value):
+            data[name.removesuffix("_")] = value
+    return data
+
+
+def steps_from_data(entries: Sequence[Blueprint], make_workflow: Callable[[Blueprint], Workflow]) -> tuple[Step, ...]:
+    """The steps of valid blueprint data.
+
+    Args:
+        entries: The `steps` of a blueprint.
+        make_workflow: Makes the workflow of a nested blueprint.
+    """
+    classes = {step_type: step_class for step_class, step_type in STEP_TYPES.items()}
+    steps: list[Step] = []
+    for entry in entries:
+        values = dict(entry)
+        step_class = classes[values.pop("type")]
+        for key in ("then", "else", "steps"):
+            if key in values:
+                values[key] = steps_from_data(values[key], make_workflow)
+        if "branches" in values:
+            values["branches"] = [steps_from_data(branch, make_workflow) for branch in values["branches"]]
+        if "workflow" in values:
+            values["workflow"] = make_workflow(values["workflow"])
+        renamed = {{"as": "as_", "else": "else_"}.get(key, key): value for key, value in values.items()}
+        steps.append(step_class(**renamed))
+    return tuple(steps)

@@ -1,30 +1,33 @@
-"""The workflow: steps over one context, stopped anywhere and resumed there (spec §§2.2, 4.4)."""
+"""The workflow: steps over one context, which can stop anywhere and resume there (spec §§2.2, 4.4)."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright import blueprints
-from podwright.blueprints import Blueprint
-from podwright.components.base import Component, DescribedOptions, Options, by_name, checked, described, overridden
+from podwright.blueprints import Blueprint, walk_steps
+from podwright.components.base import Component
 from podwright.components.chat import to_context
-from podwright.components.resume import KEY, MOST_ITEMS, Node, Route, path_of, restored
-from podwright.components.steps import Parts, Step
-from podwright.conditions import Conditions, holds
+from podwright.components.options import (
+    DescribedOptions,
+    ParsedBlueprint,
+    named_map,
+    parse_arguments,
+    parse_with_overrides,
+)
+from podwright.components.resume import KEY, Level, Node, initial_progress, path_of
+from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask, shown
+from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
+from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
-from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, Problem, ResumePathError
-from podwright.events import ConditionChecked, Event, EventManager, Kind
+from podwright.errors import ContextError, Problem
+from podwright.events import Event, EventManager, Kind
 from podwright.json_data import as_object, copy_json, to_text
-from podwright.run import Checkpoint, Run, Task, gather_or_cancel
-from podwright.templates import fill, fill_all, sections, visible
-from podwright.text import did_you_mean, short_repr
+from podwright.run import Checkpoint, Run, Task
+from podwright.templates import sections, visible
+from podwright.text import did_you_mean
 
 
 class Workflow(Component):
@@ -41,7 +44,6 @@ class Workflow(Component):
         BlueprintValidationError: An argument has a wrong type or value, or an agent or condition is missing.
     """
 
-    __slots__ = ("_agents", "_conditions")
     kind: ClassVar[Kind] = "workflow"
 
     def __init__(
@@ -52,34 +54,18 @@ class Workflow(Component):
         conditions: Conditions | None = None,
         **options: Unpack[DescribedOptions],
     ) -> None:
-        parts = Parts(conditions=by_name(conditions, "conditions"))
-        for key, agent in by_name(agents, "agents").items():
-            parts.add_agent(key, agent)
-        blueprint: Blueprint = {"type": "Workflow", "version": blueprints.VERSION, "name": name}
-        blueprint["steps"] = parts.lower(steps)
-        kept = described(blueprint, options, settings=False)
-        blueprint = checked(blueprint, "workflow")
-        if found := list(_problems(blueprint, parts.agents, parts.conditions)):
-            raise blueprints.invalid(found, f"The workflow '{name}'")
-        self._assemble(blueprint, parts.agents, parts.conditions, kept)
-
-    def _assemble(
-        self,
-        blueprint: Blueprint,
-        agents: Mapping[str, Component],
-        conditions: Conditions,
-        options: Options | None,
-    ) -> None:
-        super().__init__(blueprint, options)
-        self._agents = agents
-        self._conditions = conditions
+        references = _references(agents, conditions)
+        self._steps = references.resolve(steps)
+        self._agents, self._conditions = references.agents, references.conditions
+        parsed = parse_arguments("workflow", {"name": name, "steps": steps_to_data(self._steps)}, options)
+        super().__init__(parsed, _reference_problems(parsed.data, references))
 
     @classmethod
     def from_blueprint(
         cls,
         blueprint: Mapping[str, Any],
         agents: Mapping[str, Component] = {},
-        conditions: Conditions = {},  # noqa: B006 - as above
+        conditions: Conditions = {},  # noqa: B006 - read only; the default is the specification's
         validate: bool = True,
         event_manager: EventManager | None = None,
         **kwargs: Any,
@@ -87,62 +73,57 @@ class Workflow(Component):
         """Rebuild a workflow (spec §4.4).
 
         Args:
-            blueprint: What `to_blueprint` gave.
+            blueprint: What `to_blueprint` returned.
             agents: The agents by the names that its steps use.
-            conditions: The functions by the names that its steps use; built-in ones need none.
-            validate: If false, unknown keys are dropped, and missing agents and conditions fail when they are reached.
-            event_manager: Hears every run, nested ones too.
-            **kwargs: Values that replace the blueprint's, and see `Options`.
+            conditions: The functions by the names that its steps use; built-in conditions need none.
+            validate: If false, unknown keys are dropped, and missing agents and conditions fail when they are needed.
+            event_manager: Subscribers of every run, nested ones included.
+            **kwargs: Values that override the blueprint's, and `Options`.
 
         Raises:
-            BlueprintValidationError: The blueprint is invalid; all problems at once.
-            ConfigurationError: A keyword is no value of a workflow.
+            BlueprintValidationError: The blueprint is invalid; with all problems.
+            ConfigurationError: A keyword is unknown.
         """
-        whole, options, _ = overridden(blueprint, "workflow", kwargs)
+        references = _references(agents, conditions)
+        parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
-            options["event_manager"] = event_manager
-        parts = Parts(conditions=by_name(conditions, "conditions"))
-        for key, agent in by_name(agents, "agents").items():
-            parts.add_agent(key, agent)
-        if validate:
-            found = [*blueprints.problems(whole, "workflow"), *_problems(whole, parts.agents, parts.conditions)]
-            if found:
-                raise blueprints.invalid(found, f"The blueprint of workflow {short_repr(whole.get('name'))}")
-        return cls.from_parts(
-            blueprints.check(whole, "workflow", validate), parts.agents, parts.conditions, options or None
-        )
+            parsed.options["event_manager"] = event_manager
+        return cls._build(parsed, references, _reference_problems(parsed.data, references) if validate else ())
 
     @classmethod
-    def from_parts(
-        cls,
-        blueprint: Blueprint,
-        agents: Mapping[str, Component],
-        conditions: Conditions,
-        options: Options | None = None,
-    ) -> Self:
-        """A workflow of a blueprint that is known to be sound, and that is not copied."""
+    def _build(cls, parsed: ParsedBlueprint, references: References, problems: Sequence[Problem] = ()) -> Self:
+        def nested(blueprint: Blueprint) -> Workflow:
+            return Workflow._build(ParsedBlueprint("workflow", blueprint), references)
+
         self = cls.__new__(cls)
-        self._assemble(blueprint, agents, conditions, options)
+        Component.__init__(self, parsed, problems)
+        self._agents, self._conditions = references.agents, references.conditions
+        self._steps = steps_from_data(parsed.data["steps"], nested)
         return self
 
     @property
-    def steps(self) -> Sequence[Blueprint]:
-        """Its steps as blueprint data."""
-        return self._blueprint["steps"]
+    def steps(self) -> Sequence[Step]:
+        """Its steps; they refer to agents and conditions by name."""
+        return self._steps
 
     @property
     def conditions(self) -> Conditions:
-        """The functions that its steps name."""
+        """The conditions that its steps refer to, by name."""
         return self._conditions
+
+    @property
+    def output_names(self) -> Sequence[str]:
+        """The names that its steps may write to the context, each once."""
+        return output_names(self._steps)
 
     def members(self) -> Mapping[str, Component]:
         """Its agents by name."""
         return self._agents
 
     def text(self, value: Any) -> str:
-        """What was written last: a workflow's answer to the component that comes next."""
-        written = as_object(value)
-        return to_text(next(reversed(written.values())) if written else value)
+        """The output that was written last, as input for the next component."""
+        outputs = as_object(value)
+        return to_text(next(reversed(outputs.values())) if outputs else value)
 
     def run(
         self,
@@ -158,15 +139,15 @@ class Workflow(Component):
             context: A text, used as `input`, or a whole context, such as that of an error that stopped a run.
             start_step: Index of the step to start from.
             trace: Whether to return an `ExecutionResult` instead of the context.
-            resume_path: Indices down to the step to start from, as a stopped run's error carries it. A path
-                to an approval step approves it.
-            **kwargs: Named inputs when no context is given, or updates to it.
+            resume_path: Indices down to the step to start from, as the error of a stopped run carries it. A path to
+                an approval step approves it.
+            **kwargs: Named inputs if no context is given, or updates to it.
 
         Returns:
-            The context, `input` and an entry for each output, all strings; or an `ExecutionResult`.
+            The context: `input` and an entry for each output, all strings; or an `ExecutionResult`.
 
         Raises:
-            PodwrightError: With `context` and `resume_path`, if the workflow can go on from there.
+            PodwrightError: With `context` and `resume_path` if the workflow can be resumed.
         """
         return self._run(self._task(context, start_step, resume_path, kwargs), False, trace)
 
@@ -188,7 +169,7 @@ class Workflow(Component):
         resume_path: Sequence[int] | None = None,
         **kwargs: Any,
     ) -> Iterator[Event]:
-        """Run and yield each event as it happens, tokens too; leaving early cancels the run."""
+        """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         return self._stream(self._task(context, start_step, resume_path, kwargs))
 
     def astream(
@@ -201,287 +182,87 @@ class Workflow(Component):
         """As `stream`, from asynchronous code."""
         return self._astream(self._task(context, start_step, resume_path, kwargs))
 
-    def task(self, context: object, start_step: object = 0, resume_path: object = None) -> Task:
-        """What `run` would do with these arguments, checked; for callers of `podwright.run.execute`.
+    def task(self, context: object, start_step: object = 0, resume_path: object = None) -> WorkflowTask:
+        """The task of a run with these arguments, for `podwright.run.execute`.
 
         Raises:
             InputError: The context, the start step or the resume path is wrong.
         """
-        given = dict(to_context({"input": ""} if context is None else context))
-        progress = restored(_route(self), given.pop(KEY, None), start_step, resume_path)
-        outputs = outputs_of(self.steps)
-        inputs = {key: value for key, value in given.items() if key not in ("input", *outputs)}
-        whole = sections(inputs)
-        if "input" not in given:
-            given = {"input": whole, **given}
-        # an `input` that was only put together from the named inputs would tell an agent everything twice
-        hidden = frozenset({"input"}) if inputs and given["input"] == whole else frozenset[str]()
-        approved = tuple(path_of(progress)) if resume_path is not None else None
-        return Task(_Walk(_Scope(given), copy_json(progress), approved, hidden))
+        named = dict(to_context({"input": ""} if context is None else context))
+        progress = initial_progress(Level(self._steps, self._agents), named.pop(KEY, None), start_step, resume_path)
+        inputs = {key: value for key, value in named.items() if key not in ("input", *self.output_names)}
+        combined = sections(inputs)
+        if "input" not in named:
+            named = {"input": combined, **named}
+        # agents see the named inputs themselves, so an `input` that only combines them is not repeated
+        hidden = frozenset({"input"}) if inputs and named["input"] == combined else frozenset[str]()
+        return WorkflowTask(
+            input=shown(named),
+            scope=Scope(named),
+            progress=copy_json(progress),
+            approved=None if resume_path is None else tuple(path_of(progress)),
+            hidden=hidden,
+        )
 
-    def _task(self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]) -> Task:
-        for name in _OF_OTHER_KINDS & updates.keys():
+    def step_task(self, data: Any, progress: Node, approved: Path | None) -> WorkflowTask:
+        """The task of a run as a step of another workflow, which saves its context and progress."""
+        task = self.task(progress.get("context", data))
+        progress["context"] = task.scope.context
+        return WorkflowTask(
+            input=task.input,
+            scope=task.scope,
+            progress=progress.setdefault("in", {}),
+            approved=approved,
+            hidden=task.hidden,
+            nested=True,
+        )
+
+    def _task(
+        self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]
+    ) -> WorkflowTask:
+        for name in _ARGUMENTS_OF_OTHER_KINDS & updates.keys():
             raise ContextError(
-                f"A workflow's run takes no '{name}'.",
-                suggestion="Named inputs may have any other name; an input of that name goes into `context`.",
+                f"The run of a workflow has no argument '{name}'.",
+                suggestion="Choose another name for the input, or put it into `context`.",
             )
         if updates:
             context = {**({} if context is None else to_context(context)), **updates}
         return self.task(context, start_step, resume_path)
 
     async def perform(self, run: Run, task: Task) -> Any:
-        """Walk the steps; when stopped, leave where and with what to go on."""
-        walk = task.input if isinstance(task.input, _Walk) else cast("_Walk", self.task(task.input).input)
-        context = walk.scope.context
+        """Run the steps; if it is stopped, leave a checkpoint."""
+        own = task if isinstance(task, WorkflowTask) else self.task(task.input)
+        context = own.scope.context
         try:
-            await _Walker(self, run, walk).sequence(self.steps, walk.scope, walk.progress, run.path)
+            runner = StepRunner(run, own, self._agents, self._conditions)
+            await runner.run_sequence(self._steps, own.scope, own.progress, run.path)
         except BaseException:
-            if not walk.inner:
-                saved = copy_json({**context, KEY: walk.progress})
-                run.checkpoint = Checkpoint(saved, path_of(walk.progress))
+            if not own.nested:
+                run.checkpoint = Checkpoint(copy_json({**context, KEY: own.progress}), path_of(own.progress))
             raise
         return {key: to_text(context[key]) for key in visible(context)}
 
 
-_OF_OTHER_KINDS = {"input_data", "response_model", "stream"}
-"""What the other kinds' `run` takes: here it would become an input, which nobody means."""
+_ARGUMENTS_OF_OTHER_KINDS = {"input_data", "response_model", "stream"}
+"""Arguments of `run` of the other kinds: a workflow would silently take them for named inputs."""
 
 
-class _Scope:
-    """The context as a sequence sees it, and what it wrote."""
-
-    __slots__ = ("context", "written")
-
-    def __init__(self, context: dict[str, Any], written: dict[str, Any] | None = None) -> None:
-        self.context = context
-        self.written = written
-
-    def write(self, key: str, value: Any) -> None:
-        """Put a value at the end of the context: what was written last is the workflow's answer."""
-        for target in (self.context, self.written):
-            if target is not None:
-                target.pop(key, None)
-                target[key] = value
+def _references(agents: object, conditions: object) -> References:
+    references = References(conditions=named_map(conditions, "conditions"))
+    for name, agent in named_map(agents, "agents").items():
+        references.add_agent(name, agent)
+    return references
 
 
-@dataclass(slots=True)
-class _Walk:
-    """One walk through a workflow; its scope and progress are changed in place."""
-
-    scope: _Scope
-    progress: Node
-    approved: tuple[int, ...] | None
-    """Path to the approval step that a person has approved, from this workflow's own first step."""
-    hidden: frozenset[str] = frozenset()
-    """Names of the context that agents are not shown."""
-    inner: bool = False
-    """Whether the workflow around it keeps the progress."""
-
-    @property
-    def shown_input(self) -> dict[str, Any]:
-        """What the trace shows as the run's input."""
-        return {key: self.scope.context[key] for key in visible(self.scope.context)}
-
-
-class _Walker:
-    """Does the steps of one walk."""
-
-    def __init__(self, workflow: Workflow, run: Run, walk: _Walk) -> None:
-        self._agents = workflow.members()
-        self._conditions = workflow.conditions
-        self._run = run
-        self._approved = (*run.path, *walk.approved) if walk.approved is not None else None
-        self._hidden = walk.hidden
-
-    async def sequence(self, steps: Sequence[Blueprint], scope: _Scope, node: Node, path: tuple[int, ...]) -> None:
-        """Do the steps that are not finished, one after the other."""
-        node.setdefault("step", 0)
-        while (index := cast("int", node["step"])) < len(steps):
-            step, here = steps[index], (*path, index)
-            await asyncio.sleep(0)  # steps that wait for nothing must not keep others, and time limits, from their turn
-            with self._run.step(step["name"], step["type"], here):
-                await self._step(step, scope, node.setdefault("in", {}), here)
-            node["step"], node["in"] = index + 1, {}
-
-    async def _step(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
-        match step["type"]:
-            case "agent_step":
-                await self._agent(step, scope, node, here)
-            case "condition_step":
-                if "at" not in node:
-                    node["at"] = 0 if await self._holds(step, step["condition"], scope, here) else 1
-                chosen = step["then"] if node["at"] == 0 else step.get("else", [])
-                await self.sequence(chosen, scope, node.setdefault("in", {}), (*here, node["at"]))
-            case "loop_step":
-                await self._loop(step, scope, node, here)
-            case "parallel_step":
-                await self._parallel(step, scope, node, here)
-            case "map_step":
-                await self._map(step, scope, node, here)
-            case "workflow_step":
-                nested = Workflow.from_parts(step["workflow"], self._agents, self._conditions)
-                walk = _Walk(scope, node.setdefault("in", {}), self._approved_in(here), self._hidden, inner=True)
-                await self._run.child(nested, here).execute(nested, Task(walk))
-            case _:
-                if self._approved != here:
-                    raise ApprovalRequired(fill(step["message"], scope.context))
-
-    async def _agent(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
-        name = step["agent"]
-        agent = self._agents.get(name)
-        if agent is None:
-            hint = did_you_mean(name, self._agents) or None
-            raise ConfigurationError(
-                f"Step '{step['name']}' needs the agent '{name}', which was not given.", suggestion=hint
-            )
-        given: Any = {key: value for key, value in scope.context.items() if key not in self._hidden and key[:1] != "_"}
-        if "input" in step:
-            given = fill_all(step["input"], scope.context, f"Step '{step['name']}'")
-        task = Task(given)
-        if isinstance(agent, Workflow):
-            walk = cast("_Walk", agent.task(node.get("context", given)).input)
-            walk.inner, walk.approved, walk.progress = (
-                True,
-                self._approved_in(here),
-                node.setdefault("in", {}),
-            )
-            node["context"] = walk.scope.context
-            task = Task(walk)
-        value = await self._run.child(agent, here).execute(agent, task)
-        scope.write(step.get("output") or f"{name}_output", agent.text(value))
-
-    def _approved_in(self, here: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The approved path as the workflow inside a step counts it."""
-        inside = self._approved is not None and self._approved[: len(here)] == here
-        return self._approved[len(here) :] if self._approved is not None and inside else None
-
-    async def _holds(self, step: Blueprint, condition: Blueprint, scope: _Scope, here: tuple[int, ...]) -> bool:
-        result = await holds(condition, scope.context, self._conditions)
-        self._run.emit(ConditionChecked(step=step["name"], condition=condition["name"], result=result), here)
-        return result
-
-    async def _loop(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
-        node.setdefault("at", 0)
-        while True:
-            await self.sequence(step["steps"], scope, node.setdefault("in", {}), (*here, node["at"]))
-            done = await self._holds(step, step["until"], scope, here)
-            if done or node["at"] + 1 >= step["max_iterations"]:
-                return
-            node["at"], node["in"] = node["at"] + 1, {}
-
-    async def _parallel(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
-        branches = step["branches"]
-        await self._fan_out(branches, [dict[str, Any]()] * len(branches), len(branches), scope, node, here)
-        for number in range(len(branches)):
-            for key, value in node["parts"][str(number)]["set"].items():
-                scope.write(key, value)
-
-    async def _map(self, step: Blueprint, scope: _Scope, node: Node, here: tuple[int, ...]) -> None:
-        items = _items(step, scope.context)
-        if node.get("at", 0) >= max(1, len(items)):
-            raise ResumePathError(f"Step '{step['name']}' has no item {node['at']}, only {len(items)} items.")
-        locals_ = [{step["as"]: item} for item in items]
-        await self._fan_out([step["steps"]] * len(items), locals_, step.get("max_concurrency", 8), scope, node, here)
-        parts = [node["parts"][str(number)]["set"] for number in range(len(items))]
-        for key in outputs_of(step["steps"]):
-            if not parts or any(key in part for part in parts):
-                scope.write(key, to_text([part.get(key) for part in parts]))
-
-    async def _fan_out(
-        self,
-        sequences: Sequence[Sequence[Blueprint]],
-        extras: Sequence[Mapping[str, Any]],
-        limit: int,
-        scope: _Scope,
-        node: Node,
-        here: tuple[int, ...],
-    ) -> None:
-        """Do several sequences at once, each on its own copy of the context.
-
-        A failure cancels the others; a pause lets them go on to their own end or pause.
-        """
-        node.setdefault("at", 0)
-        parts: dict[str, Node] = node.setdefault("parts", {})
-        waiting = iter(range(len(sequences)))
-        finished: set[int] = set()
-        stopped: dict[int, Exception] = {}
-
-        async def work() -> None:
-            for number in waiting:
-                try:
-                    part = parts.setdefault(str(number), {})
-                    written = part.setdefault("set", {})
-                    inner = _Scope({**scope.context, **extras[number], **written}, written)
-                    await self.sequence(sequences[number], inner, part.setdefault("in", {}), (*here, number))
-                    finished.add(number)
-                except ApprovalRequired as pause:
-                    stopped[number] = pause
-                except Exception as error:
-                    stopped[number] = error
-                    raise
-
-        try:
-            with contextlib.suppress(Exception):  # it is in `stopped`, perhaps with others
-                await gather_or_cancel(work() for _ in range(min(limit, len(sequences))))
-        finally:
-            node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
-        for number in sorted(stopped, key=lambda one: (isinstance(stopped[one], ApprovalRequired), one)):
-            node["at"] = number
-            raise stopped[number]
-
-
-def _route(workflow: Workflow) -> Route:
-    def into(agent: str) -> Route | None:
-        member = workflow.members().get(agent)
-        return _route(member) if isinstance(member, Workflow) else None
-
-    return Route(workflow.steps, into)
-
-
-def outputs_of(steps: Sequence[Blueprint]) -> list[str]:
-    """The names that a sequence of steps may write, each once."""
-    found = [
-        step.get("output") or f"{step['agent']}_output"
-        for _, step in blueprints.walk_steps(list(steps))
-        if step["type"] == "agent_step"
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _items(step: Blueprint, context: Mapping[str, Any]) -> list[Any]:
-    """What a map step goes over: a list, a JSON array as text, or the lines of a text that are not empty."""
-    name = step["over"]
-    if name not in context:
-        hint = did_you_mean(name, visible(context)) or None
-        raise ContextError(
-            f"Step '{step['name']}' goes over '{name}', which the context does not have.", suggestion=hint
-        )
-    value = context[name]
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = [line.strip() for line in value.splitlines() if line.strip()]
-    if not isinstance(value, list):
-        raise ContextError(f"Step '{step['name']}' goes over '{name}', which is no list: {to_text(value)[:60]!r}.")
-    items = cast("list[Any]", value)
-    if len(items) > MOST_ITEMS:
-        raise ContextError(
-            f"Step '{step['name']}' goes over '{name}', which has {len(items)} items; {MOST_ITEMS} are allowed.",
-            suggestion="Have the step before it group them.",
-        )
-    return items
-
-
-def _problems(
-    blueprint: Mapping[str, Any], agents: Mapping[str, Component], conditions: Conditions
-) -> Iterator[Problem]:
-    """What a workflow needs from its caller and did not get, and what its conditions have wrong."""
-    for at, step in blueprints.walk_steps(blueprint.get("steps")):
+def _reference_problems(blueprint: object, references: References) -> list[Problem]:
+    """Agents and conditions that a blueprint refers to and that were not given."""
+    problems: list[Problem] = []
+    for pointer, step in walk_steps(as_object(blueprint).get("steps")):
         agent = step.get("agent")
-        if step.get("type") == "agent_step" and isinstance(agent, str) and agent not in agents:
-            hint = did_you_mean(agent, agents) or f"Give it in agents={{'{agent}': …}}."
-            yield Problem(f"{at}/agent", f"no agent called '{agent}' was given.", hint)
+        if step.get("type") == "agent_step" and isinstance(agent, str) and agent not in references.agents:
+            hint = did_you_mean(agent, references.agents) or f"Pass it in agents={{'{agent}': …}}."
+            problems.append(Problem(f"{pointer}/agent", f"Missing agent '{agent}'.", hint))
         for key in ("condition", "until"):
             if key in step:
-                yield from condition_problems(step[key], f"{at}/{key}", conditions)
+                problems += condition_problems(step[key], f"{pointer}/{key}", references.conditions)
+    return problems

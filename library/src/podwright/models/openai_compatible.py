@@ -1,4 +1,4 @@
-"""The direct lane: Chat Completions over pooled connections, for providers that speak it themselves."""
+"""The OpenAI-compatible client: Chat Completions over HTTP, for providers that offer the protocol themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from podwright._version import __version__
-from podwright.deadlines import Deadline
 from podwright.errors import (
     ConfigurationError,
     ModelAuthenticationError,
@@ -19,17 +18,38 @@ from podwright.errors import (
     ModelTimeoutError,
     PodwrightError,
 )
+from podwright.json_data import as_object, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models import pool
+from podwright.models import pricing
 from podwright.models.base import Connection, Model, TokenCallback
-from podwright.models.chat_completions import Answer, Events, MalformedError, RefusedError, request_body, said_in
-from podwright.models.http1 import BrokenError, HttpError, NotConnectedError, Reply
+from podwright.models.chat_completions import (
+    ErrorInResponseError,
+    InvalidResponseError,
+    ResponseBuilder,
+    from_answer_tool,
+    request_body,
+    with_answer_tool,
+)
+from podwright.models.http import Fault, Response, TransportError, post
 from podwright.models.providers import ANY, Endpoint
-from podwright.models.retries import LONGEST_ANSWER, insecure, refusal, too_long
-from podwright.models.target import Target
+from podwright.models.refusals import error_text, refusal
+from podwright.models.sse import EventParser
+from podwright.models.urls import host_and_port, is_header_value, join_url
 from podwright.usage import Usage
 
-_LONGEST_REFUSAL = 64 * 2**10
+MAX_RESPONSE = 16 * 2**20
+"""Bytes of the longest response, decompressed."""
+
+_TRANSPORT_ERRORS: dict[Fault, type[ModelError]] = {
+    "connect_timeout": ModelTimeoutError,
+    "timeout": ModelTimeoutError,
+    "truncated": ModelResponseError,
+    "not_http": ModelResponseError,
+    "too_large": ModelResponseError,
+}
+"""The others are `ModelConnectionError`."""
+_PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
+"""Faults that another attempt would meet again."""
 
 
 class ChatModel(Model):
@@ -37,7 +57,7 @@ class ChatModel(Model):
 
     Args:
         name: "<provider>/<model_name>".
-        connection: Key and base URL; what is missing comes from the provider's variables when it is first asked.
+        connection: API key and base URL; what is missing is read from the provider's variables at the first call.
         endpoint: What is known of the provider.
     """
 
@@ -45,183 +65,130 @@ class ChatModel(Model):
         self.name = name
         self._connection = connection
         self._endpoint = endpoint
-        self.json_output = endpoint.json_schema
         model, prefix = name.partition("/")[2], endpoint.model_prefix
         self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
-        self._target: tuple[Target, bytes] | None = None
+        self._destination: tuple[str, dict[str, str]] | None = None
 
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Ask the endpoint, once.
+        """Send one request to the endpoint.
 
         Raises:
             ModelError: See the table in `docs/models.md`.
-            ConfigurationError: There is no base URL, or it is none.
+            ConfigurationError: The base URL is missing or invalid.
         """
-        target, head = self._target or await self._begin()
-        body = request_body(request, self._model, self._endpoint, on_token is not None)
-        patience = self.timeouts.first_byte
-        if on_token is None:
-            patience = request.settings.get("timeout", patience)
-        deadline = Deadline(patience)
-        reading = _Reading(self.name, deadline, self.timeouts.idle)
-        connections = await pool.of_loop()
+        url, headers = self._destination or await self._prepare()
+        if not self._endpoint.json_schema:
+            request = with_answer_tool(request)
+        body = to_json_bytes(request_body(request, self._model, self._endpoint, on_token is not None))
+        first_byte = self.timeouts.first_byte
+        if on_token is None:  # the first byte comes when the whole answer is ready
+            first_byte = request.settings.get("timeout", first_byte)
         try:
-            with deadline:
-                reply = await connections.post(target, head, body, self.timeouts.connect)
-                try:
-                    return await self._read(reply, request, on_token, reading)
-                finally:
-                    reply.close()
-        except TimeoutError as error:
-            late = f"nothing more within {self.timeouts.idle:g} s" if reading.size else f"no byte within {patience:g} s"
-            raise ModelTimeoutError(f"'{self.name}': {late}.") from error
-        except HttpError as error:
-            raise self._lost(error) from error
-        except RefusedError as error:
-            raise refusal(self.name, error.status, error.said) from None
-        except (MalformedError, orjson.JSONDecodeError):
-            raise ModelResponseError(f"'{self.name}': the answer is no chat completion.") from None
+            async with post(
+                url, body, headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
+            ) as response:
+                return await self._read(response, request, on_token)
+        except TransportError as error:
+            raise self._transport_error(error) from error
+        except ErrorInResponseError as error:
+            raise refusal(self.name, error.status, error.text) from None
+        except (InvalidResponseError, orjson.JSONDecodeError):
+            raise ModelResponseError(f"'{self.name}': the response is not a chat completion.") from None
 
     def price(self, usage: Usage) -> float | None:
-        """What `usage` would cost, in USD; None if nobody knows."""
-        from podwright.models import pricing  # tables that only a run with a paid model needs
-
-        cost = pricing.lookup(self.name, usage)
-        return cost.amount if cost else None
+        """The cost of `usage` in USD; None if the price is unknown."""
+        return pricing.price(self.name, usage)
 
     def address(self) -> tuple[str, int] | None:
-        """Where its endpoint answers; None if no base URL says so."""
+        """Host and port of the endpoint; None if no base URL is set."""
         try:
-            target = (self._target or self._aim())[0]
-        except PodwrightError:  # which is told when it is asked
+            return host_and_port((self._destination or self._find_destination())[0])
+        except PodwrightError:  # raised again by the first call
             return None
-        return target.host, target.port
 
-    async def _begin(self) -> tuple[Target, bytes]:
-        self._target = self._aim()
-        from podwright.models import pricing  # as in `price`
+    async def _prepare(self) -> tuple[str, dict[str, str]]:
+        self._destination = url, _ = self._find_destination()
+        at_vendor = bool(self._endpoint.url) and url.startswith(self._endpoint.url)
+        await asyncio.to_thread(pricing.warm, self.name, at_vendor=at_vendor)
+        return self._destination
 
-        await asyncio.to_thread(pricing.warm, self.name)
-        return self._target
-
-    def _aim(self) -> tuple[Target, bytes]:
-        """Where to send requests, with which headers: found out at the first call, for it may fail."""
-        endpoint, given = self._endpoint, self._connection
-        base = given.base_url or _first(endpoint.urls) or endpoint.url
-        if not base:
+    def _find_destination(self) -> tuple[str, dict[str, str]]:
+        """URL and headers of requests; read at the first call, because it may fail."""
+        endpoint, connection = self._endpoint, self._connection
+        base_url = connection.base_url or _first_set(endpoint.urls) or endpoint.url
+        if not base_url:
             variables = " or ".join(endpoint.urls) or "PODWRIGHT_MODEL_BASE_URL"
             raise ConfigurationError(f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url.")
-        base = base.rstrip("/")
-        if not base.endswith(endpoint.suffix):
-            base += endpoint.suffix
+        base_url = base_url.rstrip("/")
+        if not base_url.endswith(endpoint.suffix):
+            base_url += endpoint.suffix
         try:
-            target = Target.below(base, "/chat/completions")
+            url = join_url(base_url, "/chat/completions")
         except ValueError:
             raise ConfigurationError(
-                f"The base URL of '{self.name}' is no URL that a path can follow.",
+                f"Invalid base URL of '{self.name}'.",
                 suggestion="Write base_url, PODWRIGHT_MODEL_BASE_URL or the provider's variable as https://host/path.",
             ) from None
-        key = (_first(endpoint.keys) if given.api_key is None else given.api_key).strip()
-        if not key and base == endpoint.url and target.secure:
-            raise ModelAuthenticationError(
-                f"There is no key for '{self.name}'.", suggestion=f"Set {' or '.join(endpoint.keys)}, or api_key."
-            )
-        if not (key.isascii() and key.isprintable()):
-            raise ModelAuthenticationError(f"The key for '{self.name}' has characters that no key has.")
         headers = {"Content-Type": "application/json", "User-Agent": f"podwright/{__version__}"}
-        if key:
+        if key := self._key(base_url):
             headers["Authorization"] = f"Bearer {key}"
-        return target, target.head(headers)
+        return url, headers
 
-    def _lost(self, error: HttpError) -> ModelError:
-        who = f"'{self.name}'"
-        match error:
-            case NotConnectedError(reason="time"):
-                return ModelTimeoutError(f"{who}: no connection within {self.timeouts.connect:g} s.")
-            case NotConnectedError(reason="tls"):
-                return insecure(self.name)
-            case NotConnectedError(reason="name"):
-                return ModelConnectionError(f"{who}: the host's name cannot be looked up.")
-            case NotConnectedError():
-                return ModelConnectionError(f"{who}: no connection.")
-            case BrokenError():
-                return ModelResponseError(f"{who}: the answer broke off, or is no HTTP.")
-            case _:
-                return ModelConnectionError(f"{who}: the connection was lost.")
+    def _key(self, base_url: str) -> str:
+        key = self._connection.api_key
+        key = (_first_set(self._endpoint.keys) if key is None else key).strip()
+        if not key and base_url == self._endpoint.url and base_url.startswith("https:"):
+            hint = f"Set {' or '.join(self._endpoint.keys)}, or api_key."
+            raise ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+        if not is_header_value(key):
+            raise ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
+        return key
 
-    async def _read(
-        self, reply: Reply, request: ModelRequest, on_token: TokenCallback | None, reading: _Reading
-    ) -> ModelResponse:
-        if reply.status != 200:
-            said = await _said(reply, reading)
-            raise refusal(self.name, reply.status, said, reply.headers)
-        answer = Answer()
-        if on_token is not None and reply.content_type == "text/event-stream":
-            await self._stream(reply, answer, on_token, reading)
+    def _transport_error(self, error: TransportError) -> ModelError:
+        model_error = _TRANSPORT_ERRORS.get(error.fault, ModelConnectionError)(f"'{self.name}': {error}.")
+        model_error.transient = error.fault not in _PERMANENT
+        return model_error
+
+    async def _read(self, response: Response, request: ModelRequest, on_token: TokenCallback | None) -> ModelResponse:
+        if response.status != 200:
+            raise refusal(self.name, response.status, await _refusal_text(response), response.headers)
+        builder = ResponseBuilder()
+        if on_token is not None and response.content_type == "text/event-stream":
+            await self._read_stream(response, builder, on_token)
         else:
-            text = answer.add(orjson.loads(await reading.whole(reply)))
-            if text and on_token is not None:  # it was asked to stream, and does not
+            text = builder.add(orjson.loads(await response.read()))
+            if text and on_token is not None:  # the server does not stream
                 on_token(text)
-        return answer.response(request, self._endpoint)
+        return from_answer_tool(builder.build(request, self._endpoint))
 
-    async def _stream(self, reply: Reply, answer: Answer, on_token: TokenCallback, reading: _Reading) -> None:
-        events = Events()
-        while True:
-            chunk = await reading.more(reply)
-            for data in events.feed(chunk):
-                if data == b"[DONE]":
-                    await pool.linger(reply)
+    async def _read_stream(self, response: Response, builder: ResponseBuilder, on_token: TokenCallback) -> None:
+        parser = EventParser()
+        ended = False
+        while not ended:
+            chunk = await response.read_chunk()
+            ended = not chunk
+            for event in parser.feed(chunk) if chunk else parser.close():
+                if event.data == b"[DONE]":
+                    await response.drain()
                     return
-                text = answer.add(orjson.loads(data))
-                if text:
+                if text := builder.add(orjson.loads(event.data)):
                     on_token(text)
-            if not chunk:
-                break
-        if not answer.reason:
-            raise ModelResponseError(f"'{self.name}': the answer ended in its middle.")
+        if not builder.finish_reason:
+            raise ModelResponseError(f"'{self.name}': the stream ended before the answer did.")
 
 
-class _Reading:
-    """Reads the bytes of one answer, within its time-outs and its size."""
-
-    __slots__ = ("_deadline", "_idle", "_name", "size")
-
-    def __init__(self, name: str, deadline: Deadline, idle: float) -> None:
-        self._name = name
-        self._deadline = deadline
-        self._idle = idle
-        self.size = 0
-
-    async def more(self, reply: Reply) -> bytes:
-        """What has come since; empty at the end."""
-        chunk = await reply.more()
-        self.size += len(chunk)
-        if self.size > LONGEST_ANSWER:
-            raise too_long(self._name)
-        if not reply.at_end:
-            self._deadline.renew(self._idle)
-        return chunk
-
-    async def whole(self, reply: Reply, enough: int = LONGEST_ANSWER) -> bytes:
-        """All that comes, or the beginning that is enough."""
-        chunks = [await self.more(reply)]
-        while not reply.at_end and self.size <= enough:
-            chunks.append(await self.more(reply))
-        return b"".join(chunks) if len(chunks) > 1 else chunks[0]
-
-
-async def _said(reply: Reply, reading: _Reading) -> str:
-    """What a refusal says, as far as it can be read: the status says enough without."""
+async def _refusal_text(response: Response) -> str:
+    """Code, type and message of a refusal, as far as they can be read: the status is enough without them."""
     try:
-        body = await reading.whole(reply, _LONGEST_REFUSAL)
-    except HttpError:
+        body = await response.read()
+    except TransportError:
         return ""
     try:
         data: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
         return body[:2000].decode(errors="replace")
-    return said_in(data.get("error", data) if isinstance(data, dict) else data)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] - it is JSON
+    return error_text(as_object(data).get("error", data))
 
 
-def _first(variables: tuple[str, ...]) -> str:
-    return next((value for one in variables if (value := os.environ.get(one))), "")
+def _first_set(variables: tuple[str, ...]) -> str:
+    return next((value for name in variables if (value := os.environ.get(name))), "")

@@ -1,56 +1,40 @@
 """The command line: `podwright`.
 
-This module imports next to nothing: `podwright check` is run every few seconds, and each command imports what it
-needs when it is called.
+Modules are imported by the command that needs them, so that `--help` and the health check are quick.
 """
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import signal
 import sys
-
-_IMPORTED = 200_000
-"""New objects after which a start looks for cycles: more than all imports make, for these stay, and looking through
-them again and again takes a tenth of it. A component that makes many more as it is loaded is still looked through."""
+from types import FrameType
 
 
 def main() -> None:
     """Run the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+        signal.signal(number, _exit)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is still told
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["serve"]:
-        gc.set_threshold(_IMPORTED)
+            stream.reconfigure(errors="backslashreplace")
     try:
-        if arguments[:1] == ["check"] and len(arguments) <= 2 and not any(one.startswith("-") for one in arguments):
-            from podwright_service.cli.probe import check
+        if sys.argv[1:] == ["check"]:  # the health check of the image, without the imports of the other commands
+            from podwright_service.cli.check import check
 
-            code = check(arguments[1] if len(arguments) > 1 else None)
-        elif arguments == ["serve"]:  # as containers start; the parser of options would be a tenth of it
-            from podwright_service.cli.running import serve_as_set
-
-            code = serve_as_set()
+            code = check()
         else:
-            from podwright_service.cli.commands import call
+            from podwright_service.cli.commands import run_command
 
-            code = call()
+            code = run_command()
         sys.stdout.flush()
-    except BrokenPipeError:  # who read has seen enough; the interpreter would complain once more as it ends
+    except BrokenPipeError:  # of `podwright … | head`; the interpreter would report it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 128 + signal.SIGPIPE
+        code = 1
     sys.exit(code)
 
 
-def _leave(number: int, frame: object) -> None:
-    """End at once, where nothing is under way that has to be ended in good order.
-
-    An exception could come up anywhere, in the middle of an import say; and without a handler, the first process of a
-    container does not hear the signal at all.
-    """
+def _exit(number: int, frame: FrameType | None) -> None:
+    """Exit without a traceback, also as the first process of a container, which has no default handlers."""
     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""The commands and their options; the work is elsewhere, and is imported when a command is called."""
+"""The commands and their options. Each imports its implementation when it is called."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import typer
 
 from podwright import __version__
 from podwright.errors import PodwrightError
-from podwright_service.cli.deploying import deploying
 
-Served = Annotated[
+Component = Annotated[
     str | None,
     typer.Argument(
         metavar="PATH",
@@ -19,17 +18,36 @@ Served = Annotated[
     ),
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
-Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.", show_default=False)]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 is any free port.", show_default=False)]
 Title = Annotated[str | None, typer.Option(help="Title of the service and of its API page.", show_default=False)]
 Model = Annotated[
-    str | None,
-    typer.Option(help="A model that answers in place of all that the blueprints name.", show_default=False),
+    str | None, typer.Option(help="A model in place of every model in the blueprints.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")]
 Blueprint = Annotated[str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")]
+DockerClient = Annotated[
+    str | None,
+    typer.Option("--docker", metavar="PROGRAM", help="The Docker client; by default the first on PATH with buildx."),
+]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
-app.add_typer(deploying, name="deploy")
+deploy_commands = typer.Typer(no_args_is_help=True, help="Create and compare values of the Helm chart.")
+app.add_typer(deploy_commands, name="deploy")
+
+
+def run_command() -> int:
+    """Run the command of the arguments and return its exit code."""
+    try:
+        app()
+    except PodwrightError as error:
+        from podwright_service.cli.console import print_error
+
+        print_error(error)
+        return 1
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 @app.callback(invoke_without_command=True)
@@ -43,9 +61,11 @@ def podwright(
 
 
 @app.command()
-def serve(path: Served = None, host: Host = None, port: Port = None, title: Title = None, model: Model = None) -> None:
-    """Serve a component over HTTP. Whatever is not given here comes from the PODWRIGHT_ variables."""
-    from podwright_service.cli.running import serve_component
+def serve(
+    path: Component = None, host: Host = None, port: Port = None, title: Title = None, model: Model = None
+) -> None:
+    """Serve a component over HTTP. Options override the PODWRIGHT_ variables."""
+    from podwright_service.cli.run import serve_component
 
     serve_component(component=path, host=host, port=port, title=title, model=model)
 
@@ -54,7 +74,7 @@ def serve(path: Served = None, host: Host = None, port: Port = None, title: Titl
 def run(
     path: Annotated[str, typer.Argument(help="A blueprint file, a component folder, or module:attribute.")],
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT", help="What to work on; `-`, or nothing, is standard input.")
+        str | None, typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input.")
     ] = None,
     inputs: Annotated[
         str | None, typer.Option(metavar="JSON", help="Named inputs, or a workflow's context; @FILE reads a file.")
@@ -65,27 +85,28 @@ def run(
         str | None, typer.Option(metavar="FILE", help="Where to write the context of a workflow that stops.")
     ] = None,
     resume_path: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where a workflow goes on, such as 2,0; with its --inputs.")
+        str | None, typer.Option(metavar="PATH", help="Where a workflow resumes, such as 2,0; with its --inputs.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not tell of the steps.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
 ) -> None:
-    """Run a component here. The answer goes to standard output, the steps to standard error.
+    """Run a component. The output goes to standard output, the steps to standard error.
 
-    Exit codes: 0 it answered, 1 it failed, 2 wrong usage, 3 it waits for approval, 130 it was interrupted.
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 3 approval required, 130 interrupted.
     """
-    from podwright_service.cli.running import Order, run_component
+    from podwright_service.cli.run import run_component
 
-    raise typer.Exit(run_component(Order(path, text, inputs, model, trace, context, resume_path, quiet)))
+    files = {"trace_file": trace, "context_file": context}
+    raise typer.Exit(run_component(path, text, inputs, model=model, **files, resume_path=resume_path, quiet=quiet))
 
 
 @app.command()
 def replay(
     file: Annotated[str, typer.Argument(help="A trace, as `run --trace` writes it; `-` is standard input.")],
     delay: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")] = 0.0,
-    real_time: Annotated[bool, typer.Option("--real-time", help="Pause as the run did.")] = False,
+    real_time: Annotated[bool, typer.Option("--real-time", help="Pause as in the run.")] = False,
 ) -> None:
     """Print a recorded run again, step by step."""
-    from podwright_service.cli.running import replay_trace
+    from podwright_service.cli.run import replay_trace
 
     replay_trace(file, None if real_time else delay)
 
@@ -95,30 +116,30 @@ def validate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Blueprint files or component folders.")],
     as_json: AsJson = False,
 ) -> None:
-    """Check blueprints: every problem, with its place. A folder's code is imported, so that its tools are checked.
+    """Check blueprints and print every problem. A folder's code is imported, to check its tools.
 
     Exit codes: 0 all are valid, 1 some are not.
     """
-    from podwright_service.cli.inspecting import validate_all
+    from podwright_service.cli import blueprints
 
-    raise typer.Exit(validate_all(paths, as_json))
+    raise typer.Exit(blueprints.validate(paths, as_json))
 
 
 @app.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, changed.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],
     as_json: AsJson = False,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")] = False,
+    exit_code: ExitCode = False,
 ) -> None:
-    """Say what changed between two blueprints, and which of it breaks.
+    """Print the changes between two blueprints.
 
-    A breaking change is one that callers or deployers would notice.
+    A change is breaking if it affects callers or deployments.
     """
-    from podwright_service.cli.inspecting import print_diff
+    from podwright_service.cli.blueprints import print_diff
 
-    breaks = print_diff(old, new, as_json)
-    raise typer.Exit(1 if breaks and exit_code else 0)
+    breaking = print_diff(old, new, as_json)
+    raise typer.Exit(1 if breaking and exit_code else 0)
 
 
 @app.command()
@@ -126,15 +147,15 @@ def schema(
     kind: Annotated[str | None, typer.Argument(help="agent, workflow, conductor or pipeline; by default all.")] = None,
 ) -> None:
     """Print the JSON Schema of blueprints."""
-    from podwright_service.cli.inspecting import print_schema
+    from podwright_service.cli.blueprints import print_schema
 
     print_schema(kind)
 
 
 @app.command()
 def graph(path: Blueprint) -> None:
-    """Draw a blueprint as a Mermaid flowchart."""
-    from podwright_service.cli.inspecting import print_graph
+    """Print a blueprint as a Mermaid flowchart."""
+    from podwright_service.cli.blueprints import print_graph
 
     print_graph(path)
 
@@ -143,45 +164,39 @@ def graph(path: Blueprint) -> None:
 def check(
     url: Annotated[
         str | None,
-        typer.Argument(help="The service; by default this machine's, on PODWRIGHT_PORT.", show_default=False),
+        typer.Argument(help="The service; by default the one on this machine, on PODWRIGHT_PORT.", show_default=False),
     ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="How long it may take.")] = 2.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait.")] = 2.0,
 ) -> None:
-    """Ask a service whether it is ready: exit code 0 if so, 1 if not. Made for a container's HEALTHCHECK."""
-    from podwright_service.cli import probe
+    """Check whether a service is ready: exit code 0 if so, 1 if not. For a container's HEALTHCHECK."""
+    from podwright_service.cli.check import check
 
-    raise typer.Exit(probe.check(url, timeout))
+    raise typer.Exit(check(url, timeout))
 
 
 @app.command()
 def new(
-    folder: Annotated[str, typer.Argument(help="The folder to make.")],
+    folder: Annotated[str, typer.Argument(help="The folder to create.")],
     model: Annotated[str, typer.Option(help="The model that the agent names.")] = "offline/echo",
 ) -> None:
-    """Make a component folder with a tool, a test and a README."""
-    from podwright_service.cli.scaffold import make
+    """Create a component folder with a tool, tests and a README."""
+    from podwright_service.cli.new import create_component
 
-    make(folder, model)
-
-
-DockerClient = Annotated[
-    str | None,
-    typer.Option("--docker", metavar="PROGRAM", help="The Docker client; by default, the first with buildx on PATH."),
-]
+    create_component(folder, model)
 
 
 @app.command()
 def build(
     folder: Annotated[str, typer.Argument(help="A component folder.")],
     tag: Annotated[str, typer.Option("--tag", "-t", metavar="NAME", help="The image's name, such as calculator:1.0.")],
-    base: Annotated[str, typer.Option(metavar="IMAGE", help="The image it is made from.")] = "podwright:direct",
+    base: Annotated[str, typer.Option(metavar="IMAGE", help="The base image.")] = "podwright:slim",
     locked: Annotated[bool, typer.Option("--locked", help="Fail if requirements.lock is not up to date.")] = False,
     docker: DockerClient = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show what the builder says.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of the builder.")] = False,
 ) -> None:
     """Build an image with one component. Its dependencies are locked; blueprint and tools are checked in the build.
 
-    In the environment, PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX an index of packages.
+    PODWRIGHT_AGENTS names agents that run elsewhere, and UV_DEFAULT_INDEX a package index.
     """
     from podwright_service.cli.images import build_image
 
@@ -190,11 +205,11 @@ def build(
 
 @app.command()
 def inspect(
-    image: Annotated[str, typer.Argument(help="An image that `podwright build` made.")],
+    image: Annotated[str, typer.Argument(help="An image that `podwright build` built.")],
     as_json: AsJson = False,
     docker: DockerClient = None,
 ) -> None:
-    """Show what component an image holds, without running it."""
+    """Show the component in an image, without running it."""
     from podwright_service.cli.images import inspect_image
 
     inspect_image(image, as_json, docker)
@@ -202,31 +217,58 @@ def inspect(
 
 @app.command()
 def settings(
-    path: Served = None,
+    path: Component = None,
     host: Host = None,
     port: Port = None,
     title: Title = None,
     model: Model = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the settings of `serve`, and where each comes from.
+    """Print the settings of `serve`, and the source of each.
 
-    They are those that it would have with the same options.
+    They are those of `serve` with the same options.
     """
-    from podwright_service.cli.settings_table import print_settings
+    from podwright_service.cli.settings import print_settings
 
     print_settings({"component": path, "host": host, "port": port, "title": title, "model": model}, as_json)
 
 
-def call() -> int:
-    """Run the command that the arguments name, and give its exit code."""
-    try:
-        app()
-    except PodwrightError as error:
-        from podwright_service.cli.console import complain
+@deploy_commands.command("render")
+def render_values(
+    folders: Annotated[list[str], typer.Argument(metavar="FOLDER...", help="Component folders.")],
+    onto: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Values to update with the components; `-` is standard input.")
+    ] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write them.")] = None,
+) -> None:
+    """Write the values for a fleet of component folders.
 
-        complain(error)
-        return 1
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
+    Exit codes: 0 success, 1 the chart cannot deploy a folder.
+    """
+    from podwright_service.cli import deploy
+
+    deploy.render_values(folders, onto, output)
+
+
+@deploy_commands.command("diff")
+def diff_values(
+    running: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUNNING", help="The release's values: `helm get values RELEASE`; `-` is standard input."
+        ),
+    ],
+    new: Annotated[
+        list[str], typer.Argument(metavar="NEW...", help="Folders of new or changed components, or one file of values.")
+    ],
+    as_json: AsJson = False,
+    exit_code: ExitCode = False,
+) -> None:
+    """Print what new blueprints or values change in a release.
+
+    Exit codes: 0; with --exit-code 1 if a change is breaking.
+    """
+    from podwright_service.cli import deploy
+
+    breaking = deploy.print_diff(running, new, as_json)
+    raise typer.Exit(1 if breaking and exit_code else 0)

@@ -1,1 +1,1 @@
-"""Images: a component folder becomes one, and one is looked at, with the Docker client of this machine."""
+"""Images of components: build one from a component folder, and inspect one, with the Docker client."""

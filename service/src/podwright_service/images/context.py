@@ -1,4 +1,4 @@
-"""What of a component folder goes into its image: regular files, and nothing from anywhere else."""
+"""The build context: the files of a component folder that go into its image."""
 
 from __future__ import annotations
 
@@ -14,121 +14,121 @@ from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason, truncate
 
 LOCK = "requirements.lock"
-"""The file in the folder that its dependencies are locked in."""
+"""The file with the locked dependencies of a component folder."""
 
-_WANTED = ("requirements.txt", "pyproject.toml")
-_FOR_THE_BUILD = {*_WANTED, LOCK}
+_REQUIREMENTS = ("requirements.txt", "pyproject.toml")
 
 
-def stage(folder: Folder, to: Path, remote: Collection[str]) -> list[str]:
-    """Copy what a component needs: `component/` with its files, and `wanted/` if it has dependencies.
+def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
+    """Copy the files for a build: `component/`, and `wanted/` if the component has dependencies.
 
-    Agents that stand in the folders beside it come along, in `agents/`.
+    Agents in the folders next to the component are copied to `component/agents/`.
 
     Args:
-        folder: The component's.
-        to: An empty folder.
-        remote: Names of agents that run in other containers, so are not looked for.
+        folder: The component folder.
+        target: An empty folder.
+        remotes: Names of agents that run in other containers.
 
     Returns:
-        The paths of the component's files, within `component/`.
+        The paths of the component's files, relative to `component/`.
 
     Raises:
-        ConfigurationError: There is a link or a special file in it, or something cannot be read.
+        ConfigurationError: There is a link or a special file, or a file cannot be read.
     """
-    inside = to / "component"
+    inside = target / "component"
+    sources = {inside: folder.path}
+    sources |= {inside / "agents" / name: agent.path for name, agent in _sibling_agents(folder, remotes).items()}
     try:
-        places = [(folder.path, inside)]
-        places += [(one.path, inside / "agents" / name) for name, one in _beside(folder, remote).items()]
-        for source, target in places:
-            target.mkdir(parents=True, exist_ok=True)
+        for destination, source in sources.items():
+            destination.mkdir(parents=True, exist_ok=True)
             for file in component_files(source):
-                _copy(source / file, target / file)
+                _copy(source / file, destination / file)
         if wanted := requirements(folder.path):
             for name in (wanted, LOCK):
                 if (folder.path / name).is_file():
-                    _copy(folder.path / name, to / "wanted" / name)
-        for path in [inside, *inside.rglob("*")]:  # whoever builds
+                    _copy(folder.path / name, target / "wanted" / name)
+        for path in [inside, *inside.rglob("*")]:  # the same for every user who builds
             path.chmod(0o755 if path.is_dir() else 0o644)
     except OSError as error:
-        told = f"The folder '{folder.path.name}' cannot be copied: {os_error_reason(error)}: {error.filename}."
-        raise ConfigurationError(told, suggestion="Let this user read it.") from error
+        raise ConfigurationError(
+            f"Cannot copy the folder '{folder.path.name}': {os_error_reason(error)}: {error.filename}.",
+            suggestion="Make it readable for this user.",
+        ) from error
     return sorted(str(file.relative_to(inside)) for file in inside.rglob("*") if file.is_file())
 
 
 def component_files(folder: Path) -> Iterator[Path]:
-    """The paths of the files that a component's folder gives to where it runs, within the folder.
+    """The paths of the files that a component needs at run time, relative to its folder.
 
-    Left out are hidden files, as `.env` is one; byte code, environments and tests; and what belongs to a build.
+    Hidden files, byte code, virtual environments, tests and the lists of dependencies are left out.
 
     Raises:
-        ConfigurationError: There is a link or a special file in it.
-        OSError: It cannot be read.
+        ConfigurationError: There is a link or a special file.
+        OSError: A folder cannot be read.
     """
     return _files(folder, folder)
 
 
-def requirements(path: Path) -> str | None:
-    """The file in a folder that lists its dependencies: requirements.txt, or a pyproject.toml of a project.
+def requirements(folder: Path) -> str | None:
+    """The name of the file that lists a folder's dependencies: requirements.txt, or a project's pyproject.toml.
 
     Raises:
-        ConfigurationError: The pyproject.toml is no TOML.
+        ConfigurationError: The pyproject.toml is not valid TOML.
     """
-    if (path / _WANTED[0]).is_file():
-        return _WANTED[0]
-    project = path / _WANTED[1]
+    if (folder / "requirements.txt").is_file():
+        return "requirements.txt"
+    project = folder / "pyproject.toml"
     if not project.is_file():
         return None
     try:
-        known = tomllib.loads(project.read_text(encoding="utf-8"))
+        return project.name if "project" in tomllib.loads(project.read_text(encoding="utf-8")) else None
     except ValueError as error:
-        raise ConfigurationError(f"'{project.name}' is no TOML: {error}.") from error
-    return _WANTED[1] if "project" in known else None
+        raise ConfigurationError(f"Invalid TOML in '{project.name}': {error}.") from error
 
 
-def _beside(folder: Folder, remote: Collection[str]) -> dict[str, Folder]:
-    """The agents' folders beside a component, and those that they need from there in turn."""
-    found: dict[str, Folder] = {}
-    asked = [folder]
-    while asked:
-        one = asked.pop()
-        for name in one.agent_names(one.blueprint()):
-            if name in remote or name in found or not isinstance(where := one.agent(name, ()), Folder):
-                continue
-            # a link beside it may lead anywhere: its folder then has another parent
-            if where.path.parent == folder.path.parent and where.path != folder.path:
-                found[name] = where
-                asked.append(where)
-    return found
+def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folder]:
+    """The agents in folders next to a component, and the agents that those need."""
+    agents: dict[str, Folder] = {}
+    pending = [folder]
+    while pending:
+        current = pending.pop()
+        for name in current.agent_names(current.blueprint()):
+            agent = None if name in remotes or name in agents else current.agent(name, ())
+            # the resolved path of a link may have another parent
+            if isinstance(agent, Folder) and agent.path.parent == folder.path.parent and agent.path != folder.path:
+                agents[name] = agent
+                pending.append(agent)
+    return agents
 
 
 def _files(root: Path, folder: Path) -> Iterator[Path]:
-    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
-        if _left_out(entry.name) or (folder == root and entry.name in _FOR_THE_BUILD):
+        if _is_excluded(entry.name) or (folder == root and entry.name in (*_REQUIREMENTS, LOCK)):
             continue
         if entry.is_dir(follow_symlinks=False):
             if not (path / "pyvenv.cfg").exists():
                 yield from _files(root, path)
         else:
-            _regular(path, entry.stat(follow_symlinks=False).st_mode)
+            _check_regular(path)
             yield path.relative_to(root)
 
 
-def _left_out(name: str) -> bool:
-    tests = name == "conftest.py" or (name.startswith("test_") and name.endswith(".py"))
-    return name.startswith(".") or name in ("__pycache__", "node_modules") or name.endswith(".pyc") or tests
+def _is_excluded(name: str) -> bool:
+    is_test = name == "conftest.py" or (name.startswith("test_") and name.endswith(".py"))
+    return is_test or name.startswith(".") or name.endswith(".pyc") or name in ("__pycache__", "node_modules")
 
 
-def _regular(path: Path, mode: int) -> None:
+def _check_regular(path: Path) -> None:
+    mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
-        what = "a link, which may lead out of the folder" if stat.S_ISLNK(mode) else "no regular file"
+        kind = "a link, which may point outside the folder" if stat.S_ISLNK(mode) else "not a regular file"
         raise ConfigurationError(
-            f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {what}.", suggestion="Put the file itself there."
+            f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {kind}.", suggestion="Replace it by a file."
         )
 
 
 def _copy(source: Path, target: Path) -> None:
-    _regular(source, source.lstat().st_mode)
+    _check_regular(source)
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target, follow_symlinks=False)

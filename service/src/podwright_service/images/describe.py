@@ -1,6 +1,7 @@
-"""What an image tells of its component. It runs inside the build: `python -m … describe FOLDER FILE`.
+"""Describe a component inside the build of its image: `python -m podwright_service.images.describe FOLDER FILE`.
 
-By the image's own release and with its dependencies: what is wrong with blueprint, tools or agents is found here.
+It runs with the release of the base image and the dependencies of the component, and so finds what is wrong with
+blueprint, tools and agents.
 """
 
 from __future__ import annotations
@@ -21,22 +22,20 @@ from podwright_service.remotes import everything_in, remotes_in, remotes_of
 from podwright_service.settings import Settings, read_settings
 from podwright_service.source import load_component
 
-_LIMITS = {name for name in Settings.model_fields if name.startswith("run_")}
-
-MARK = "podwright-error "
-"""What a line of the build begins with that holds an error, as JSON."""
+ERROR_PREFIX = "podwright-error "
+"""The start of a line of the build output with an error, as JSON."""
 
 
-def facts_of(component: Component, limits: dict[str, Any]) -> dict[str, Any]:
-    """What `/info` would say of a component, without its blueprint, and whom else it is made of.
+def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]:
+    """The description of a component: what `/info` returns without the blueprint, and its agents and remotes.
 
     Args:
         component: The component.
-        limits: What the service sets for its runs.
+        run_limits: The run limits of the service by setting.
     """
     blueprint = component.to_blueprint()
-    parts = list(everything_in(component))
-    agents = [part.name for part in parts[1:] if isinstance(part, Agent)]
+    max_loops = as_object(blueprint.get("config")).get("max_loops")
+    agents = [part.name for part in everything_in(component) if isinstance(part, Agent) and part is not component]
     return {
         "name": component.name,
         "kind": component.kind,
@@ -46,44 +45,44 @@ def facts_of(component: Component, limits: dict[str, Any]) -> dict[str, Any]:
         "tools": list(tools_of(component)),
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
-        "limits": {**limits, **_own_limits(blueprint)},
+        "limits": {**run_limits, **({} if max_loops is None else {"max_loops": max_loops})},
         "versions": {"podwright": __version__, "blueprint": blueprints.VERSION, "python": platform.python_version()},
-        "unserved": _unserved(component),
+        "unserved": _unserved_models(component),
     }
 
 
-def _own_limits(blueprint: blueprints.Blueprint) -> dict[str, Any]:
-    loops = as_object(blueprint.get("config")).get("max_loops")
-    return {} if loops is None else {"max_loops": loops}
-
-
-def _unserved(component: Component) -> list[str]:
-    """Models that nobody in this image provides."""
-    missing: list[str] = []
+def _unserved_models(component: Component) -> list[str]:
+    """The models for which this image has no client."""
+    models: list[str] = []
     for part in everything_in(component):
         try:
             _ = part.model if isinstance(part, ModelComponent) else None
         except UnknownModelError:
-            missing += part.models()
-    return list(dict.fromkeys(missing))
+            models += part.models()
+    return list(dict.fromkeys(models))
 
 
-def main(folder: str, to: str) -> int:
-    """Write the facts of a component folder to a file; or an error to standard error, and give 1."""
+def main(folder: str, file: str) -> int:
+    """Write the description of a component folder to a file, or its error to standard error.
+
+    Returns:
+        The exit code.
+    """
     try:
         settings = read_settings()
         component = load_component(folder, remotes_of(settings))
-        facts = facts_of(component, settings.model_dump(include=_LIMITS, exclude_none=True))
+        limits = {name for name in Settings.model_fields if name.startswith("run_")}
+        facts = describe(component, settings.model_dump(include=limits, exclude_none=True))
     except PodwrightError as error:
         problems = error.problems if isinstance(error, BlueprintValidationError) else ()
-        told = {
+        data = {
             "message": error.message,
             "suggestion": error.suggestion,
-            "problems": [(one.pointer, one.detail, one.suggestion) for one in problems],
+            "problems": [(problem.pointer, problem.detail, problem.suggestion) for problem in problems],
         }
-        sys.stderr.write(f"\n{MARK}{json.dumps(told)}\n")
+        sys.stderr.write(f"\n{ERROR_PREFIX}{json.dumps(data)}\n")
         return 1
-    Path(to).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
+    Path(file).write_text(json.dumps(facts, ensure_ascii=False), encoding="utf-8")
     return 0
 
 

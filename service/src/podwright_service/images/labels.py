@@ -1,20 +1,20 @@
-"""What an image says of its component, in labels: whoever has the image can read them, and nothing needs to run."""
+"""The description of a component in the labels of its image, which can be read without running it."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 from podwright.json_data import as_object
 
 COMPONENT = "podwright.component"
-"""The label with all of the facts, as JSON; the other ones are for those who look for one of them."""
+"""The label with the whole description, as JSON; the other labels are for queries."""
 BASE_NAME = "org.opencontainers.image.base.name"
 VERSION = "org.opencontainers.image.version"
 
 
-def of(facts: dict[str, Any]) -> dict[str, str]:
-    """The labels for the facts of a component."""
+def to_labels(facts: dict[str, Any]) -> dict[str, str]:
+    """The labels for a description of a component."""
     return {
         "org.opencontainers.image.title": facts["name"],
         "org.opencontainers.image.description": facts["description"] or "",
@@ -25,15 +25,14 @@ def of(facts: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def facts_in(image: dict[str, Any]) -> dict[str, Any] | None:
-    """The facts in an image's labels; None if it holds no component."""
+def read_labels(image: dict[str, Any]) -> dict[str, Any] | None:
+    """The description in an image's labels; None if there is none."""
     try:
-        facts = json.loads(label(image, COMPONENT) or "null")
-    except (ValueError, RecursionError):
+        return as_object(json.loads(label(image, COMPONENT) or "null")) or None
+    except ValueError:
         return None
-    return cast("dict[str, Any]", facts) if isinstance(facts, dict) else None
 
 
 def label(image: dict[str, Any], name: str) -> str | None:
-    """One label of an image, as the engine knows it; None if it has none, or an empty one."""
+    """A label of an image, as `docker image inspect` returns it; None if it is missing or empty."""
     return as_object(as_object(image.get("Config")).get("Labels")).get(name) or None

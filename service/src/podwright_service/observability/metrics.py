@@ -1,286 +1,244 @@
-"""What Prometheus reads: counts of runs, model calls, tool calls, tokens, money and requests.
+"""Prometheus metrics of runs, model calls, tool calls, tokens, cost and requests.
 
-Runs are counted by the outermost ones, so that they are as many as the answers; model and tool calls each once, where
-they happen. Every label is bounded: names that come from outside are counted under one name.
+Only outermost runs are counted as runs, so their number is that of the responses. Model calls and tool calls are
+counted once each, in the component that makes them. Every label is bounded: names that the service does not know share
+one value.
 
-The client library decides at its import whether values lie in memory or, for several processes, in the files of
-`PROMETHEUS_MULTIPROC_DIR`. So this module is imported when that is settled.
+prometheus_client decides at its import whether it keeps values in memory or, with `PROMETHEUS_MULTIPROC_DIR`, in files
+that several processes share. Set the variable before this module is imported.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from bisect import bisect_left
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Literal
 
 from opentelemetry.trace import get_current_span
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from podwright.events import (
-    RUN_ENDS,
-    Event,
-    ModelCallFailed,
-    ModelCallFinished,
-    RunFailed,
-    RunStarted,
-    ToolCallFailed,
-    ToolCallFinished,
-)
-from podwright_service.observability.tracing import STATUS, RunEnd
+from podwright import events
+from podwright_service.observability.semconv import RUN_STATUSES
 
 if TYPE_CHECKING:
     from podwright_service.admission import Admission
 
 UNKNOWN = "(unknown)"
-"""The label of all models, tools and routes that the service does not know beforehand."""
+"""The label value of models, tools, routes and limits that the service does not know."""
 
-POSTED = "(inline)"
-"""The `component` of all that came in requests."""
+INLINE = "(inline)"
+"""The `component` of runs of inline blueprints."""
 
-_WHO = ("component", "kind")
+_COMMON_LABELS = ("component", "kind")
 _LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
 _CALL_SECONDS = [0.01 * 2**n for n in range(14)]
+_TOKENS_HELP = "Tokens; cached_input is part of input, reasoning of output. Input + output is the bill."
 
-_RENEW = 1.0
-"""Seconds that an exemplar stands: a reader sees the last one, and giving one takes longer than counting."""
-
-Child = TypeVar("Child", Counter, Gauge, "_Timed")
-
-
-class _Children(dict[tuple[str, ...], Child]):
-    """The children of a metric by their labels: looking one up in the metric takes longer than counting."""
-
-    def __init__(self, made: Callable[..., Child]) -> None:
-        super().__init__()
-        self._made = made
-
-    def __missing__(self, labels: tuple[str, ...]) -> Child:
-        made = self[labels] = self._made(*labels)
-        return made
-
-
-class _Timed:
-    """A child of a histogram, which names a trace for each of its buckets now and then."""
-
-    def __init__(self, child: Histogram, buckets: list[float]) -> None:
-        self._observe, self._buckets = child.observe, buckets
-        self._due = [0.0] * (len(buckets) + 1)
-
-    def observe(self, seconds: float) -> None:
-        """Count how long something took that ends now."""
-        now, bucket = time.monotonic(), bisect_left(self._buckets, seconds)
-        if now < self._due[bucket] or not (context := get_current_span().get_span_context()).trace_flags.sampled:
-            self._observe(seconds)
-        else:
-            self._due[bucket] = now + _RENEW
-            self._observe(seconds, {"trace_id": f"{context.trace_id:032x}"})
+Labels = tuple[str, str]
+"""Name and kind of a component: the labels that every metric has."""
 
 
 class Metrics:
-    """Counts what happens in one service.
+    """The metrics of one service, in a registry of their own.
 
     Args:
         component: Name of the served component.
         kind: Its kind.
-        components: Names of all components inside it.
-        models: Names of all models that may be asked.
-        tools: Names of all tools that may be called.
-        routes: The paths that there are.
+        version: Version of Podwright.
+        digest: Digest of the served blueprint.
+        components: Names of the served component and all components inside it.
+        models: Names of all models that runs may call.
+        tools: Names of all tools that runs may call.
+        routes: Paths of all routes.
     """
 
     def __init__(
         self,
         component: str,
         kind: str,
-        components: Collection[str],
-        models: Collection[str],
-        tools: Collection[str],
-        routes: Collection[str],
+        *,
+        version: str = "",
+        digest: str = "",
+        components: Collection[str] = (),
+        models: Collection[str] = (),
+        tools: Collection[str] = (),
+        routes: Collection[str] = (),
     ) -> None:
-        self.registry = CollectorRegistry()
-        disable_created_metrics()  # a series for each other one, which nobody asks for
-        self._admission: Admission | None = None
-        self._refused: dict[str, int] = {}
+        disable_created_metrics()
         self._served = component, kind
         self._components, self._models = frozenset(components), frozenset(models)
         self._tools, self._routes = frozenset(tools), frozenset(routes)
-        self._shared = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
-        if not self._shared:
+        self._multiprocess = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+        self.registry = CollectorRegistry()
+        if not self._multiprocess:
             ProcessCollector(registry=self.registry)
-        self._of_runs()
-        self._of_calls()
-        self._of_requests()
-        self._counted: dict[type[Any], Callable[[Any, tuple[str, str]], None]] = {
-            RunStarted: self._run_started,
-            ModelCallFinished: self._call_finished,
-            ModelCallFailed: self._call_failed,
-            ToolCallFinished: self._tool_ended,
-            ToolCallFailed: self._tool_ended,
-            **dict.fromkeys(RUN_ENDS, self._run_ended),
-        }
+        self._define_metrics()
+        # A series that appears with its first event has no rate at that event.
+        self._runs_waiting.labels(*self._served).set(0)
+        for labels in (self._served, (INLINE, "agent")):
+            self._runs_in_progress.labels(*labels).set(0)
+        self._component_info.labels(*self._served, version, digest).set(1)
 
-    def _counter(self, name: str, told: str, *labels: str) -> _Children[Counter]:
-        return _Children(Counter(f"podwright_{name}", told, (*_WHO, *labels), registry=self.registry).labels)
+    def subscriber(self, *, inline: bool = False) -> events.Subscriber:
+        """A subscriber that counts the runs of the served component, or those of inline blueprints."""
 
-    def _gauge(self, name: str, told: str) -> _Children[Gauge]:
-        made = Gauge(f"podwright_{name}", told, _WHO, registry=self.registry, multiprocess_mode="livesum")
-        return _Children(made.labels)
+        def handle(event: events.Event) -> None:
+            if event.remote is None:  # the remote service counts its own events
+                self._count(event, self._labels(event, inline))
 
-    def _histogram(self, name: str, told: str, buckets: list[float], *labels: str) -> _Children[_Timed]:
-        made = Histogram(f"podwright_{name}", told, (*_WHO, *labels), registry=self.registry, buckets=buckets)
-        return _Children(lambda *labels: _Timed(made.labels(*labels), buckets))
-
-    def _of_runs(self) -> None:
-        self._runs = self._counter("runs", "Runs that ended, by how; nested ones are part of theirs.", "status")
-        self._run_seconds = self._histogram("run_duration_seconds", "How long runs took.", _RUN_SECONDS)
-        self._in_progress = self._gauge("runs_in_progress", "Runs under way.")
-        self._waiting = self._gauge("runs_waiting", "Requests that wait for a run to end.")
-        self._rejected = self._counter("runs_rejected", "Requests refused for want of a place.", "reason")
-        self._stops = self._counter("budget_stops", "Runs that a limit ended.", "limit")
-        self._waiting[self._served].set(0)
-        for kind in (self._served, (POSTED, "agent")):
-            self._in_progress[kind].set(0)
-
-    def _of_calls(self) -> None:
-        self._tokens = self._counter(
-            "tokens",
-            "Tokens. cached_input is a part of input and reasoning a part of output: the bill is input + output.",
-            "model",
-            "type",
-        )
-        self._cost = self._counter("cost_usd", "What model calls of known price cost, in USD.", "model")
-        self._unpriced = self._counter("unpriced_model_calls", "Model calls of unknown price.", "model")
-        self._calls = self._counter("model_calls", "Model calls that ended.", "model", "provider", "status")
-        told = "How long model calls took, with their repetitions."
-        self._call_seconds = self._histogram("model_call_duration_seconds", told, _CALL_SECONDS, "model")
-        told = "Time to the first token of streamed answers."
-        self._first_token = self._histogram("time_to_first_token_seconds", told, _CALL_SECONDS, "model")
-        self._tool_calls = self._counter("tool_calls", "Tool calls that ended.", "tool", "status")
-        told = "How long tool calls took."
-        self._tool_seconds = self._histogram("tool_call_duration_seconds", told, _CALL_SECONDS, "tool")
-
-    def _of_requests(self) -> None:
-        told = "Requests answered; status 499 is a client that left before."
-        self._requests = self._counter("http_requests", told, "method", "route", "status")
-        told = "How long requests took, to the end of the answer."
-        self._request_seconds = self._histogram("http_request_duration_seconds", told, _CALL_SECONDS, "route")
-        self._info = Gauge(
-            "podwright_component_info",
-            "What is served; always 1.",
-            (*_WHO, "version", "blueprint_digest"),
-            registry=self.registry,
-            multiprocess_mode="livemax",
-        )
-
-    def serves(self, version: str, digest: str) -> None:
-        """Tell which component this is."""
-        self._info.labels(*self._served, version, digest).set(1)
+        return handle
 
     def track(self, admission: Admission) -> None:
-        """Count who waits, and who is refused."""
-        self._admission = admission
-        admission.on_change = self._see_waiting  # of several processes, another one may write the page
-        self._see_waiting()  # a count that is not there before it counts has no rate
+        """Keep the metrics of waiting and rejected runs up to date with an admission queue."""
+        counted: dict[str, int] = {}
 
-    def subscriber(self, posted: bool) -> Callable[[Event], None]:
-        """What counts the events of runs: of the served component, or of posted blueprints."""
+        def update() -> None:
+            self._runs_waiting.labels(*self._served).set(admission.waiting)
+            for reason, number in admission.rejected.items():
+                self._runs_rejected.labels(*self._served, reason).inc(number - counted.get(reason, 0))
+                counted[reason] = number
 
-        def hear(event: Event) -> None:
-            if event.remote is None and (count := self._counted.get(type(event))):
-                if posted:
-                    who = POSTED, event.kind
-                elif event.component in self._components:
-                    who = event.component, event.kind
-                else:
-                    who = self._served
-                count(event, who)
-
-        return hear
+        admission.on_change = update
+        update()
 
     def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
-        route = self.route(path)
-        self._requests[*self._served, method if method in _METHODS else UNKNOWN, route, str(status)].inc()
-        self._request_seconds[*self._served, route].observe(seconds)
-
-    def route(self, path: str) -> str:
-        """A path, or what all paths that there are not are called."""
-        return path if path in self._routes else UNKNOWN
+        """Count one HTTP request, and its duration in seconds."""
+        route = _bounded(path, self._routes)
+        self._http_requests.labels(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
+        self._http_request_duration.labels(*self._served, route).observe(seconds, _exemplar())
 
     def render(self, accept: str) -> tuple[bytes, str]:
-        """All metrics, and the media type that they are written in.
+        """All metrics, and their media type.
 
         Args:
-            accept: What the reader takes: the text format, or OpenMetrics, which has exemplars.
+            accept: The `Accept` header: the text format, or OpenMetrics, which has exemplars.
         """
         registry = self.registry
-        if self._shared:
+        if self._multiprocess:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         try:
             encode, media_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version that is none
+        except (TypeError, ValueError):  # an invalid version in the header
             encode, media_type = choose_encoder("")
         return encode(registry), media_type
 
-    def _see_waiting(self) -> None:
-        if self._admission is not None:
-            self._waiting[self._served].set(self._admission.waiting)
-            for reason, number in self._admission.rejected.items():
-                self._rejected[*self._served, reason].inc(number - self._refused.get(reason, 0))
-                self._refused[reason] = number
+    def _define_metrics(self) -> None:
+        counter, gauge, histogram = self._counter, self._gauge, self._histogram
+        self._runs = counter("runs_total", "Finished outermost runs by status.", "status")
+        self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS)
+        self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
+        self._runs_waiting = gauge("runs_waiting", "Requests that wait for another run to finish.")
+        self._runs_rejected = counter("runs_rejected_total", "Requests rejected for lack of capacity.", "reason")
+        self._budget_stops = counter("budget_stops_total", "Runs stopped by a limit.", "limit")
+        self._tokens = counter("tokens_total", _TOKENS_HELP, "model", "type")
+        self._cost = counter("cost_usd_total", "Cost in USD of the model calls with a known price.", "model")
+        self._unpriced = counter("unpriced_model_calls_total", "Model calls with an unknown price.", "model")
+        self._model_calls = counter("model_calls_total", "Finished model calls.", "model", "provider", "status")
+        self._model_call_duration = histogram(
+            "model_call_duration_seconds", "Duration of model calls, retries included.", _CALL_SECONDS, "model"
+        )
+        self._first_token = histogram(
+            "time_to_first_token_seconds", "Time to the first token of streamed calls.", _CALL_SECONDS, "model"
+        )
+        self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
+        self._tool_call_duration = histogram(
+            "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
+        )
+        self._http_requests = counter(
+            "http_requests_total", "HTTP requests; 499 is a client that disconnected.", "method", "route", "status"
+        )
+        self._http_request_duration = histogram(
+            "http_request_duration_seconds", "Duration of requests with their responses.", _CALL_SECONDS, "route"
+        )
+        self._component_info = gauge(
+            "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
+        )
 
-    def _run_started(self, event: RunStarted, who: tuple[str, str]) -> None:
-        if event.parent_id is None:
-            self._in_progress[who].inc()
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(f"podwright_{name}", documentation, (*_COMMON_LABELS, *labels), registry=self.registry)
 
-    def _run_ended(self, event: RunEnd, who: tuple[str, str]) -> None:
-        if event.parent_id is not None:
+    def _gauge(
+        self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
+    ) -> Gauge:
+        names = (*_COMMON_LABELS, *labels)
+        return Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
+
+    def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Histogram:
+        names = (*_COMMON_LABELS, *labels)
+        return Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
+
+    def _labels(self, event: events.Event, inline: bool) -> Labels:
+        if inline:
+            return INLINE, event.kind
+        return (event.component, event.kind) if event.component in self._components else self._served
+
+    def _count(self, event: events.Event, labels: Labels) -> None:
+        match event:
+            case events.RunStarted(parent_id=None):
+                self._runs_in_progress.labels(*labels).inc()
+            case events.RunFinished() | events.RunFailed() | events.RunCancelled() | events.RunPaused() if (
+                event.parent_id is None
+            ):
+                self._count_run(event, labels)
+            case events.ModelCallFinished() | events.ModelCallFailed():
+                self._count_model_call(event, labels)
+            case events.ToolCallFinished() | events.ToolCallFailed():
+                tool = _bounded(event.tool, self._tools)
+                self._tool_calls.labels(*labels, tool, _status(event)).inc()
+                self._tool_call_duration.labels(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
+            case _:
+                pass
+
+    def _count_run(
+        self, event: events.RunFinished | events.RunFailed | events.RunCancelled | events.RunPaused, labels: Labels
+    ) -> None:
+        self._runs_in_progress.labels(*labels).dec()
+        self._runs.labels(*labels, RUN_STATUSES[event.type]).inc()
+        self._run_duration.labels(*labels).observe(event.duration_ms / 1000, _exemplar())
+        if isinstance(event, events.RunFailed) and (limit := event.error.get("limit")):
+            self._budget_stops.labels(*labels, _bounded(limit, _LIMITS)).inc()
+
+    def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels) -> None:
+        model = _bounded(event.model, self._models)
+        self._model_calls.labels(*labels, model, model.partition("/")[0], _status(event)).inc()
+        self._model_call_duration.labels(*labels, model).observe(event.duration_ms / 1000, _exemplar())
+        if isinstance(event, events.ModelCallFailed):
             return
-        self._in_progress[who].dec()
-        self._runs[*who, STATUS[type(event)]].inc()
-        self._run_seconds[who].observe(event.duration_ms / 1000)
-        if isinstance(event, RunFailed) and "limit" in event.error:
-            limit = event.error["limit"]
-            self._stops[*who, limit if limit in _LIMITS else UNKNOWN].inc()
-
-    def _call_finished(self, event: ModelCallFinished, who: tuple[str, str]) -> None:
-        model, usage = self._called(event, who, "ok"), event.response.usage
-        for type_, tokens in (
+        usage = event.response.usage
+        for token_type, tokens in (
             ("input", usage.input_tokens),
             ("output", usage.output_tokens),
             ("cached_input", usage.cached_input_tokens),
             ("reasoning", usage.reasoning_tokens),
         ):
             if tokens:
-                self._tokens[*who, model, type_].inc(tokens)
+                self._tokens.labels(*labels, model, token_type).inc(tokens)
         if usage.cost is None:
-            self._unpriced[*who, model].inc()
+            self._unpriced.labels(*labels, model).inc()
         else:
-            self._cost[*who, model].inc(usage.cost)
+            self._cost.labels(*labels, model).inc(usage.cost)
         if event.first_token_ms is not None:
-            self._first_token[*who, model].observe(event.first_token_ms / 1000)
-
-    def _call_failed(self, event: ModelCallFailed, who: tuple[str, str]) -> None:
-        self._called(event, who, _outcome(event))
-
-    def _called(self, event: ModelCallFinished | ModelCallFailed, who: tuple[str, str], status: str) -> str:
-        model = event.model if event.model in self._models else UNKNOWN
-        self._calls[*who, model, model.partition("/")[0], status].inc()
-        self._call_seconds[*who, model].observe(event.duration_ms / 1000)
-        return model
-
-    def _tool_ended(self, event: ToolCallFinished | ToolCallFailed, who: tuple[str, str]) -> None:
-        tool = event.tool if event.tool in self._tools else UNKNOWN
-        self._tool_calls[*who, tool, _outcome(event) if isinstance(event, ToolCallFailed) else "ok"].inc()
-        self._tool_seconds[*who, tool].observe(event.duration_ms / 1000)
+            self._first_token.labels(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
 
 
-def _outcome(event: ModelCallFailed | ToolCallFailed) -> str:
+def _bounded(value: str, known: Collection[str]) -> str:
+    return value if value in known else UNKNOWN
+
+
+def _exemplar() -> dict[str, str] | None:
+    """The id of the current trace, if it is sampled."""
+    context = get_current_span().get_span_context()
+    return {"trace_id": f"{context.trace_id:032x}"} if context.trace_flags.sampled else None
+
+
+def _status(
+    event: events.ModelCallFinished | events.ModelCallFailed | events.ToolCallFinished | events.ToolCallFailed,
+) -> str:
+    if isinstance(event, events.ModelCallFinished | events.ToolCallFinished):
+        return "ok"
     return "cancelled" if event.error.get("code") == "run_cancelled" else "failed"

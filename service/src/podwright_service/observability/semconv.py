@@ -1,16 +1,13 @@
-"""Every name that spans and their attributes have, in one place: the GenAI conventions still change.
+"""The names of spans, attributes and statuses, in one module because the GenAI conventions still change.
 
-Source: open-telemetry/semantic-conventions-genai, as of November 2026 (all of `gen_ai.*` is in development); HTTP names
-are those of the stable conventions. Cost has no settled names: those of the open proposal. What no convention has a
-name for is `podwright.*`.
+Source: open-telemetry/semantic-conventions-genai as of November 2026 (all of `gen_ai.*` is in development). Cost has no
+settled convention, so its names follow the open proposal. `podwright.*` is used where no convention has a name. The
+HTTP attributes of server spans are FastAPI's own.
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-VERSION: Final = "2026-11"
-"""Which state of the conventions the names are."""
 
 OPERATION: Final = "gen_ai.operation.name"
 CHAT: Final = "chat"
@@ -56,11 +53,6 @@ TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 
 ERROR: Final = "error.type"
-METHOD: Final = "http.request.method"
-ROUTE: Final = "http.route"
-STATUS_CODE: Final = "http.response.status_code"
-URL_PATH: Final = "url.path"
-URL_SCHEME: Final = "url.scheme"
 
 COMPONENT_KIND: Final = "podwright.component.kind"
 BLUEPRINT_DIGEST: Final = "podwright.blueprint.digest"
@@ -88,4 +80,12 @@ PROVIDERS: Final = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
-"""The conventions' names of providers that have another one in a model's name."""
+"""The conventions' names of providers, where they differ from the prefix of a model's name."""
+
+RUN_STATUSES: Final = {
+    "run_finished": "ok",
+    "run_failed": "failed",
+    "run_cancelled": "cancelled",
+    "run_paused": "paused",
+}
+"""The status of a run in spans, metrics and log lines, by the type of its last event."""

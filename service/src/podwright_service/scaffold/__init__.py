@@ -1,1 +1,1 @@
-"""What `podwright new` makes a component folder from."""
+"""The files from which `podwright new` creates a component folder."""

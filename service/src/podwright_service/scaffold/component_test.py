@@ -1,4 +1,4 @@
-"""Tests of the component; no model is called."""
+"""Tests of the component, without a model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent
 
 
 def test_the_tool_is_called() -> None:
-    """What the model asks of the tool is done, and the model's last words are the answer."""
+    """The agent calls the tool, and returns the model's last text."""
     model = ScriptedModel(ToolCall.of("add_numbers", numbers=[2, 3]), "It is 5.")
     result = podwright.load(FOLDER, model=model).run("What is 2 + 3?", trace=True)
     assert result.value == "It is 5."
@@ -19,8 +19,8 @@ def test_the_tool_is_called() -> None:
 
 
 def test_it_is_served(serve_component: Callable[..., Served], model_stub: ModelStub) -> None:
-    """The service does the same, in a process and in the component's image, and counts what it used."""
-    model_stub.answers(ToolCall.of("add_numbers", numbers=[2, 3]), "It is 5.")
+    """The service does the same in a process and in the component's image, and counts the usage."""
+    model_stub.respond_with(ToolCall.of("add_numbers", numbers=[2, 3]), "It is 5.")
     service = serve_component(FOLDER, model=model_stub)
     result = service.run("What is 2 + 3?", trace=True)
     assert result.value == "It is 5."

@@ -1,4 +1,4 @@
-"""The agent's tools: a function here is a tool of that name in the blueprint."""
+"""The agent's tools: each function here is the tool of that name in the blueprint."""
 
 
 def add_numbers(numbers: list[float]) -> float:

@@ -1,4 +1,4 @@
-"""For tests of components as they are served: in a process beside the test, or in their image.
+"""Tests of components as they are served: in a process on this machine, or in their image.
 
     from podwright_service.testing import ComponentContainer, ModelStub, ToolCall
 
@@ -7,7 +7,7 @@
             with ComponentContainer("calculator", model=model) as calculator:
                 assert calculator.run("What is 2 + 3?") == "It is 5."
 
-It needs the extra `podwright-service[testing]`. A service imports nothing of it.
+Install it with the extra `podwright-service[testing]`. The service itself does not import it.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import RunLimits, Usage
+from podwright_service.testing.asserts import assert_counted, assert_spans, assert_usage, assert_within
+from podwright_service.testing.metrics import Metrics
+from podwright_service.testing.model_stub import ModelStub, ReceivedRequest
+from podwright_service.testing.script import Fault, StubResponse
+from podwright_service.testing.spans import Span, SpanCollector
 
 if TYPE_CHECKING:
-    from podwright_service.testing.answers import Answer, Fault
-    from podwright_service.testing.asserts import assert_counted, assert_spans, assert_usage, assert_within
     from podwright_service.testing.containers import ComponentContainer, ModelStubContainer, component_image
-    from podwright_service.testing.metrics import Metrics
-    from podwright_service.testing.model_stub import Asked, ModelStub
     from podwright_service.testing.process import ComponentProcess
     from podwright_service.testing.served import ProblemError, Served, StartError
-    from podwright_service.testing.spans import Span, SpanCollector
 
 __all__ = [
-    "Answer",
-    "Asked",
     "ComponentContainer",
     "ComponentProcess",
     "Fault",
@@ -40,11 +38,13 @@ __all__ = [
     "ModelStub",
     "ModelStubContainer",
     "ProblemError",
+    "ReceivedRequest",
     "RunLimits",
     "Served",
     "Span",
     "SpanCollector",
     "StartError",
+    "StubResponse",
     "ToolCall",
     "Usage",
     "assert_counted",
@@ -54,25 +54,23 @@ __all__ = [
     "component_image",
 ]
 
-_HOMES = {
-    "answers": ("Answer", "Fault"),
-    "asserts": ("assert_counted", "assert_spans", "assert_usage", "assert_within"),
-    "containers": ("ComponentContainer", "ModelStubContainer", "component_image"),
-    "metrics": ("Metrics",),
-    "model_stub": ("Asked", "ModelStub"),
-    "process": ("ComponentProcess",),
-    "served": ("ProblemError", "Served", "StartError"),
-    "spans": ("Span", "SpanCollector"),
+_MODULES_OF_THE_EXTRA = {
+    "ComponentContainer": "containers",
+    "ComponentProcess": "process",
+    "ModelStubContainer": "containers",
+    "ProblemError": "served",
+    "Served": "served",
+    "StartError": "served",
+    "component_image": "containers",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: a stub in an image of ours has no testcontainers, nor pytest."""
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
+    """Import what needs the extra on first use, so that a stub runs in an image, which does not have it."""
+    if name not in _MODULES_OF_THE_EXTRA:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES_OF_THE_EXTRA[name]}"), name)
     except ModuleNotFoundError as error:
-        error.add_note("It comes with podwright-service[testing].")
+        error.add_note("Install podwright-service[testing].")
         raise

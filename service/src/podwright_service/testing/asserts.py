@@ -1,4 +1,4 @@
-"""Assertions on what a run used, and on its spans; each failure says what there was instead."""
+"""Assertions on the usage and the spans of a run; each failure reports the actual values."""
 
 from __future__ import annotations
 
@@ -9,67 +9,66 @@ from podwright.usage import RunLimits, Usage
 from podwright_service.testing.metrics import Metrics
 from podwright_service.testing.spans import Span, SpanCollector
 
-_STEP = 1e-9
-"""USD in which sums of money may differ that were added up elsewhere, in floating point."""
+_TOLERANCE = 1e-9
+"""USD by which sums of floating-point numbers may differ."""
 
 
-def assert_usage(of: ExecutionResult | Usage, **expected: Any) -> None:
-    """Assert what a run used: `assert_usage(result, model_calls=2, cost=0.00125)`.
+def assert_usage(result: ExecutionResult | Usage, **expected: Any) -> None:
+    """Assert the usage of a run: `assert_usage(result, model_calls=2, cost=0.00125)`.
 
     Args:
-        of: A traced result, or a usage.
+        result: A traced result, or a usage.
         **expected: Fields of `Usage`; `cost` in USD, or None for an unknown price.
 
     Raises:
-        AssertionError: Something differs; with all that does.
+        AssertionError: With every field that differs.
     """
-    usage = _usage(of)
-    found = {name: getattr(usage, name) for name in expected}
-    wrong = [
-        f"{name} is {found[name]!r}, not {value!r}" for name, value in expected.items() if not _same(found[name], value)
-    ]
-    if wrong:
-        raise AssertionError(f"The usage differs: {'; '.join(wrong)}.")
+    usage = _usage(result)
+    actual = {name: getattr(usage, name) for name in expected}
+    _fail_if(
+        "The usage differs",
+        [f"{name} is {actual[name]!r}, not {value!r}" for name, value in expected.items()
+         if not _equal(actual[name], value)],
+    )  # fmt: skip
 
 
-def assert_within(of: ExecutionResult, limits: RunLimits) -> None:
-    """Assert that a run kept within limits that it was not given: `assert_within(result, RunLimits(cost=0.01))`.
+def assert_within(result: ExecutionResult, limits: RunLimits) -> None:
+    """Assert that a run stayed within limits that were not set for it: `assert_within(result, RunLimits(cost=0.01))`.
 
     Raises:
-        AssertionError: It did not, or it cannot be told, for the price of a call is unknown.
+        AssertionError: With every limit that it exceeded, or whose value is unknown because a call has no price.
     """
-    usage = of.usage
-    used = {
-        "wall_time": of.duration_ms / 1000,
+    usage = result.usage
+    actual = {
+        "wall_time": result.duration_ms / 1000,
         "model_calls": usage.model_calls,
         "tokens": usage.total_tokens,
         "cost": usage.cost,
     }
-    wrong: list[str] = []
-    for name, value in used.items():
-        most = getattr(limits, name)
-        if most is not None and value is None:
-            wrong.append(f"{name} is unknown, for {usage.unpriced_model_calls} model calls have no known price")
-        elif most is not None and value > most:
-            wrong.append(f"{name} is {value:g}, more than {most:g}")
-    if wrong:
-        raise AssertionError(f"The run went beyond its limits: {'; '.join(wrong)}.")
+    problems: list[str] = []
+    for name, value in actual.items():
+        limit = getattr(limits, name)
+        if limit is not None and value is None:
+            problems.append(f"{name} is unknown, because {usage.unpriced_model_calls} model calls have no known price")
+        elif limit is not None and value > limit:
+            problems.append(f"{name} is {value:g}, more than {limit:g}")
+    _fail_if("The run exceeded its limits", problems)
 
 
-def assert_counted(of: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None) -> None:
-    """Assert that the counters grew by just what these runs used: tokens, model calls, tool calls and cost.
+def assert_counted(result: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None) -> None:
+    """Assert that the counters increased by exactly the usage of these runs: tokens, model calls, tool calls and cost.
 
-    It is for components without remotes: those count what they did at their own `/metrics`.
+    Not for components with remotes, which count their work in their own `/metrics`.
 
     Args:
-        of: A traced result, or the sum of the usages of several.
+        result: A traced result, or the sum of the usages of several.
         after: The metrics after the runs.
-        before: The metrics before them; by default those of a service that has done nothing.
+        before: The metrics before them; by default those of a service without runs.
 
     Raises:
-        AssertionError: Something differs; with all that does.
+        AssertionError: With every counter that differs.
     """
-    usage = _usage(of)
+    usage = _usage(result)
     expected: list[tuple[str, dict[str, str], float | None]] = [
         ("podwright_tokens_total", {"type": "input"}, usage.input_tokens),
         ("podwright_tokens_total", {"type": "output"}, usage.output_tokens),
@@ -78,54 +77,58 @@ def assert_counted(of: ExecutionResult | Usage, after: Metrics, before: Metrics 
         ("podwright_unpriced_model_calls_total", {}, usage.unpriced_model_calls),
         ("podwright_cost_usd_total", {}, usage.cost),
     ]
-    wrong: list[str] = []
+    problems: list[str] = []
     for name, labels, value in expected:
-        grown = after.get(name, **labels) - (before.get(name, **labels) if before else 0)
-        if value is not None and not _same(grown, value):
-            wrong.append(f"{name}{labels or ''} grew by {grown:g}, not {value:g}")
-    if wrong:
-        raise AssertionError(f"What was counted is not what was used: {'; '.join(wrong)}.")
+        increase = after.get(name, **labels) - (before.get(name, **labels) if before else 0)
+        if value is not None and not _equal(increase, value):
+            problems.append(f"{name}{labels or ''} increased by {increase:g}, not {value:g}")
+    _fail_if("The metrics differ from the usage", problems)
 
 
 def assert_spans(collector: SpanCollector, *paths: str, within: float = 30, **attributes: Any) -> list[Span]:
-    """Assert that spans came that are in each other: `assert_spans(collector, "POST /run > invoke_agent calculator")`.
+    """Assert that nested spans arrive: `assert_spans(collector, "POST /run > invoke_agent calculator")`.
 
     Args:
-        collector: What takes them; it is waited for.
-        *paths: Each the names of spans, outermost first, with " > " between; others may stand between them.
+        collector: The collector; this waits for the spans.
+        *paths: Names of spans, outermost first, separated by " > "; other spans may be between them.
         within: Seconds to wait.
-        **attributes: What the last span of each path has, with `__` for the dots of names.
+        **attributes: Attributes of the last span of each path, with `__` for the dots in their names.
 
     Returns:
         The last span of each path.
 
     Raises:
-        AssertionError: One did not come; with all that did.
+        AssertionError: A path is missing; with all received spans.
     """
-    wanted = {name.replace("__", "."): value for name, value in attributes.items()}
+    expected = {name.replace("__", "."): value for name, value in attributes.items()}
 
-    def found(path: str) -> Span | None:
+    def find(path: str) -> Span | None:
         names = path.split(" > ")
         for span in collector.spans:
-            outer = iter([one.name for one in collector.path(span)])
-            has = all(span.attributes.get(name) == value for name, value in wanted.items())
-            if span.name == names[-1] and has and all(name in outer for name in names):
+            ancestors = iter([ancestor.name for ancestor in collector.path(span)])
+            matches = all(span.attributes.get(name) == value for name, value in expected.items())
+            if span.name == names[-1] and matches and all(name in ancestors for name in names):
                 return span
         return None
 
     try:
-        collector.wait(lambda _: all(found(path) for path in paths), within)
+        collector.wait(lambda _: all(find(path) for path in paths), within)
     except AssertionError as error:
-        missing = next(path for path in paths if not found(path))
-        raise AssertionError(f"There are no spans '{missing}' {wanted or ''}. {error}") from None
-    return [span for path in paths if (span := found(path))]
+        missing = next(path for path in paths if not find(path))
+        raise AssertionError(f"No spans '{missing}' {expected or ''}. {error}") from None
+    return [span for path in paths if (span := find(path))]
 
 
-def _usage(of: ExecutionResult | Usage) -> Usage:
-    return of.usage if isinstance(of, ExecutionResult) else of
+def _usage(result: ExecutionResult | Usage) -> Usage:
+    return result.usage if isinstance(result, ExecutionResult) else result
 
 
-def _same(found: Any, wanted: Any) -> bool:
-    if isinstance(found, float) and isinstance(wanted, int | float):
-        return abs(found - wanted) < _STEP
-    return found == wanted
+def _equal(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, float) and isinstance(expected, int | float):
+        return abs(actual - expected) < _TOLERANCE
+    return actual == expected
+
+
+def _fail_if(summary: str, problems: list[str]) -> None:
+    if problems:
+        raise AssertionError(f"{summary}: {'; '.join(problems)}.")

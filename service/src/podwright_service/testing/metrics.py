@@ -1,4 +1,4 @@
-"""What `/metrics` says, looked up by name and labels."""
+"""The metrics of a service, by name and labels."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ class Metrics:
     """One scrape of a service.
 
     Args:
-        text: What it answered, in Prometheus' text format.
+        text: The body of `/metrics` in the Prometheus text format.
     """
 
     def __init__(self, text: str) -> None:
         self.samples: list[Sample] = []
-        """All of them, with their `name`, `labels` and `value`."""
+        """All samples, with their `name`, `labels` and `value`."""
         self._names: set[str] = set()
         for family in text_string_to_metric_families(text):
             self.samples += family.samples
             self._names |= {sample.name for sample in family.samples}
-            # a counter that nothing was counted in has no sample yet
+            # a counter without labels in use has no sample yet
             self._names |= {f"{family.name}_total"} if family.type == "counter" else {family.name}
 
     def get(self, name: str, **labels: str) -> float:
-        """The sum of all samples of this name that have these labels; 0 if there are none.
+        """The sum of the samples with this name and these labels; 0 if there are none.
 
         Args:
-            name: As a query would have it: `podwright_runs_total`, `podwright_run_duration_seconds_count`.
-            **labels: Those that matter, such as `status="ok"`.
+            name: The name as in a query: `podwright_runs_total`, `podwright_run_duration_seconds_count`.
+            **labels: Some or all of the labels, such as `status="ok"`.
 
         Raises:
-            AssertionError: The service exports nothing of this name.
+            AssertionError: The service exports no metric of this name.
         """
         if name not in self._names:
-            ours = sorted(one for one in self._names if one.startswith("podwright_"))
-            raise AssertionError(f"There is no metric '{name}'. {did_you_mean(name, ours)}")
+            known = sorted(known for known in self._names if known.startswith("podwright_"))
+            raise AssertionError(f"Unknown metric '{name}'. {did_you_mean(name, known)}")
         return sum(
             sample.value
             for sample in self.samples

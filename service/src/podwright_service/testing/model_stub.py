@@ -1,212 +1,227 @@
-"""A server of Chat Completions that answers what a test says it shall; also a program, for a container of its own."""
+"""A model provider for tests: a Chat Completions endpoint with scripted responses. Also a program for a container."""
 
 from __future__ import annotations
 
-import json
-import signal
+import asyncio
 import socket
-import threading
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from podwright.events import Event
-from podwright.json_data import as_object, to_json_data
+from podwright.json_data import as_object, to_json_bytes, to_json_data
 from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import ScriptedModel
 from podwright.result import ExecutionResult
-from podwright_service.testing.answers import (
-    Answer,
-    Fault,
-    as_json,
-    as_said,
-    completion,
-    pieces,
-    read_request,
-    refusal,
-)
-from podwright_service.testing.script import NoAnswerError, Script, Turn, read_events, recorded_calls
-from podwright_service.testing.serving import LocalServer, Request, reply, reset
+from podwright_service.testing import chat_completions
+from podwright_service.testing.script import Fault, NoResponseError, Script, StubResponse, read_events, recorded_calls
+from podwright_service.testing.server import BackgroundServer
 
 PORT = 8000
-"""Where the program listens."""
-CONTROL = "/stub"
-"""Where a stub in a container is given its script, and tells what it was asked."""
+"""The port of the program."""
+CONTROL_PATH = "/stub"
+"""Where a stub in a container receives its script and reports its requests."""
 SCRIPT = TypeAdapter(Script)
 """Reads and writes a script as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request that came."""
+class ReceivedRequest:
+    """An HTTP request that the stub received."""
 
     body: Mapping[str, Any]
-    """As it was sent."""
+    """The JSON body, unchanged."""
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """Values by lower-case name."""
 
     @property
     def request(self) -> ModelRequest:
-        """What it means."""
-        return read_request(self.body)
+        """The model request in the body."""
+        return chat_completions.read_request(self.body)
 
 
-class ModelStub(LocalServer):
-    """A model provider that says what it is told to: each answer once, in order.
+class ModelStub(BackgroundServer):
+    """A model provider that responds as the test says: each response once, in order.
 
     Args:
-        *answers: Texts, tool calls, responses with their `usage`, faults, or functions of the request; see `Answer`.
-        name: The model, "<provider>/<model_name>", that a component is told to ask in place of all that its blueprint
-            names. By default it asks for those, which decides what a call costs; offline models are not replaced then.
-        latency: Seconds from a request to the first byte of its answer.
-        pace: Seconds between two pieces of a streamed answer.
+        *responses: Texts, tool calls, responses with their `usage`, faults, or functions of the request; see
+            `StubResponse`.
+        name: The model, "<provider>/<model_name>", that a component uses in place of every model in its blueprint.
+            By default it uses those of the blueprint, which decides the price of a call; offline models then stay.
+        latency: Seconds from a request to the first byte of the response.
+        pace: Seconds between two chunks of a streamed response.
     """
 
-    def __init__(self, *answers: Answer, name: str | None = None, latency: float = 0.0, pace: float = 0.0) -> None:
+    def __init__(
+        self, *responses: StubResponse, name: str | None = None, latency: float = 0.0, pace: float = 0.0
+    ) -> None:
         super().__init__()
         self.name = name
-        self.asked: list[Asked] = []
-        """The requests that came, in order."""
-        self.complaints: list[str] = []
-        """What it had no answer for."""
-        self.script = Script([_turn(one) for one in answers], latency=latency, pace=pace)
-        self._choosing = threading.Lock()
+        self.received: list[ReceivedRequest] = []
+        """The requests, in order."""
+        self.unanswered: list[str] = []
+        """For each request without a response, the reason."""
+        self.script = Script(list(responses), latency=latency, pace=pace)
 
     @classmethod
     def from_trace(cls, trace: str | Path | ExecutionResult | Iterable[Event], **options: Any) -> Self:
-        """A stub that answers as the models of a recorded run did, so that an image is tested with no model.
+        """A stub that responds as the models of a recorded run did.
 
-        A request is answered by what it says, not by when it comes, so branches may run at once. One that the trace
-        does not have is refused, and its first difference from the nearest one is told by `verify`.
+        A request is matched by its content, not by its order, so branches may run concurrently. One that is not in
+        the trace gets an error, and `verify` reports its first difference from the most similar recorded request.
 
         Args:
-            trace: A file that `podwright run --trace` or `/run?trace=true` gave, such a result, or its events.
-            **options: As of the class.
+            trace: A file that `podwright run --trace` or `/run?trace=true` wrote, such a result, or its events.
+            **options: Options of the class.
 
         Raises:
-            TraceError: It is no trace.
+            TraceError: It is not a trace.
         """
         stub = cls(**options)
         stub.script.recorded = recorded_calls(read_events(trace))
         return stub
 
-    def answers(self, *answers: Answer) -> Self:
-        """Say this from now on, and forget all else: what was to be said, and what was asked."""
-        with self._choosing:
-            self.script = Script([_turn(one) for one in answers], latency=self.script.latency, pace=self.script.pace)
-            self.asked, self.complaints = [], []
+    def respond_with(self, *responses: StubResponse) -> Self:
+        """Replace the script by these responses, and forget the requests so far."""
+        self._load(Script(list(responses), latency=self.script.latency, pace=self.script.pace))
         return self
 
-    def when(self, text: str, *answers: Answer) -> Self:
-        """Say this to requests that have a text in one of their messages, such as a part of an agent's instructions."""
-        self.script.when.append((text, [_turn(one) for one in answers]))
+    def when(self, text: str, *responses: StubResponse) -> Self:
+        """Respond with these to requests with a text in one of their messages, such as part of the instructions."""
+        self.script.when.append((text, list(responses)))
         return self
 
     @property
     def requests(self) -> list[ModelRequest]:
-        """The requests that came, in order."""
-        return [one.request for one in self.asked]
+        """The model requests, in order."""
+        return [received.request for received in self.received]
 
     @property
-    def left(self) -> list[ModelRequest]:
-        """Recorded requests that have not been asked for; empty after a faithful run."""
-        return [one.request for one in self.script.recorded if one.needed and not one.asked]
+    def missing(self) -> list[ModelRequest]:
+        """Recorded requests that have not been made; empty after a run that repeats the trace."""
+        return [call.request for call in self.script.recorded if call.required and not call.used]
 
     def verify(self) -> None:
-        """Assert that every request had its answer, and every recorded answer its request.
+        """Assert that every request got a response, and that every recorded request was made.
 
         Raises:
-            AssertionError: With each that had not.
+            AssertionError: With each that was not.
         """
-        never = [f"The trace has a model call of '{one.component}' that was not made." for one in self.left]
-        if found := [*self.complaints, *never]:
-            raise AssertionError("\n".join(found))
+        missing = [
+            f"The trace has a model call of '{request.component}' that was not made." for request in self.missing
+        ]
+        if problems := [*self.unanswered, *missing]:
+            raise AssertionError("\n".join(problems))
 
     def variables(self, url: str) -> dict[str, str]:
-        """The environment of a component that is to ask this stub, where it answers at `url`."""
+        """The environment variables of a component that uses this stub at `url`."""
         return {"PODWRIGHT_MODEL_BASE_URL": f"{url}/v1", **({"PODWRIGHT_MODEL": self.name} if self.name else {})}
 
-    def respond(self, request: Request, connection: socket.socket) -> bool:
-        """Answer a request for a completion, or one of whoever controls a stub in a container."""
-        match request.method, request.path:
-            case "POST", "/v1/chat/completions":
-                return self._complete(request, connection)
-            case "GET", path if path == CONTROL:
-                recorded = [one.asked for one in self.script.recorded]
-                told = {"asked": to_json_data(self.asked), "complaints": self.complaints, "recorded": recorded}
-                connection.sendall(reply(as_json(told)))
-            case "PUT", path if path == CONTROL:
-                self.answers().script = SCRIPT.validate_json(request.body)
-                connection.sendall(reply(b"{}"))
-            case _:
-                connection.sendall(reply(as_json(refusal(Fault(404, "unknown_url"))), 404))
-        return True
+    def application(self) -> web.Application:
+        """The Chat Completions endpoint, and the one that controls a stub in a container."""
+        application = web.Application(client_max_size=0)
+        application.router.add_post("/v1/chat/completions", self._complete)
+        application.router.add_get(CONTROL_PATH, self._report)
+        application.router.add_put(CONTROL_PATH, self._replace_script)
+        return application
 
-    def _complete(self, request: Request, connection: socket.socket) -> bool:
-        asked = Asked(json.loads(request.body), request.headers)
-        with self._choosing:
-            self.asked.append(asked)
-            try:
-                turn = self.script.choose(asked.request)
-            except NoAnswerError as error:
-                self.complaints.append(str(error))
-                turn = Fault(400, str(error))
-        said = as_said(turn(asked.request)) if callable(turn) else turn
-        self.over.wait(self.script.latency)
-        if isinstance(said, Fault):
-            return self._fail(asked, said, connection)
-        if asked.body.get("stream"):
-            self._stream(asked, said, connection)
-            connection.sendall(_chunk(b"data: [DONE]\n\n") + _chunk(b""))
-        else:
-            connection.sendall(reply(as_json(completion(asked.request, said))))
-        return True
+    def _load(self, script: Script) -> None:
+        self.script, self.received, self.unanswered = script, [], []
 
-    def _stream(self, asked: Asked, said: ModelResponse, connection: socket.socket, last: int | None = None) -> None:
-        connection.sendall(_STREAM)
-        with_usage = bool(as_object(asked.body.get("stream_options")).get("include_usage"))
-        for number, piece in enumerate([*pieces(asked.request, said, with_usage)][:last]):
+    async def _report(self, request: web.Request) -> web.Response:
+        used = [call.used for call in self.script.recorded]
+        report = {"received": to_json_data(self.received), "unanswered": self.unanswered, "used": used}
+        return web.Response(body=to_json_bytes(report), content_type="application/json")
+
+    async def _replace_script(self, request: web.Request) -> web.Response:
+        self._load(SCRIPT.validate_json(await request.read()))
+        return web.Response()
+
+    async def _complete(self, request: web.Request) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        received = ReceivedRequest(await request.json(), headers)
+        self.received.append(received)
+        response = await self._choose(received.request)
+        await asyncio.sleep(self.script.latency)
+        if isinstance(response, Fault):
+            return await self._fail(request, received, response)
+        if received.body.get("stream"):
+            return await self._stream(request, [*_chunks(received, response), b"[DONE]"])
+        body = to_json_bytes(chat_completions.completion(received.request, response))
+        return web.Response(body=body, content_type="application/json")
+
+    async def _choose(self, request: ModelRequest) -> ModelResponse | Fault:
+        try:
+            response = self.script.choose(request)
+        except NoResponseError as error:
+            self.unanswered.append(str(error))
+            return Fault(400, str(error))
+        if callable(response):
+            response = await asyncio.to_thread(response, request)  # a function of the test may block
+        if isinstance(response, Fault):
+            return response
+        return await ScriptedModel(response, name=request.model).complete(request)
+
+    async def _stream(self, request: web.Request, chunks: Iterable[bytes]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for number, chunk in enumerate(chunks):
             if number:
-                self.over.wait(self.script.pace)
-            connection.sendall(_chunk(b"data: " + as_json(piece) + b"\n\n"))
+                await asyncio.sleep(self.script.pace)
+            await response.write(b"data: " + chunk + b"\n\n")
+        return response
 
-    def _fail(self, asked: Asked, fault: Fault, connection: socket.socket) -> bool:
-        match fault.what:
+    async def _fail(self, request: web.Request, received: ReceivedRequest, fault: Fault) -> web.StreamResponse:
+        match fault.kind:
             case int(status):
-                wait = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
-                connection.sendall(reply(as_json(refusal(fault)), status, headers=wait))
-                return True
+                headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+                return web.json_response(chat_completions.error_body(fault.text), status=status, headers=headers)
             case "malformed":
-                connection.sendall(reply(b'{"choices": ['))
-                return True
+                return web.Response(body=b'{"choices": [', content_type="application/json")
             case "silence":
-                connection.recv(1)  # until the caller leaves, or the stub stops
+                await asyncio.Event().wait()  # until the client disconnects or the stub stops, which cancels this
             case "cut" | "reset":
-                if asked.body.get("stream"):
-                    self._stream(asked, ModelResponse(fault.text), connection, last=-2)  # its end and its usage not
-                elif fault.text:
-                    connection.sendall(reply(as_json(completion(asked.request, ModelResponse(fault.text))))[:-20])
-                if fault.what == "reset":
-                    self.over.wait(0.05)  # what was sent arrives first
-                    reset(connection)
-        return False
+                pass
+        response = await self._start_response(request, received, ModelResponse(fault.text))
+        _disconnect(request, reset=fault.kind == "reset")
+        return response
+
+    async def _start_response(
+        self, request: web.Request, received: ReceivedRequest, partial: ModelResponse
+    ) -> web.StreamResponse:
+        if received.body.get("stream"):
+            return await self._stream(request, _chunks(received, partial)[:-2])  # without finish reason and usage
+        response = web.StreamResponse(headers={"content-type": "application/json"})
+        if partial.text:
+            body = to_json_bytes(chat_completions.completion(received.request, partial))
+            response.content_length = len(body)
+            await response.prepare(request)
+            await response.write(body[:-20])
+        return response
 
 
-_STREAM = b"HTTP/1.1 200 -\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
+    with_usage = bool(as_object(received.body.get("stream_options")).get("include_usage"))
+    return [
+        to_json_bytes(chunk) for chunk in chat_completions.completion_chunks(received.request, response, with_usage)
+    ]
 
 
-def _chunk(data: bytes) -> bytes:
-    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
-
-
-def _turn(answer: Answer) -> Turn:
-    return answer if callable(answer) else as_said(answer)
+def _disconnect(request: web.Request, reset: bool) -> None:
+    if request.transport is None:
+        return
+    if reset:
+        linger = struct.pack("ii", 1, 0)  # so that closing sends RST instead of FIN
+        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        request.transport.abort()
+    else:
+        request.transport.close()
 
 
 if __name__ == "__main__":
-    ends = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with ModelStub().start("0.0.0.0", PORT):  # noqa: S104 - a container is reached from outside
-        signal.sigwait(ends)
+    web.run_app(ModelStub().application(), port=PORT, print=None, handler_cancellation=True, shutdown_timeout=1)

@@ -1,7 +1,7 @@
-"""Fixtures for pytest, which finds them by itself where `podwright-service` is installed.
+"""Fixtures for pytest, which finds them where `podwright-service` is installed.
 
-A test that needs a container is skipped where none can be had, which the end of the report says in so many words; where
-`CI` is set, it fails.
+A test that needs a container is skipped if there is no container engine or image, with the reason at the end of the
+report; if the variable `CI` is set, it fails.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ import pytest
 if TYPE_CHECKING:
     from podwright_service.testing import ComponentContainer, ModelStub, Served, SpanCollector
 
-_NONE = "not tested in a container: "
+_NOT_TESTED = "not tested in a container: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting `podwright_image`."""
-    parser.addini("podwright_image", "The image that component folders are tested in.", default="")
+    parser.addini("podwright_image", "The image in which component folders are tested.", default="")
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what was not tested, even where nobody asked for the reasons of skips."""
-    skipped: list[str] = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
-    if reasons := [reason.partition(_NONE)[2] for reason in skipped if _NONE in reason]:
-        count = f"{len(reasons)} test{'s' if len(reasons) > 1 else ''}"
+    """Report the tests without a container, even if pytest does not list the reasons of skips."""
+    reports = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ())]
+    if reasons := [report.partition(_NOT_TESTED)[2] for report in reports if _NOT_TESTED in report]:
         terminalreporter.section("podwright")
-        terminalreporter.line(f"{count} {_NONE}{reasons[0]}", yellow=True)
+        terminalreporter.line(f"{len(reasons)} test(s) {_NOT_TESTED}{reasons[0]}", yellow=True)
 
 
 @pytest.fixture
 def model_stub() -> Iterator[ModelStub]:
-    """A started `ModelStub` that stands for openai/gpt-4o-mini; `answers` says what it says."""
+    """A started `ModelStub` in place of openai/gpt-4o-mini; give it its responses with `respond_with`."""
     from podwright_service.testing import ModelStub
 
     with ModelStub(name="openai/gpt-4o-mini") as stub:
@@ -55,17 +54,17 @@ def span_collector() -> Iterator[SpanCollector]:
 
 @pytest.fixture(scope="session")
 def component_images(request: pytest.FixtureRequest) -> Iterator[Callable[[str | os.PathLike[str]], str]]:
-    """The tags of images of component folders, each built once: `component_images(folder)`."""
+    """Builds the image of a component folder once and returns its tag: `component_images(folder)`."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
-        def built(folder: str | os.PathLike[str]) -> str:
-            base = _base(request.config)
+        def build(folder: str | os.PathLike[str]) -> str:
+            base = _base_image(request.config)
             from podwright_service.testing import component_image
 
             return stack.enter_context(component_image(folder, base))
 
-        yield built
+        yield build
 
 
 @pytest.fixture
@@ -74,10 +73,10 @@ def component_container(request: pytest.FixtureRequest) -> Iterator[Callable[...
     with contextlib.ExitStack() as stack:
 
         def start(component: str | os.PathLike[str], **options: Any) -> ComponentContainer:
-            base = _base(request.config, needed=os.path.isdir(component))  # noqa: PTH112 - it may be a tag
+            is_folder = os.path.isdir(component)  # noqa: PTH112 - a tag need not be a valid path
+            options.setdefault("image", _base_image(request.config, required=is_folder))
             from podwright_service.testing import ComponentContainer
 
-            options.setdefault("image", base)
             return stack.enter_context(ComponentContainer(component, **options))
 
         yield start
@@ -89,13 +88,13 @@ def serve_component(
     component_images: Callable[[str | os.PathLike[str]], str],
     component_container: Callable[..., ComponentContainer],
 ) -> Iterator[Callable[..., Served]]:
-    """Serves a component folder for a test, which so runs twice: in a process, and in a container of its own image."""
+    """Serves a component folder. The test runs twice: with a process, and with a container of the folder's image."""
     with contextlib.ExitStack() as stack:
 
         def serve(folder: str | os.PathLike[str], **options: Any) -> Served:
             if request.param == "container":
                 return component_container(component_images(folder), **options)
-            _needs("httpx")
+            _require("httpx")
             from podwright_service.testing import ComponentProcess
 
             return stack.enter_context(ComponentProcess(folder, **options))
@@ -103,41 +102,38 @@ def serve_component(
         yield serve
 
 
-def _needs(package: str) -> None:
+def _require(package: str) -> None:
     if importlib.util.find_spec(package) is None:
-        _give_up(f"{package} is missing; install podwright-service[testing]")
+        _skip(f"{package} is missing; install podwright-service[testing]")
 
 
-def _base(config: pytest.Config, *, needed: bool = True) -> str:
-    """The image that folders are tested in, and made from."""
-    _needs("testcontainers")
+def _base_image(config: pytest.Config, *, required: bool = True) -> str:
+    """The image in which folders are tested, and from which their images are built."""
+    _require("testcontainers")
     from podwright_service.testing.containers import IMAGE
 
     image = config.getini("podwright_image") or IMAGE
-    if reason := _missing(image if needed else ""):
-        _give_up(reason)
+    if reason := _missing(image if required else ""):
+        _skip(reason)
     return image
 
 
 @functools.cache
 def _missing(image: str) -> str:
-    """Why there are no containers of this image, or of any; empty if there are."""
+    """The reason why there can be no container of this image; empty if there can."""
     import docker
     from docker.errors import DockerException, ImageNotFound
 
     try:
-        client = docker.from_env()
-    except DockerException:
-        return "no container engine answers"
-    try:
-        if image:
-            client.images.get(image)
+        with contextlib.closing(docker.from_env()) as client:
+            if image:
+                client.images.get(image)
     except ImageNotFound:
-        return f"there is no image '{image}'; build it, or name another one with podwright_image"
-    finally:
-        client.close()
+        return f"there is no image '{image}'; build it, or set podwright_image"
+    except DockerException:
+        return "no container engine responds"
     return ""
 
 
-def _give_up(reason: str) -> None:
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{_NONE}{reason}")
+def _skip(reason: str) -> None:
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{_NOT_TESTED}{reason}")

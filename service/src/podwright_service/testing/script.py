@@ -1,148 +1,147 @@
-"""What a model stub says to whom: answers in their order, or those of a recorded run to the requests that it made."""
+"""The script of a model stub: responses in order, or those of a recorded run matched by their requests."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from podwright.errors import TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
-from podwright.messages import ModelRequest, ModelResponse, OutputSchema
-from podwright.models.base import ANSWER_TOOL
+from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.chat_completions import request_body
 from podwright.models.offline import differences
 from podwright.models.providers import ANY
 from podwright.result import ExecutionResult
 from podwright.text import os_error_reason
-from podwright_service.testing.answers import Fault, Said, read_request
-
-Turn = Said | Callable[[ModelRequest], Any]
+from podwright_service.testing.chat_completions import read_request
 
 
-class NoAnswerError(Exception):
-    """The script has nothing to say to a request."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A failure that the stub produces instead of a response.
+
+    `Fault(503)` is an error response with that HTTP status. `Fault("cut", "Half an")` ends a response before it is
+    complete; `Fault("reset", "Half an")` does so by resetting the connection. `Fault("malformed")` is a body that is
+    not JSON, and `Fault("silence")` sends nothing until the client disconnects.
+    """
+
+    kind: int | Literal["cut", "reset", "malformed", "silence"]
+    """An HTTP status, or what goes wrong."""
+    text: str = ""
+    """The message and code of an error response, or what is sent before a response breaks off."""
+    retry_after: float | None = None
+    """Seconds in the `Retry-After` header of an error response."""
+
+
+StubResponse = str | ToolCall | list[ToolCall] | ModelResponse | Fault | Callable[[ModelRequest], Any]
+"""A text, one or several tool calls, a complete response, a fault, or a function of the request that returns one of
+these. A function is not used up: it responds to all further requests.
+"""
+
+
+class NoResponseError(Exception):
+    """The script has no response for a request."""
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedCall:
     """A model call of a trace."""
 
     request: ModelRequest
-    said: Said
-    needed: bool = True
-    """Whether a faithful run asks for it: a remote component, which has its own model, made the others."""
-    asked: bool = False
+    """The request as the stub receives it, which has neither the component nor its path."""
+    component: str
+    response: ModelResponse | Fault
+    required: bool = True
+    """Whether a run that repeats the trace makes this call; false for calls of remote components."""
+    used: bool = False
 
 
 @dataclass(slots=True)
 class Script:
-    """All that a stub may say; recorded calls, where there are any, and nothing else."""
+    """The responses of a stub. If there are recorded calls, the stub uses only those."""
 
-    answers: list[Turn] = field(default_factory=list[Turn])
-    when: list[tuple[str, list[Turn]]] = field(default_factory=list[tuple[str, list[Turn]]])
-    """Answers to requests that have a text in one of their messages."""
-    recorded: list[Recorded] = field(default_factory=list[Recorded])
+    responses: list[StubResponse] = field(default_factory=list[StubResponse])
+    when: list[tuple[str, list[StubResponse]]] = field(default_factory=list[tuple[str, list[StubResponse]]])
+    """Responses for requests with a text in one of their messages."""
+    recorded: list[RecordedCall] = field(default_factory=list[RecordedCall])
     latency: float = 0.0
     pace: float = 0.0
 
-    def choose(self, request: ModelRequest) -> Turn:
-        """What is said to this request.
+    def choose(self, request: ModelRequest) -> StubResponse:
+        """The response for a request; responses are used once, functions as often as needed.
 
         Raises:
-            NoAnswerError: Nothing is; with the reason.
+            NoResponseError: There is none; the message says why.
         """
         if self.recorded:
-            return self._remember(request)
+            return self._choose_recorded(request)
         texts = [message.content for message in request.messages]
-        for wanted, answers in self.when:
-            if answers and any(wanted in text for text in texts):
-                return _next(answers)
-        if not self.answers:
-            said = next((text for text in reversed(texts) if text), "")
-            raise NoAnswerError(f"The model stub has no answer left for a request that ends with {said[-200:]!r}.")
-        return _next(self.answers)
+        matching = [responses for text, responses in self.when if any(text in message for message in texts)]
+        for responses in [*matching, self.responses]:
+            if responses:
+                return responses[0] if callable(responses[0]) else responses.pop(0)
+        last_text = next((text for text in reversed(texts) if text), "")
+        raise NoResponseError(f"The model stub has no response left for a request that ends with {last_text[-200:]!r}.")
 
-    def _remember(self, request: ModelRequest) -> Said:
-        found = [(one, _differences(one.request, request)) for one in self.recorded]
-        same = [one for one, difference in found if not difference]
-        if chosen := next((one for one in same if not one.asked), None):
-            chosen.asked = True
-            return chosen.said
-        if same and isinstance(same[-1].said, Fault):  # a call that failed did so at each of its tries
-            return same[-1].said
-        if same:
-            raise NoAnswerError(f"A request of '{same[0].request.component}' was made more often than in the trace.")
-        nearest, difference = max(found, key=lambda one: (_in_common(one[0].request, request), not one[0].asked))
-        who = nearest.request.component
-        raise NoAnswerError(
-            f"A request is not in the trace; from the nearest one, of '{who}', it differs: {difference}."
-        )
+    def _choose_recorded(self, request: ModelRequest) -> ModelResponse | Fault:
+        matches = [call for call in self.recorded if not differences(call.request, request)]
+        for call in matches:
+            if not call.used:
+                call.used = True
+                return call.response
+        if not matches:
+            nearest = max(self.recorded, key=lambda call: (_common_messages(call.request, request), not call.used))
+            raise NoResponseError(
+                f"A request is not in the trace. Difference from the most similar request, of "
+                f"'{nearest.component}': {differences(nearest.request, request)}."
+            )
+        if isinstance(matches[-1].response, Fault):  # a call that failed did so at every attempt
+            return matches[-1].response
+        raise NoResponseError(f"A request of '{matches[0].component}' was made more often than in the trace.")
 
 
 def read_events(trace: str | Path | ExecutionResult | Iterable[Event]) -> Iterable[Event]:
     """The events of a trace, or of the file that holds one.
 
     Raises:
-        TraceError: It is no trace.
+        TraceError: It is not a trace.
     """
     if isinstance(trace, str | Path):
         try:
             data: Any = json.loads(Path(trace).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise TraceError(f"The trace '{trace}' cannot be read: {os_error_reason(error)}.") from error
+            raise TraceError(f"Cannot read the trace '{trace}': {os_error_reason(error)}.") from error
         trace = ExecutionResult.from_dict(data)
     return trace.events if isinstance(trace, ExecutionResult) else trace
 
 
-def recorded_calls(events: Iterable[Event]) -> list[Recorded]:
-    """The model calls of a run that came to their end, in the order in which they began."""
-    begun: dict[tuple[str, int], ModelCallStarted] = {}
-    ended: dict[tuple[str, int], Said] = {}
+def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
+    """The completed model calls of a run, in the order in which they started."""
+    started: dict[tuple[str, int], ModelCallStarted] = {}
+    responses: dict[tuple[str, int], ModelResponse | Fault] = {}
     for event in events:
         match event:
             case ModelCallStarted():
-                begun[event.run_id, event.call] = event
+                started[event.run_id, event.call] = event
             case ModelCallFinished():
-                ended[event.run_id, event.call] = event.response
+                responses[event.run_id, event.call] = event.response
             case ModelCallFailed():
-                ended[event.run_id, event.call] = _fault(event.error)
+                responses[event.run_id, event.call] = _FAULTS.get(str(event.error.get("code")), Fault(400))
             case _:
                 pass
-    return list(_paired(begun, ended))
+    return list(_pair(started, responses))
 
 
-def _paired(
-    begun: Mapping[tuple[str, int], ModelCallStarted], ended: Mapping[tuple[str, int], Said]
-) -> Iterator[Recorded]:
-    for call, event in begun.items():
-        if call in ended:
-            request, said = _with_output(event.request, ended[call])
-            sent = json.loads(request_body(request, request.model, ANY, stream=False))
-            known = dataclasses.replace(read_request(sent), component=request.component)
-            yield Recorded(known, said, needed=event.remote is None)
-
-
-def _with_output(request: ModelRequest, said: Said) -> tuple[ModelRequest, Said]:
-    """A call to a model that gives data through a tool, as one to a model that gives them by itself, as the stub is."""
-    tool = next((one["function"] for one in request.tools if one["function"]["name"] == ANSWER_TOOL), None)
-    if tool is None:
-        return request, said
-    others = tuple(one for one in request.tools if one["function"] is not tool)
-    request = dataclasses.replace(request, tools=others, output=OutputSchema(ANSWER_TOOL, tool["parameters"]))
-    final = [one for one in said.tool_calls if one.name == ANSWER_TOOL] if isinstance(said, ModelResponse) else []
-    if isinstance(said, ModelResponse) and final:
-        said = dataclasses.replace(said, text=final[0].arguments, tool_calls=(), finish_reason="stop")
-    return request, said
-
-
-def _differences(recorded: ModelRequest, asked: ModelRequest) -> str:
-    if recorded.output and recorded.output.name == ANSWER_TOOL and asked.output:
-        asked = dataclasses.replace(asked, output=OutputSchema(ANSWER_TOOL, asked.output.schema))
-    return differences(recorded, asked)
+def _pair(
+    started: Mapping[tuple[str, int], ModelCallStarted], responses: Mapping[tuple[str, int], ModelResponse | Fault]
+) -> Iterator[RecordedCall]:
+    for call, event in started.items():
+        if call in responses:
+            body = json.loads(json.dumps(request_body(event.request, event.request.model, ANY, stream=False)))
+            yield RecordedCall(read_request(body), event.component, responses[call], required=event.remote is None)
 
 
 _FAULTS: Mapping[str, Fault] = {
@@ -153,18 +152,10 @@ _FAULTS: Mapping[str, Fault] = {
     "model_unavailable": Fault(503),
     "context_window_exceeded": Fault(400, "context_length_exceeded"),
     "content_filtered": Fault(400, "content_filter"),
-    "model_answer_invalid": Fault("malformed"),
+    "model_response_invalid": Fault("malformed"),
 }
-"""What has a model call fail with an error of this code."""
+"""The fault that makes a model call fail with each error code."""
 
 
-def _fault(error: Mapping[str, Any]) -> Fault:
-    return _FAULTS.get(str(error.get("code")), Fault(400))
-
-
-def _next(answers: list[Turn]) -> Turn:
-    return answers[0] if callable(answers[0]) else answers.pop(0)
-
-
-def _in_common(one: ModelRequest, other: ModelRequest) -> int:
-    return sum(a == b for a, b in zip(one.messages, other.messages, strict=False))
+def _common_messages(first: ModelRequest, second: ModelRequest) -> int:
+    return sum(a == b for a, b in zip(first.messages, second.messages, strict=False))

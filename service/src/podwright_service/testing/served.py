@@ -1,35 +1,37 @@
-"""A client of a served component, which speaks as the component itself does in Python."""
+"""A client of a served component, with the interface of the component in Python."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 
-from podwright.errors import ConfigurationError
 from podwright.events import Event, adapter
-from podwright.models.chat_completions import Events
+from podwright.models.sse import EventParser
 from podwright.result import ExecutionResult
 from podwright_service.testing.metrics import Metrics
 
 if TYPE_CHECKING:
+    from podwright_service.testing.containers import ModelStubContainer
+    from podwright_service.testing.model_stub import ModelStub
     from podwright_service.testing.spans import SpanCollector
 
+    Model = str | ModelStub | ModelStubContainer
+
 Input = str | Mapping[str, Any]
-"""What a component is run on: a text, or named inputs."""
+"""The input of a run: a text, or named inputs."""
 
 
 class StartError(Exception):
-    """A component is not ready in time, or ended before it was; the message has the end of its log."""
+    """A component did not become ready in time, or stopped before; the message has the end of its log."""
 
 
 class ProblemError(Exception):
-    """A service refused a request, or the run failed.
+    """The service rejected a request, or the run failed.
 
     Args:
-        problem: The problem document (RFC 9457) that it answered.
+        problem: The problem document (RFC 9457) of the response.
     """
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
@@ -38,180 +40,134 @@ class ProblemError(Exception):
         self.status = int(problem.get("status", 0))
         """The HTTP status."""
         self.code = str(problem.get("code", ""))
-        """The stable name of the error, as `podwright.errors` lists them."""
-        detail, hint = problem.get("detail", "no problem document"), problem.get("suggestion", "")
-        super().__init__(f"{self.status} {self.code}: {detail} {hint}".rstrip())
-
-
-class ModelSource(Protocol):
-    """A model that a component is pointed at, such as a `ModelStub` or one in a container."""
-
-    @property
-    def url_for_containers(self) -> str:
-        """Where containers reach it."""
-        ...
-
-    @property
-    def complaints(self) -> list[str]:
-        """What it had no answer for."""
-        ...
-
-    def variables(self, url: str) -> dict[str, str]:
-        """The environment of a component that is to ask it there."""
-        ...
+        """The error code, as in `podwright.errors`."""
+        detail, suggestion = problem.get("detail", "no problem document"), problem.get("suggestion", "")
+        super().__init__(f"{self.status} {self.code}: {detail} {suggestion}".rstrip())
 
 
 class Served:
-    """What can be asked of a served component.
+    """A client of a served component.
 
     Args:
-        api_key: A key to send.
-        model: The model that it asks, where that is one of ours.
+        model: A model's name, or a stub, that serves every model call.
+        spans: The collector of its spans; by default it exports none.
+        api_key: An API key that the component requires, and the client sends.
+        env: Further environment variables of the component.
     """
 
     url: str
-    """Where it answers, such as "http://127.0.0.1:32768"."""
+    """The address of the service, such as "http://127.0.0.1:32768"."""
 
-    def __init__(self, api_key: str | None = None, model: str | ModelSource | None = None) -> None:
+    def __init__(
+        self,
+        model: Model | None = None,
+        spans: SpanCollector | None = None,
+        api_key: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.api_key = api_key
-        self._model = model
+        self._model, self._spans, self._env = model, spans, dict(env or {})
         self._client: httpx.Client | None = None
 
     @property
     def client(self) -> httpx.Client:
-        """A client of all its endpoints, which sends the key."""
+        """An HTTP client for all endpoints, which sends the API key."""
         if self._client is None:
             headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
         return self._client
 
-    @overload
-    def run(
-        self, input_data: Input, *, trace: Literal[False] = False, headers: Mapping[str, str] | None = None
-    ) -> Any: ...
-    @overload
-    def run(
-        self, input_data: Input, *, trace: Literal[True], headers: Mapping[str, str] | None = None
-    ) -> ExecutionResult: ...
-
     def run(self, input_data: Input, *, trace: bool = False, headers: Mapping[str, str] | None = None) -> Any:
-        """Run it to the answer.
+        """Run the component.
 
         Args:
             input_data: A text, or named inputs.
-            trace: Whether to return an `ExecutionResult`, with events and usage, instead of the bare value.
-            headers: More request headers, such as `Idempotency-Key`.
+            trace: Whether to return an `ExecutionResult` with events and usage instead of the value.
+            headers: Further request headers, such as `Idempotency-Key`.
 
         Returns:
-            As `run` of the component: the answer of an agent, conductor or pipeline, the context of a workflow.
+            What `run` of the component returns: the output of an agent, conductor or pipeline, the context of a
+            workflow.
 
         Raises:
-            ProblemError: It was refused, or failed.
+            ProblemError: The request was rejected, or the run failed.
         """
         query = {"trace": "true"} if trace else {}
-        answer = self.client.post("/run", json=_body(input_data), params=query, headers=dict(headers or {}))
-        data = self._read(answer)
+        response = self.client.post("/run", json=_body(input_data), params=query, headers=dict(headers or {}))
+        data = self._json(response)
         if trace:
             return ExecutionResult.from_dict(data)
         return data["output"] if set(data) == {"output"} else data
 
     def stream(self, input_data: Input, *, headers: Mapping[str, str] | None = None) -> Iterator[Event]:
-        """Run it and yield each event as it arrives, tokens too; leaving early cancels the run.
+        """Run the component and yield its events as they arrive, tokens included; closing the iterator cancels the run.
 
         Raises:
-            ProblemError: It was refused, or failed; after the events that it had.
+            ProblemError: The request was rejected, or the run failed, after the events so far.
         """
-        reading = Events()
-        sending = self.client.stream("POST", "/run/stream", json=_body(input_data), headers=dict(headers or {}))
-        with sending as answer:
-            if answer.status_code != 200:
-                answer.read()
-                self._read(answer)
-            for chunk in answer.iter_raw():
-                for name, data in reading.named(chunk):
-                    if name == b"problem":
-                        raise self._failed(httpx.Response(0, content=data))
-                    if name != b"result":
-                        yield adapter().validate_json(data)
+        request = self.client.stream("POST", "/run/stream", json=_body(input_data), headers=dict(headers or {}))
+        with request as response:
+            if response.status_code != 200:
+                response.read()
+                raise self._problem(response)
+            parser = EventParser()
+            for event in (event for chunk in response.iter_raw() for event in parser.feed(chunk)):
+                if event.name == "problem":
+                    raise self._problem(httpx.Response(0, content=event.data))
+                if event.name != "result":
+                    yield adapter().validate_json(event.data)
 
     def metrics(self) -> Metrics:
-        """What it has counted so far."""
-        answer = self.client.get("/metrics")
-        if answer.status_code != 200:
-            raise self._failed(answer)
-        return Metrics(answer.text)
+        """The current metrics."""
+        response = self.client.get("/metrics")
+        if response.status_code != 200:
+            raise self._problem(response)
+        return Metrics(response.text)
 
     def info(self) -> dict[str, Any]:
-        """What it says of itself: blueprint, digest, versions, models, limits.
+        """The description of the component: blueprint, digest, versions, models, limits.
 
         Raises:
-            ProblemError: It does not tell.
+            ProblemError: The request was rejected.
         """
-        return self._read(self.client.get("/info"))
+        return self._json(self.client.get("/info"))
 
     def logs(self) -> str:
-        """What it has printed."""
+        """The output of the component so far."""
         raise NotImplementedError
 
-    def _read(self, answer: httpx.Response) -> Any:
-        if answer.status_code != 200:
-            raise self._failed(answer)
-        return answer.json()
+    def _json(self, response: httpx.Response) -> Any:
+        if response.status_code != 200:
+            raise self._problem(response)
+        return response.json()
 
-    def _failed(self, answer: httpx.Response) -> ProblemError:
+    def _problem(self, response: httpx.Response) -> ProblemError:
         try:
-            error = ProblemError(answer.json())
+            error = ProblemError(response.json())
         except ValueError:
-            error = ProblemError({"status": answer.status_code, "detail": answer.text[:2000]})
+            error = ProblemError({"status": response.status_code, "detail": response.text[:2000]})
         if self._model and not isinstance(self._model, str):
-            for complaint in self._model.complaints:
-                error.add_note(complaint)
+            for reason in self._model.unanswered:
+                error.add_note(reason)
         return error
 
-    def _check_models(self) -> None:
-        """Refuse to go on where the model that was given is not the one that is asked.
-
-        Raises:
-            ConfigurationError: The component's own model is an offline one.
-        """
-        if self._model is None or isinstance(self._model, str) or "PODWRIGHT_MODEL" in self._model.variables(""):
-            return
-        with contextlib.suppress(ProblemError):  # a key that may not read
-            asked = self.info()["models"]["effective"]
-            if offline := [name for name in asked if name.startswith("offline/")]:
-                raise ConfigurationError(
-                    f"The blueprint names '{offline[0]}', which answers by itself: the model stub would not be asked.",
-                    suggestion="Give the stub the name of the model that it stands for: "
-                    "ModelStub(…, name='openai/gpt-4o-mini').",
-                )
+    def _variables(self, url_property: Literal["url", "url_for_containers"]) -> dict[str, str]:
+        """The environment variables of the component, given where it reaches model and collector."""
+        variables: dict[str, str] = {}
+        if isinstance(self._model, str):
+            variables["PODWRIGHT_MODEL"] = self._model
+        elif self._model is not None:
+            variables |= self._model.variables(getattr(self._model, url_property))
+        if self._spans is not None:
+            variables |= self._spans.variables(getattr(self._spans, url_property))
+        if self.api_key is not None:
+            variables["PODWRIGHT_API_KEYS"] = self.api_key
+        return variables | self._env
 
     def _disconnect(self) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None
-
-
-def environment(
-    url_of: str, model: str | ModelSource | None, spans: SpanCollector | None, api_key: str | None
-) -> dict[str, str]:
-    """The variables of a component that asks this model, sends its spans there, and wants this key.
-
-    Args:
-        url_of: The property that says where the stub and the collector are: `url` or `url_for_containers`.
-        model: A model's name, or where to ask.
-        spans: Where to send spans.
-        api_key: The key.
-    """
-    found: dict[str, str] = {}
-    if isinstance(model, str):
-        found["PODWRIGHT_MODEL"] = model
-    elif model is not None:
-        found |= model.variables(getattr(model, url_of))
-    if spans is not None:
-        found |= spans.variables(getattr(spans, url_of))
-    if api_key is not None:
-        found["PODWRIGHT_API_KEYS"] = api_key
-    return found
 
 
 def _body(input_data: Input) -> dict[str, Any]:

@@ -1,107 +1,114 @@
-"""A collector of spans: OTLP over http/protobuf on a real socket, decoded with the protocol's own classes."""
+"""A collector of spans: an OTLP over http/protobuf endpoint that keeps what it receives."""
 
 from __future__ import annotations
 
-import gzip
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from podwright_service.testing.serving import LocalServer, Request, reply
+from podwright_service.testing.server import BackgroundServer
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One received span; ids are in hexadecimal."""
+    """A received span; ids are hexadecimal."""
 
     name: str
     kind: int
-    """OTLP's number: 1 internal, 2 server, 3 client."""
+    """The number in OTLP: 1 internal, 2 server, 3 client."""
     status: int
-    """OTLP's number: 0 unset, 1 ok, 2 error."""
+    """The number in OTLP: 0 unset, 1 ok, 2 error."""
     id: str
     parent: str
-    """Id of the span that it is in; empty for a root."""
+    """Id of the parent span; empty for a root span."""
     trace: str
+    """Id of the trace."""
     attributes: Mapping[str, Any]
     events: list[str]
-    """Names of its events."""
+    """Names of the span events."""
     links: list[tuple[str, str]]
-    """Trace and span that it is linked to."""
+    """Trace id and span id of each link."""
     resource: Mapping[str, Any]
-    """Attributes of the process that made it, such as `service.name`."""
+    """Resource attributes of the process, such as `service.name`."""
 
 
-class SpanCollector(LocalServer):
-    """Takes spans and keeps them.
+class SpanCollector(BackgroundServer):
+    """Receives spans and keeps them.
 
     Args:
-        status: What it answers; spans of requests that are answered otherwise than with 200 are not kept.
+        status: The HTTP status of every response; spans are kept only if it is 200.
     """
 
     def __init__(self, status: int = 200) -> None:
         super().__init__()
         self.status = status
         self.spans: list[Span] = []
-        """What has arrived, in that order."""
+        """The spans, in order of arrival."""
         self.requests = 0
-        """How often something was sent."""
+        """The number of requests, whatever their path."""
 
     def variables(self, url: str) -> dict[str, str]:
-        """The environment of a service that sends its spans here, soon after they end."""
+        """The environment variables of a service that exports its spans to this collector at `url`."""
         return {
             "OTEL_TRACES_EXPORTER": "otlp",
             "OTEL_EXPORTER_OTLP_ENDPOINT": url,
             "OTEL_BSP_SCHEDULE_DELAY": "100",
         }
 
-    def respond(self, request: Request, connection: socket.socket) -> bool:
-        """Take what was sent."""
+    def application(self) -> web.Application:
+        """The OTLP endpoint, at any path."""
+        application = web.Application(client_max_size=0)
+        application.router.add_route("*", "/{path:.*}", self._export)
+        return application
+
+    async def _export(self, request: web.Request) -> web.Response:
         self.requests += 1
+        body = await request.read()
         if self.status == 200:
-            zipped = request.headers.get("content-encoding") == "gzip"
-            self.take(gzip.decompress(request.body) if zipped else request.body)
-        connection.sendall(reply(b"", self.status, "application/x-protobuf"))
-        return True
+            self.add(body)
+        return web.Response(status=self.status, content_type="application/x-protobuf")
 
-    def take(self, body: bytes) -> None:
-        """Keep the spans of one export request."""
+    def add(self, body: bytes) -> None:
+        """Keep the spans of an uncompressed export request."""
         message: Any = ExportTraceServiceRequest.FromString(body)
-        for one in message.resource_spans:
-            resource = _attributes(one.resource.attributes)
-            self.spans += [_span(span, resource) for scope in one.scope_spans for span in scope.spans]
+        for group in message.resource_spans:
+            resource = _attributes(group.resource.attributes)
+            self.spans += [_span(span, resource) for scope in group.scope_spans for span in scope.spans]
 
-    def wait(self, ready: Callable[[list[Span]], object], within: float = 30) -> list[Span]:
-        """Wait until something holds of what has arrived.
+    def wait(self, condition: Callable[[list[Span]], object], within: float = 30) -> list[Span]:
+        """Wait until a condition on the received spans holds.
+
+        Args:
+            condition: A function of all spans so far.
+            within: Seconds to wait.
 
         Raises:
-            AssertionError: It does not, after so many seconds; with what did arrive.
+            AssertionError: It did not hold in time; with the spans that arrived.
         """
         deadline = time.monotonic() + within
-        while not ready(self.spans):
+        while not condition(self.spans):
             if time.monotonic() > deadline:
-                raise AssertionError(f"Waited {within:g} s for spans. What arrived:\n{self.tree()}")
+                raise AssertionError(f"Waited {within:g} s for spans. Received spans:\n{self.tree()}")
             time.sleep(0.02)
         return self.spans
 
     def wait_for(self, name: str, within: float = 30) -> Span:
-        """The first span of this name whose trace is whole: its root is there, and every parent that is named.
+        """Wait for a span of this name whose trace is complete: no parent is missing.
 
         Raises:
-            AssertionError: None has come in so many seconds.
+            AssertionError: There is none after so many seconds.
         """
 
-        def whole(spans: list[Span]) -> list[Span]:
-            missing = {span.trace for span in spans if span.parent and span.parent not in {one.id for one in spans}}
-            rooted = {span.trace for span in spans if not span.parent} - missing
-            return [span for span in spans if span.name == name and span.trace in rooted]
+        def matches(spans: list[Span]) -> list[Span]:
+            ids = {span.id for span in spans}
+            incomplete = {span.trace for span in spans if span.parent and span.parent not in ids}
+            return [span for span in spans if span.name == name and span.trace not in incomplete]
 
-        self.wait(whole, within)
-        return whole(self.spans)[0]
+        return matches(self.wait(matches, within))[0]
 
     def named(self, name: str) -> Span:
         """The first span of this name.
@@ -112,28 +119,28 @@ class SpanCollector(LocalServer):
         for span in self.spans:
             if span.name == name:
                 return span
-        raise AssertionError(f"There is no span '{name}'. What arrived:\n{self.tree()}")
+        raise AssertionError(f"No span '{name}'. Received spans:\n{self.tree()}")
 
     def path(self, span: Span) -> list[Span]:
-        """A span and all that it is in, outermost first, as far as they have arrived."""
-        by_id = {one.id: one for one in self.spans}
-        found = [span]
-        while (outer := by_id.get(found[0].parent)) is not None:
-            found.insert(0, outer)
-        return found
+        """The span and its received ancestors, outermost first."""
+        by_id = {span.id: span for span in self.spans}
+        path = [span]
+        while (parent := by_id.get(path[0].parent)) is not None:
+            path.insert(0, parent)
+        return path
 
     def tree(self, trace: str | None = None) -> str:
-        """The spans of a trace, or of all, a line each, indented by what they are in."""
-        chosen = [span for span in self.spans if trace in (None, span.trace)]
-        lines = sorted((self.path(span) for span in chosen), key=lambda path: [self.spans.index(one) for one in path])
-        return "\n".join("  " * len(path) + path[-1].name for path in lines)
+        """The names of the spans of one trace, or of all, on one line each, indented by depth."""
+        paths = [self.path(span) for span in self.spans if trace in (None, span.trace)]
+        paths.sort(key=lambda path: [self.spans.index(span) for span in path])
+        return "\n".join("  " * len(path) + path[-1].name for path in paths)
 
 
 def _value(value: Any) -> Any:
-    which = value.WhichOneof("value")
-    if which == "array_value":
-        return [_value(one) for one in value.array_value.values]
-    return getattr(value, which) if which else None
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(item) for item in value.array_value.values]
+    return getattr(value, kind) if kind else None
 
 
 def _attributes(entries: Any) -> dict[str, Any]:
@@ -141,7 +148,7 @@ def _attributes(entries: Any) -> dict[str, Any]:
 
 
 def _span(span: Any, resource: dict[str, Any]) -> Span:
-    links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
     ids = span.span_id.hex(), span.parent_span_id.hex(), span.trace_id.hex()
     events = [event.name for event in span.events]
+    links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
     return Span(span.name, span.kind, span.status.code, *ids, _attributes(span.attributes), events, links, resource)

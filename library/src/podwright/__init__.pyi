@@ -1,0 +1,72 @@
+"""The public names of the package; `__init__.py` imports each of them on first use."""
+
+from . import blueprints, conditions, errors, events, models, testing
+from ._version import __version__
+from .components import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    Component,
+    ConditionStep,
+    Conductor,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    Pipeline,
+    Workflow,
+    WorkflowStep,
+    load,
+)
+from .components.remote import Remote
+from .errors import (
+    ApprovalRequired,
+    BlueprintValidationError,
+    LimitExceededError,
+    PodwrightError,
+    RunCancelledError,
+)
+from .events import Event, EventManager
+from .models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, register_provider, use_model
+from .result import ExecutionResult
+from .usage import RunLimits, Usage
+
+__all__ = [
+    "Agent",
+    "AgentStep",
+    "ApprovalRequired",
+    "ApprovalStep",
+    "BlueprintValidationError",
+    "Component",
+    "ConditionStep",
+    "Conductor",
+    "EchoModel",
+    "Event",
+    "EventManager",
+    "ExecutionResult",
+    "FunctionModel",
+    "LimitExceededError",
+    "LoopStep",
+    "MapStep",
+    "Model",
+    "ParallelStep",
+    "Pipeline",
+    "PodwrightError",
+    "Remote",
+    "ReplayModel",
+    "RunCancelledError",
+    "RunLimits",
+    "ScriptedModel",
+    "Usage",
+    "Workflow",
+    "WorkflowStep",
+    "__version__",
+    "blueprints",
+    "conditions",
+    "errors",
+    "events",
+    "load",
+    "models",
+    "register_provider",
+    "testing",
+    "use_model",
+]

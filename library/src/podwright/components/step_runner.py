@@ -1,0 +1,263 @@
+"""Running the steps of a workflow over one context, with progress that can be saved at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from podwright.components.base import Component
+from podwright.components.resume import MAX_ITEMS, Node
+from podwright.components.steps import (
+    STEP_TYPES,
+    AgentStep,
+    ApprovalStep,
+    ConditionStep,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    Step,
+    WorkflowStep,
+    output_names,
+    resolved,
+)
+from podwright.conditions import Conditions, holds
+from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, ResumePathError
+from podwright.events import ConditionChecked
+from podwright.json_data import to_text
+from podwright.run import Run, Task, gather_or_cancel
+from podwright.templates import fill, fill_all, visible
+from podwright.text import did_you_mean, truncate
+
+Path = tuple[int, ...]
+
+
+class Scope:
+    """The context as a sequence of steps sees it, and what the sequence wrote."""
+
+    def __init__(self, context: dict[str, Any], written: dict[str, Any] | None = None) -> None:
+        self.context = context
+        self.written = written
+
+    def write(self, key: str, value: Any) -> None:
+        """Put a value at the end of the context: the last one is the answer of the workflow."""
+        for target in (self.context, self.written):
+            if target is not None:
+                target.pop(key, None)
+                target[key] = value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowTask(Task):
+    """The task of a workflow; its scope and progress change while the workflow runs."""
+
+    scope: Scope
+    progress: Node
+    """See `podwright.components.resume`."""
+    approved: Path | None = None
+    """Path to the approval step that a person has approved, from this workflow's own first step."""
+    hidden: frozenset[str] = frozenset()
+    """Names of the context that agents are not shown."""
+    nested: bool = False
+    """Whether the workflow around it saves the progress."""
+
+
+class StepRunner:
+    """Runs the steps of one run of a workflow.
+
+    Args:
+        run: The run of the workflow.
+        task: What it works on.
+        agents: The agents by name.
+        conditions: The conditions by name.
+    """
+
+    def __init__(self, run: Run, task: WorkflowTask, agents: Mapping[str, Component], conditions: Conditions) -> None:
+        self._run = run
+        self._agents = agents
+        self._conditions = conditions
+        self._approved = None if task.approved is None else (*run.path, *task.approved)
+        self._hidden = task.hidden
+
+    async def run_sequence(self, steps: Sequence[Step | Component], scope: Scope, node: Node, path: Path) -> None:
+        """Run the steps of a sequence that are not finished, one after the other.
+
+        Args:
+            steps: The resolved steps.
+            scope: Their context.
+            node: The progress of the sequence, updated in place.
+            path: The position of the sequence.
+        """
+        node.setdefault("step", 0)
+        while (index := cast("int", node["step"])) < len(steps):
+            step, here = resolved(steps)[index], (*path, index)
+            await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits
+            with self._run.step(step.name or "", STEP_TYPES[type(step)], here):
+                await self._run_step(step, scope, node.setdefault("in", {}), here)
+            node["step"], node["in"] = index + 1, {}
+
+    async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> None:
+        match step:
+            case AgentStep():
+                await self._run_agent(step, scope, node, path)
+            case ConditionStep():
+                await self._run_condition(step, scope, node, path)
+            case LoopStep():
+                await self._run_loop(step, scope, node, path)
+            case ParallelStep():
+                await self._run_parallel(step, scope, node, path)
+            case MapStep():
+                await self._run_map(step, scope, node, path)
+            case WorkflowStep():
+                await self._run_workflow(step, scope, node, path)
+            case ApprovalStep():
+                if self._approved != path:
+                    raise ApprovalRequired(fill(step.message, scope.context))
+
+    async def _run_agent(self, step: AgentStep, scope: Scope, node: Node, path: Path) -> None:
+        name = cast("str", step.agent)
+        agent = self._agents.get(name)
+        if agent is None:
+            message = f"Step '{step.name}' needs the agent '{name}', which was not given."
+            raise ConfigurationError(message, suggestion=did_you_mean(name, self._agents) or None)
+        data: Any = {key: scope.context[key] for key in visible(scope.context) if key not in self._hidden}
+        if step.input is not None:
+            data = fill_all(step.input, scope.context, f"Step '{step.name}'")
+        task = agent.step_task(data, node, self._approved_inside(path))
+        value = await self._run.child(agent, path).execute(agent, task)
+        scope.write(step.output or f"{name}_output", agent.text(value))
+
+    async def _run_workflow(self, step: WorkflowStep, scope: Scope, node: Node, path: Path) -> None:
+        task = WorkflowTask(
+            input=shown(scope.context),
+            scope=scope,
+            progress=node.setdefault("in", {}),
+            approved=self._approved_inside(path),
+            hidden=self._hidden,
+            nested=True,
+        )
+        await self._run.child(step.workflow, path).execute(step.workflow, task)
+
+    def _approved_inside(self, path: Path) -> Path | None:
+        """The approved path as seen from the workflow inside a step."""
+        if self._approved is None or self._approved[: len(path)] != path:
+            return None
+        return self._approved[len(path) :]
+
+    async def _holds(self, step: ConditionStep | LoopStep, scope: Scope, path: Path) -> bool:
+        reference = cast("Mapping[str, Any]", step.condition if isinstance(step, ConditionStep) else step.until)
+        result = await holds(reference, scope.context, self._conditions)
+        event = ConditionChecked(
+            **self._run.stamp(path), step=step.name or "", condition=reference["name"], result=result
+        )
+        self._run.emit(event)
+        return result
+
+    async def _run_condition(self, step: ConditionStep, scope: Scope, node: Node, path: Path) -> None:
+        if "at" not in node:
+            node["at"] = 0 if await self._holds(step, scope, path) else 1
+        chosen = step.then if node["at"] == 0 else step.else_
+        await self.run_sequence(chosen, scope, node.setdefault("in", {}), (*path, node["at"]))
+
+    async def _run_loop(self, step: LoopStep, scope: Scope, node: Node, path: Path) -> None:
+        node.setdefault("at", 0)
+        while True:
+            await self.run_sequence(step.steps, scope, node.setdefault("in", {}), (*path, node["at"]))
+            if await self._holds(step, scope, path) or node["at"] + 1 >= step.max_iterations:
+                return
+            node["at"], node["in"] = node["at"] + 1, {}
+
+    async def _run_parallel(self, step: ParallelStep, scope: Scope, node: Node, path: Path) -> None:
+        contexts: list[Mapping[str, Any]] = [{}] * len(step.branches)
+        for written in await self._run_all(step.branches, contexts, len(contexts), scope, node, path):
+            for key, value in written.items():
+                scope.write(key, value)
+
+    async def _run_map(self, step: MapStep, scope: Scope, node: Node, path: Path) -> None:
+        items = _items(step, scope.context)
+        if node.get("at", 0) >= max(1, len(items)):
+            raise ResumePathError(f"Step '{step.name}' has no item {node['at']}, only {len(items)} items.")
+        contexts = [{step.as_: item} for item in items]
+        sequences = [step.steps] * len(items)
+        outputs = await self._run_all(sequences, contexts, step.max_concurrency, scope, node, path)
+        for key in output_names(resolved(step.steps)):
+            if not outputs or any(key in written for written in outputs):
+                scope.write(key, to_text([written.get(key) for written in outputs]))
+
+    async def _run_all(
+        self,
+        sequences: Sequence[Sequence[Step | Component]],
+        contexts: Sequence[Mapping[str, Any]],
+        concurrency: int,
+        scope: Scope,
+        node: Node,
+        path: Path,
+    ) -> list[dict[str, Any]]:
+        """Run several sequences at once, each on its own copy of the context.
+
+        A failure cancels the others; an approval step lets them go on to their own end or pause.
+
+        Returns:
+            What each of them wrote.
+        """
+        node.setdefault("at", 0)
+        parts: dict[str, Node] = node.setdefault("parts", {})
+        waiting = iter(range(len(sequences)))
+        finished: set[int] = set()
+        stopped: dict[int, Exception] = {}
+
+        async def work() -> None:
+            for number in waiting:
+                part = parts.setdefault(str(number), {})
+                written = part.setdefault("set", {})
+                inner = Scope({**scope.context, **contexts[number], **written}, written)
+                try:
+                    await self.run_sequence(sequences[number], inner, part.setdefault("in", {}), (*path, number))
+                    finished.add(number)
+                except ApprovalRequired as pause:
+                    stopped[number] = pause
+                except Exception as error:
+                    stopped[number] = error
+                    raise
+
+        try:
+            with contextlib.suppress(Exception):  # it is in `stopped`, perhaps with others
+                await gather_or_cancel(work() for _ in range(min(concurrency, len(sequences))))
+        finally:
+            node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
+        for number in sorted(stopped, key=lambda number: (isinstance(stopped[number], ApprovalRequired), number)):
+            node["at"] = number
+            raise stopped[number]
+        return [parts[str(number)]["set"] for number in range(len(sequences))]
+
+
+def shown(context: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a context that traces and agents see."""
+    return {key: context[key] for key in visible(context)}
+
+
+def _items(step: MapStep, context: Mapping[str, Any]) -> list[Any]:
+    """The items of a map step: a list, a JSON array as text, or the non-empty lines of a text."""
+    name = step.over
+    if name not in context:
+        message = f"Step '{step.name}' maps over '{name}', which is not in the context."
+        raise ContextError(message, suggestion=did_you_mean(name, visible(context)) or None)
+    value = context[name]
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = [line.strip() for line in value.splitlines() if line.strip()]
+    if not isinstance(value, list):
+        text = truncate(to_text(value), 60)
+        raise ContextError(f"Step '{step.name}' maps over '{name}', which is not a list: {text!r}.")
+    items = cast("list[Any]", value)
+    if len(items) > MAX_ITEMS:
+        raise ContextError(
+            f"Step '{step.name}' maps over {len(items)} items of '{name}'; at most {MAX_ITEMS} are allowed.",
+            suggestion="Let the step before it group them.",
+        )
+    return items

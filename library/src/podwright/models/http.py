@@ -1,0 +1,217 @@
+"""HTTP requests to model providers and remote components, with aiohttp.
+
+Each event loop has one shared session. This is the only module that handles aiohttp's exceptions: callers get a
+`TransportError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import math
+import os
+import ssl
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncGenerator, Mapping
+from typing import Literal
+
+import aiohttp
+from pydantic import TypeAdapter, ValidationError
+
+from podwright.errors import ConfigurationError
+from podwright.models.retries import Timeouts
+from podwright.text import os_error_reason
+
+Fault = Literal[
+    "dns", "connect", "connect_timeout", "tls", "timeout", "disconnected", "truncated", "not_http", "too_large"
+]
+"""What failed: `disconnected` before the response, `truncated` within it; `timeout` is that of first byte or idle."""
+
+_KEEP_ALIVE = 30.0
+"""Seconds that an unused connection is kept."""
+_DRAIN = 0.1
+"""Seconds to wait for the end of a response whose last event has arrived."""
+_MAX_HEADER = 64 * 1024
+"""Bytes of one response header."""
+
+
+class TransportError(Exception):
+    """No complete HTTP response arrived. The message has no text of the server.
+
+    Args:
+        fault: What failed.
+        message: A description without a full stop.
+    """
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+
+
+class Response:
+    """A response whose headers have arrived; valid within the `post` that made it."""
+
+    def __init__(
+        self, response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle: float, max_bytes: int
+    ) -> None:
+        self._content = response.content
+        self._deadline = deadline
+        self._idle = idle
+        self._max_bytes = max_bytes
+        self.size = 0
+        """Bytes of the body that have arrived, decompressed."""
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        """The headers; names are matched without regard to case."""
+        self.content_type = response.content_type
+        """The media type without parameters, such as `text/event-stream`."""
+
+    async def read_chunk(self) -> bytes:
+        """The next piece of the decompressed body, as it arrives; empty at the end.
+
+        Raises:
+            TransportError: The body is incomplete, or longer than `max_bytes`.
+        """
+        try:
+            chunk = await self._content.readany()
+        except aiohttp.ClientError:  # its message may quote the response
+            raise TransportError("truncated", "the response is truncated or cannot be decompressed") from None
+        self.size += len(chunk)
+        if self.size > self._max_bytes:
+            raise TransportError("too_large", f"the response is longer than {self._max_bytes} bytes")
+        if chunk:
+            now = asyncio.get_running_loop().time()
+            self._deadline.reschedule(now + self._idle if self._idle < math.inf else None)
+        return chunk
+
+    async def read(self) -> bytes:
+        """The whole decompressed body."""
+        chunks: list[bytes] = []
+        while chunk := await self.read_chunk():
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read the rest of the body, so that the connection can be used again; give up after a moment."""
+        with contextlib.suppress(TimeoutError, TransportError):
+            async with asyncio.timeout(_DRAIN):
+                await self.read()
+
+
+@contextlib.asynccontextmanager
+async def post(
+    url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts, *, first_byte: float, max_bytes: int
+) -> AsyncGenerator[Response]:
+    """Send a POST request. Redirects are not followed.
+
+    Args:
+        url: An http or https URL.
+        body: The request body.
+        headers: The request headers.
+        timeouts: Seconds to connect, and between two pieces of the response.
+        first_byte: Seconds from now to the first byte of the response body.
+        max_bytes: The longest response body, decompressed.
+
+    Raises:
+        TransportError: No response arrived in time; raised at the end of the context if the body is late.
+    """
+    deadline = asyncio.timeout(first_byte if first_byte < math.inf else None)
+    connect = aiohttp.ClientTimeout(total=None, connect=timeouts.connect)
+    response: Response | None = None
+    try:
+        async with deadline:
+            session = await _session()
+            async with session.post(
+                url, data=io.BytesIO(body), headers=headers, allow_redirects=False, timeout=connect
+            ) as raw:
+                response = Response(raw, deadline, timeouts.idle, max_bytes)
+                yield response
+    except aiohttp.ClientError as error:
+        quotes = isinstance(error, aiohttp.ClientResponseError)  # its message may quote the response
+        raise _describe(error, timeouts.connect) from None if quotes else error
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        begun = response is not None and response.size > 0
+        message = f"no data for {timeouts.idle:g} s" if begun else f"no response within {first_byte:g} s"
+        raise TransportError("timeout", message) from error
+
+
+def _describe(error: aiohttp.ClientError, connect: float) -> TransportError:
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return TransportError("connect_timeout", f"no connection within {connect:g} s")
+        case aiohttp.ClientConnectorDNSError():
+            return TransportError("dns", "the host name cannot be resolved")
+        case aiohttp.ClientSSLError():
+            return TransportError("tls", "no secure connection: invalid certificate or TLS error")
+        case aiohttp.ClientHttpProxyError():
+            return TransportError("connect", f"the proxy answered {error.status}")
+        case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
+            return TransportError("connect", "the connection failed")
+        case aiohttp.ClientResponseError():
+            return TransportError("not_http", "the response is not valid HTTP")
+        case _:
+            return TransportError("disconnected", "the connection was lost before a response")
+
+
+_sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
+"""The session of each event loop, with the generator that closes it."""
+
+
+async def _session() -> aiohttp.ClientSession:
+    """The session of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _sessions:
+        keeper = _keep_session(loop, await asyncio.to_thread(_trusted_certificates))
+        _sessions[loop] = await anext(keeper), keeper
+    return _sessions[loop][0]
+
+
+async def _keep_session(loop: AbstractEventLoop, trusted: ssl.SSLContext) -> AsyncGenerator[aiohttp.ClientSession]:
+    """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=_trust_env(),
+        max_line_size=_MAX_HEADER,
+        max_field_size=_MAX_HEADER,
+    )
+    try:
+        yield session
+    finally:
+        _sessions.pop(loop, None)
+        await session.close()
+
+
+def _trusted_certificates() -> ssl.SSLContext:
+    """The certificates to trust: those of the machine, and those of the file that SSL_CERT_FILE names."""
+    file = os.environ.get("SSL_CERT_FILE")
+    try:
+        return ssl.create_default_context(cafile=file or None)
+    except OSError as error:
+        message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
+        raise TransportError("tls", message) from error
+
+
+def _trust_env() -> bool:
+    value = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
+    try:
+        return TypeAdapter(bool).validate_python(value)
+    except ValidationError:
+        message = f"PODWRIGHT_TRUST_ENV is '{value}'."
+        raise ConfigurationError(message, suggestion="Set it to true or false.") from None
+
+
+_of_parent: list[object] = []
+
+
+def _forget_sessions() -> None:
+    """In a forked process: the sockets are the parent's, and closing the sessions would act on them."""
+    _of_parent.append(dict(_sessions))
+    _sessions.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_sessions)

@@ -1,0 +1,113 @@
+"""From a provider's refusal, an HTTP status and an error object, to a typed error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from podwright.errors import (
+    ContentFilterError,
+    ContextWindowError,
+    ModelAuthenticationError,
+    ModelError,
+    ModelRateLimitError,
+    ModelRequestError,
+    ModelResponseError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+)
+from podwright.json_data import as_object
+from podwright.models.retries import retry_after
+
+_NO_CREDIT = ("insufficient_quota", "insufficient quota", "insufficient balance", "billing_hard_limit", "out of credit")
+_TOO_LONG = (
+    "context_length_exceeded", "context length", "context window", "context size", "context limit",
+    "prompt is too long", "maximum number of tokens", "too many input tokens", "while limit is", "`inputs` tokens",
+)  # fmt: skip
+_FILTERED = (
+    "content_filter", "content_policy", "content policy", "responsibleaipolicy", "safety system",
+    "content management policy", "requires moderation", "flagged",
+)  # fmt: skip
+_STATUS_OF_CODE = {
+    "invalid_api_key": 401, "authentication_error": 401, "insufficient_quota": 429, "rate_limit_exceeded": 429,
+    "rate_limit_error": 429, "context_length_exceeded": 400, "invalid_request_error": 400, "content_filter": 400,
+}  # fmt: skip
+
+
+def error_text(error: Any) -> str:
+    """Code, type and message of a provider's error object; for searching only, because it may quote the request."""
+    fields = as_object(error)
+    return " ".join(str(fields[key]) for key in ("code", "type", "message") if fields.get(key)) or str(error)
+
+
+def error_status(error: Any) -> int:
+    """The HTTP status that an error object in a response with status 200 stands for; 500 without a known code."""
+    fields = as_object(error)
+    for key in ("code", "status", "type"):
+        value = str(fields.get(key))
+        if value.isdecimal() and 400 <= int(value) < 600:
+            return int(value)
+        if value in _STATUS_OF_CODE:
+            return _STATUS_OF_CODE[value]
+    return 500
+
+
+def refusal(model: str, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> ModelError:
+    """The error for a refused request.
+
+    Its message has none of the provider's words, which may repeat the request or a part of the key.
+
+    Args:
+        model: The model's name, "<provider>/<model_name>".
+        status: The HTTP status, or `error_status` of an error object within a response.
+        text: `error_text` of the provider's error object.
+        headers: The response headers, for `Retry-After`.
+    """
+    error = _by_text(f"'{model}' answered {status}", status, text.lower())
+    if error.transient and headers is not None:
+        error.retry_after = retry_after(headers)
+    return error
+
+
+def _by_text(prefix: str, status: int, text: str) -> ModelError:
+    def mentions(phrases: tuple[str, ...]) -> bool:
+        return any(phrase in text for phrase in phrases)
+
+    if status in (400, 403, 413, 422) and mentions(_FILTERED):
+        return ContentFilterError(f"{prefix}: the content filter stopped the request.")
+    if status == 413 or (400 <= status < 500 and status != 429 and mentions(_TOO_LONG)):
+        return ContextWindowError(f"{prefix}: the request is too long for the model.")
+    if status == 402 or (status == 429 and mentions(_NO_CREDIT)):
+        hint = "Add credit to the account, or use another one."
+        return _final(ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint))
+    return _by_status(prefix, status)
+
+
+def _by_status(prefix: str, status: int) -> ModelError:
+    match status:
+        case 401 | 403:
+            return ModelAuthenticationError(f"{prefix}: the API key is missing or not accepted for this model.")
+        case 404:
+            hint = "Check the model's name and the base URL."
+            return ModelRequestError(f"{prefix}: unknown model, or no chat completions at this URL.", suggestion=hint)
+        case 408:
+            return ModelTimeoutError(f"{prefix}: time-out at the provider.")
+        case 429:
+            return ModelRateLimitError(f"{prefix}: too many requests or tokens.")
+        case 409 | 425:
+            return ModelUnavailableError(f"{prefix}: temporary conflict at the provider.")
+        case _ if 300 <= status < 400:
+            hint = "Set the base URL to the address that the provider documents."
+            message = f"{prefix}: redirects are not followed, because the API key would go along."
+            return _final(ModelResponseError(message, suggestion=hint))
+        case _ if 400 <= status < 500:
+            return ModelRequestError(f"{prefix}: the provider refused the request.")
+        case _ if 500 <= status < 600:
+            return ModelUnavailableError(f"{prefix}: the provider cannot serve requests now.")
+        case _:
+            return ModelResponseError(f"{prefix}: unexpected status.")
+
+
+def _final(error: ModelError) -> ModelError:
+    error.transient = False
+    return error

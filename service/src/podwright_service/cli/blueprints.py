@@ -1,0 +1,139 @@
+"""The commands that inspect blueprints: `validate`, `diff`, `schema` and `graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from podwright import blueprints
+from podwright.blueprints import Blueprint
+from podwright.components import Component
+from podwright.components.folder import Folder
+from podwright.conditions import BUILT_IN
+from podwright.conditions import problems as condition_problems
+from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
+from podwright.json_data import as_array, as_object
+from podwright.text import did_you_mean, short_repr, truncate
+from podwright_service.cli.console import print_json, print_text
+from podwright_service.remotes import remotes_of
+from podwright_service.settings import read_settings
+from podwright_service.source import is_folder, load_component
+
+
+def validate(paths: list[str], as_json: bool) -> int:
+    """Check blueprints, and print every problem.
+
+    Returns:
+        The exit code: 0 if all are valid, else 1.
+
+    Raises:
+        ConfigurationError: The settings, which apply to folders, are invalid.
+    """
+    remotes = remotes_of(read_settings()) if any(map(is_folder, paths)) else {}
+    reports = [_report(path, remotes) for path in paths]
+    if as_json:
+        print_json(reports)
+        return 0 if all(report["valid"] for report in reports) else 1
+    for report in reports:
+        for problem in report["problems"]:
+            line = f"{report['path']}:{problem['pointer'] or '/'}: {problem['detail']} {problem['suggestion']}"
+            print_text(line.rstrip())
+        if report["valid"]:
+            print_text(f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}")
+    return 0 if all(report["valid"] for report in reports) else 1
+
+
+def _report(path: str, remotes: Mapping[str, Component]) -> dict[str, Any]:
+    problems: list[Problem] = []
+    facts: dict[str, Any] = {}
+    try:
+        blueprint = _read(path)
+        problems = blueprints.problems(blueprint) or _problems_in_context(path, blueprint, remotes)
+        if not problems:
+            facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
+            facts["digest"] = blueprints.digest(blueprint)
+    except BlueprintValidationError as error:
+        problems = list(error.problems)
+    except PodwrightError as error:
+        problems = [Problem("", error.message, error.suggestion)]
+    listed = [
+        {"pointer": problem.pointer, "detail": problem.detail, "suggestion": problem.suggestion} for problem in problems
+    ]
+    return {"path": path, "valid": not problems, **facts, "problems": listed}
+
+
+def _problems_in_context(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) -> list[Problem]:
+    """What the data alone do not show: a folder's code and agents, a file's built-in conditions."""
+    if is_folder(path):
+        load_component(path, remotes)
+        return []
+    problems: list[Problem] = []
+    for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
+        for key in ("condition", "until"):
+            if as_object(step.get(key)).get("name") in BUILT_IN:
+                custom = {name: bool for name in _names(step[key]) if name not in BUILT_IN}
+                problems += condition_problems(step[key], f"{pointer}/{key}", custom)
+    return problems
+
+
+def _names(value: object) -> list[str]:
+    """Every string with the key "name": the names of conditions, nested ones included."""
+    name = as_object(value).get("name")
+    children = [*as_object(value).values(), *as_array(value)]
+    return [*([name] if isinstance(name, str) else []), *(name for child in children for name in _names(child))]
+
+
+def _read(path: str) -> Blueprint:
+    return Folder(Path(path)).blueprint() if is_folder(path) else blueprints.read_file(path)
+
+
+def _read_valid(path: str) -> Blueprint:
+    blueprint = _read(path)
+    if problems := blueprints.problems(blueprint):
+        raise blueprints.invalid(problems, f"The blueprint '{path}'")
+    return blueprint
+
+
+def print_diff(old: str, new: str, as_json: bool) -> bool:
+    """Print the changes between two blueprints, and return whether one of them is breaking.
+
+    Raises:
+        PodwrightError: One of the two is not a valid blueprint.
+    """
+    changes = blueprints.diff(_read_valid(old), _read_valid(new))
+    if as_json:
+        print_json(changes)
+    else:
+        for change in changes:
+            print_text(describe_change(change))
+    return any(change.breaking for change in changes)
+
+
+def describe_change(change: blueprints.Change) -> str:
+    """A change with its values, on one line."""
+    old, new = short_repr(change.old), short_repr(change.new)
+    values = {"added": new, "removed": old, "changed": f"{old} -> {new}"}[change.op]
+    return f"{change}: {values}"
+
+
+def print_schema(kind: str | None) -> None:
+    """Print the JSON Schema of a kind, or of all kinds by name.
+
+    Raises:
+        ConfigurationError: The kind is unknown.
+    """
+    schemas = blueprints.json_schema()
+    if kind is not None and kind.lower() not in schemas:
+        suggestion = did_you_mean(kind.lower(), schemas)
+        raise ConfigurationError(f"Unknown kind '{truncate(kind, 60)}'.", suggestion=suggestion)
+    print_json(schemas[kind.lower()] if kind is not None else schemas)
+
+
+def print_graph(path: str) -> None:
+    """Print a blueprint as a Mermaid flowchart.
+
+    Raises:
+        PodwrightError: It is not a valid blueprint.
+    """
+    print_text(blueprints.mermaid(_read_valid(path)).rstrip("\n"))

@@ -1,0 +1,57 @@
+"""The command `check`. It imports only the standard library, because containers run it every few seconds."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+from urllib.parse import urlsplit
+
+TIMEOUT = 2.0
+"""Seconds to wait for the service."""
+
+
+def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
+    """Ask a service whether it is ready, and print the response.
+
+    Args:
+        url: The address; without a path, `/ready`. By default the service on this machine.
+        timeout: Seconds to wait.
+
+    Returns:
+        The exit code: 0 if the status is 200, else 1.
+    """
+    url = url or default_url()
+    try:
+        status, body = _get(url, timeout)
+    except TimeoutError:
+        status, body = 0, f"no response within {timeout:g} s"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        status, body = 0, getattr(error, "strerror", None) or str(error) or type(error).__name__
+    line = f"{url}: {status or ''} {body}".replace("  ", " ")
+    print("".join(char if char.isprintable() else " " for char in line), file=sys.stderr if status != 200 else None)
+    return 0 if status == 200 else 1
+
+
+def default_url() -> str:
+    """The address of the service on this machine, by `PODWRIGHT_HOST` and `PODWRIGHT_PORT`."""
+    port, host = os.environ.get("PODWRIGHT_PORT", ""), os.environ.get("PODWRIGHT_HOST", "")
+    port = port if port.isdecimal() else "8000"  # Kubernetes sets tcp://… next to a Service named "podwright"
+    if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/ready"
+
+
+def _get(url: str, timeout: float) -> tuple[int, str]:
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not an http or https URL")
+    connect = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = connect(parts.hostname, parts.port, timeout=timeout)
+    try:
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        connection.request("GET", "/ready" if path in ("", "/") else path)
+        response = connection.getresponse()
+        return response.status, response.read(200).decode(errors="replace")
+    finally:
+        connection.close()

@@ -1,0 +1,64 @@
+"""ASGI middleware that measures requests and tells the client which trace its request is part of."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from podwright_service.observability.logging import get_logger
+from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run
+
+if TYPE_CHECKING:
+    from podwright_service.observability import Observability
+
+CLIENT_CLOSED_REQUEST = 499
+"""The status of a request whose client disconnected before the response; the number is nginx's."""
+
+
+class RequestTelemetryMiddleware:
+    """Counts each request, logs it at `debug`, and adds the header `traceresponse` (W3C Trace Context Level 2).
+
+    The header `Podwright-Resumes`, with the `traceresponse` of a stopped run, links the new run to that run.
+
+    Args:
+        app: The application.
+        observability: Where requests are counted.
+    """
+
+    def __init__(self, app: ASGIApp, observability: Observability) -> None:
+        self.app, self._metrics = app, observability.metrics
+        self._log = get_logger("podwright.request")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        status = CLIENT_CLOSED_REQUEST
+        traceresponse = current_traceparent()
+
+        async def send_with_trace(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if traceresponse:
+                    MutableHeaders(scope=message)["traceresponse"] = traceresponse
+            await send(message)
+
+        token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")))
+        try:
+            await self.app(scope, receive, send_with_trace)
+        except Exception:
+            if status == CLIENT_CLOSED_REQUEST:
+                status = 500
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            method, path = scope["method"], scope["path"]
+            self._metrics.observe_request(method, path, status, seconds)
+            self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1000, 3))
+            resumed_run.reset(token)

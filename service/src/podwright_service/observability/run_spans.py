@@ -1,0 +1,271 @@
+"""A subscriber that turns the events of runs into OpenTelemetry spans.
+
+The first and the last event of a run, a step, a model call or a tool call come from the same task. So each task keeps
+its open spans in a context variable: parents are right in parallel branches and nested runs, and spans that a tool
+makes are children of its call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextvars import ContextVar, Token
+from types import MappingProxyType
+from typing import Any
+
+from opentelemetry.context import Context, attach, detach
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+
+from podwright import events
+from podwright.messages import Message
+from podwright.models import pricing
+from podwright.usage import Usage
+from podwright_service.observability import semconv
+from podwright_service.observability.tracing import resumed_run
+
+Attributes = dict[str, Any]
+SpanStart = tuple[str, SpanKind, Attributes]
+"""Name, kind and attributes of a new span: all that a sampler may decide on."""
+RunEnd = events.RunFinished | events.RunFailed | events.RunCancelled | events.RunPaused
+CallEnd = events.ModelCallFinished | events.ModelCallFailed | events.ToolCallFinished | events.ToolCallFailed
+End = RunEnd | CallEnd | events.StepFinished
+
+_MAX_NAME_LENGTH = 100
+
+_open_spans: ContextVar[tuple[tuple[Span, Token[Context]], ...]] = ContextVar("podwright_open_spans", default=())
+"""The open spans of the current task, outermost first, each with the token that restores the context before it."""
+
+
+class RunSpans:
+    """Makes spans from events.
+
+    Args:
+        tracer: Starts the spans.
+        capture_content: Whether spans carry messages, tool arguments and tool results.
+        remotes: Names of the components that run in other containers.
+        servers: Host and port of the models' servers, by model name.
+    """
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        *,
+        capture_content: bool = False,
+        remotes: Collection[str] = (),
+        servers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> None:
+        self._tracer, self._capture_content = tracer, capture_content
+        self._remotes, self._servers = frozenset(remotes), servers
+
+    def __call__(self, event: events.Event) -> None:
+        """Handle one event. Events of remote runs are skipped: the remote service makes their spans."""
+        if event.remote is not None:
+            return
+        match event:
+            case events.RunStarted():
+                self._start(event, _run(event, event.component in self._remotes))
+            case events.StepStarted():
+                self._start(event, _step(event))
+            case events.ModelCallStarted():
+                self._start(event, _model_call(event, self._servers.get(event.request.model)))
+            case events.ToolCallStarted():
+                self._start(event, _tool_call(event))
+            case events.ModelCallRetried():
+                span, _ = _open_spans.get()[-1]
+                span.add_event(semconv.RETRY, _retry(event))
+            case events.Token() | events.PlanMade() | events.ConditionChecked():
+                pass
+            case _:
+                self._end(event)
+
+    def _start(self, event: events.Event, start: SpanStart) -> None:
+        name, kind, attributes = start
+        link = resumed_run.get() if isinstance(event, events.RunStarted) and event.parent_id is None else None
+        span = self._tracer.start_span(name, kind=kind, attributes=attributes, links=[link] if link else None)
+        if self._capture_content and span.is_recording():
+            span.set_attributes(_content(event))
+        token = attach(set_span_in_context(span))
+        _open_spans.set((*_open_spans.get(), (span, token)))
+
+    def _end(self, event: End) -> None:
+        *outer, (span, token) = _open_spans.get()
+        _open_spans.set(tuple(outer))
+        if span.is_recording():
+            span.set_attributes(_result(event))
+            if self._capture_content:
+                span.set_attributes(_content(event))
+            if code := _error_code(event):
+                span.set_attribute(semconv.ERROR, code)
+                if not isinstance(event, events.RunCancelled):
+                    span.set_status(StatusCode.ERROR, code)
+        span.end()
+        detach(token)
+
+
+def _run(event: events.RunStarted, remote: bool) -> SpanStart:
+    workflow = event.kind in ("workflow", "pipeline") and not remote
+    operation = semconv.INVOKE_WORKFLOW if workflow else semconv.INVOKE_AGENT
+    attributes: Attributes = {
+        semconv.OPERATION: operation,
+        semconv.WORKFLOW_NAME if workflow else semconv.AGENT_NAME: event.component,
+        semconv.COMPONENT_KIND: event.kind,
+        semconv.RUN_ID: event.run_id,
+    }
+    return f"{operation} {event.component}", SpanKind.CLIENT if remote else SpanKind.INTERNAL, attributes
+
+
+def _step(event: events.StepStarted) -> SpanStart:
+    name = f"step {event.step}"
+    attributes: Attributes = {
+        semconv.STEP_NAME: event.step,
+        semconv.STEP_TYPE: event.step_type,
+        semconv.STEP_PATH: event.path,
+    }
+    if event.step_type == "plan":
+        name = f"{semconv.PLAN} {event.component}"
+        attributes |= {semconv.OPERATION: semconv.PLAN, semconv.AGENT_NAME: event.component}
+    return name, SpanKind.INTERNAL, attributes
+
+
+def _model_call(event: events.ModelCallStarted, server: tuple[str, int] | None) -> SpanStart:
+    provider, _, model = event.request.model.partition("/")
+    attributes: Attributes = {
+        semconv.OPERATION: semconv.CHAT,
+        semconv.PROVIDER: semconv.PROVIDERS.get(provider, provider),
+        semconv.REQUEST_MODEL: model,
+        semconv.AGENT_NAME: event.component,
+    }
+    if server:
+        attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = server
+    for name, value in event.request.settings.items():
+        if name in semconv.REQUEST_SETTINGS:
+            attributes[semconv.REQUEST_SETTINGS[name]] = [value] if isinstance(value, str) else value
+    return f"{semconv.CHAT} {model}", SpanKind.CLIENT, attributes
+
+
+def _tool_call(event: events.ToolCallStarted) -> SpanStart:
+    attributes: Attributes = {
+        semconv.OPERATION: semconv.EXECUTE_TOOL,
+        semconv.TOOL_NAME: event.tool,
+        semconv.TOOL_TYPE: "function",
+        semconv.TOOL_CALL_ID: event.call_id,
+        semconv.AGENT_NAME: event.component,
+    }
+    # A model may invent a tool name of any length.
+    return f"{semconv.EXECUTE_TOOL} {event.tool[:_MAX_NAME_LENGTH]}", SpanKind.INTERNAL, attributes
+
+
+def _retry(event: events.ModelCallRetried) -> Attributes:
+    return {
+        semconv.RETRY_TRIES: event.tries,
+        semconv.RETRY_WAIT: event.wait_ms / 1000,
+        semconv.ERROR: str(event.error.get("code", "")),
+    }
+
+
+def _result(event: End) -> Attributes:
+    match event:
+        case events.RunFinished() | events.RunFailed() | events.RunCancelled() | events.RunPaused():
+            return _run_result(event)
+        case events.StepFinished():
+            return {semconv.STEP_OUTCOME: event.outcome}
+        case events.ModelCallFinished():
+            return _model_call_result(event)
+        case _:
+            return {}
+
+
+def _run_result(event: RunEnd) -> Attributes:
+    usage = event.usage
+    attributes: Attributes = {
+        **_tokens(usage),
+        semconv.RUN_STATUS: semconv.RUN_STATUSES[event.type],
+        semconv.MODEL_CALLS: usage.model_calls,
+        semconv.TOOL_CALLS: usage.tool_calls,
+    }
+    if usage.cost is not None:
+        attributes[semconv.RUN_COST] = usage.cost
+    return attributes
+
+
+def _model_call_result(event: events.ModelCallFinished) -> Attributes:
+    response, usage = event.response, event.response.usage
+    attributes: Attributes = {**_tokens(usage), semconv.FINISH_REASONS: (response.finish_reason,)}
+    if response.model:
+        attributes[semconv.RESPONSE_MODEL] = response.model
+    if response.id:
+        attributes[semconv.RESPONSE_ID] = response.id
+    if event.first_token_ms is not None:
+        attributes[semconv.REQUEST_STREAM] = True
+        attributes[semconv.FIRST_CHUNK] = event.first_token_ms / 1000
+    if usage.cost is not None:
+        attributes[semconv.COST] = usage.cost
+        attributes[semconv.COST_CURRENCY] = "USD"
+        attributes[semconv.COST_SOURCE] = _cost_source(event.model, usage)
+    return attributes
+
+
+def _tokens(usage: Usage) -> Attributes:
+    attributes: Attributes = {
+        semconv.INPUT_TOKENS: usage.input_tokens,
+        semconv.OUTPUT_TOKENS: usage.output_tokens,
+    }
+    if usage.cached_input_tokens:
+        attributes[semconv.CACHED_TOKENS] = usage.cached_input_tokens
+    if usage.reasoning_tokens:
+        attributes[semconv.REASONING_TOKENS] = usage.reasoning_tokens
+    return attributes
+
+
+def _cost_source(model: str, usage: Usage) -> str:
+    """Where the cost comes from: a price table that gives exactly this cost, or else the provider."""
+    if model.startswith("offline/"):
+        return "offline"
+    price = pricing.lookup(model, usage)
+    return price.source if price and price.amount == usage.cost else "provider"
+
+
+def _error_code(event: End) -> str | None:
+    match event:
+        case events.RunFailed() | events.ModelCallFailed() | events.ToolCallFailed():
+            return str(event.error.get("code", "internal_error"))
+        case events.StepFinished(outcome="failed"):
+            return "step_failed"
+        case events.RunCancelled():
+            return "run_cancelled"
+        case _:
+            return None
+
+
+def _content(event: events.Event) -> Attributes:
+    """Messages, tool arguments and tool results, which are recorded only on request."""
+    match event:
+        case events.ModelCallStarted():
+            return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
+        case events.ModelCallFinished(response=response):
+            answer = Message("assistant", response.text, response.tool_calls)
+            return {semconv.OUTPUT_MESSAGES: _messages((answer,), response.finish_reason)}
+        case events.ToolCallStarted():
+            return {semconv.TOOL_ARGUMENTS: json.dumps(event.arguments, ensure_ascii=False)}
+        case events.ToolCallFinished():
+            return {semconv.TOOL_RESULT: event.output}
+        case _:
+            return {}
+
+
+def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> str:
+    """Messages as JSON in the schema of the GenAI conventions."""
+    entries: list[dict[str, Any]] = []
+    for message in messages:
+        parts: list[dict[str, Any]] = []
+        if message.tool_call_id is not None:
+            parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": message.content})
+        elif message.content:
+            parts.append({"type": "text", "content": message.content})
+        parts += [
+            {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+            for call in message.tool_calls
+        ]
+        entry: dict[str, Any] = {"role": message.role, "parts": parts}
+        entries.append(entry | {"finish_reason": finish_reason} if finish_reason else entry)
+    return json.dumps(entries, ensure_ascii=False)

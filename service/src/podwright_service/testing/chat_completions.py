@@ -1,0 +1,101 @@
+"""The Chat Completions format: requests to a model stub, and its responses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from podwright.json_data import as_array, as_object
+from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall
+from podwright.usage import Usage
+
+
+def read_request(body: Mapping[str, Any]) -> ModelRequest:
+    """The model request in the body of a Chat Completions request."""
+    aliases = {"max_completion_tokens": "max_tokens", "random_seed": "seed"}
+    options = {aliases.get(key, key): value for key, value in body.items()}
+    settings = cast("ModelSettings", {key: options[key] for key in ModelSettings.__annotations__ if key in options})
+    schema = as_object(as_object(body.get("response_format")).get("json_schema"))
+    return ModelRequest(
+        str(body.get("model", "")),
+        tuple(_read_message(as_object(message)) for message in as_array(body.get("messages"))),
+        tuple(as_array(body.get("tools"))),
+        settings,
+        OutputSchema(str(schema.get("name")), as_object(schema.get("schema"))) if schema else None,
+        as_object(as_object(body.get("tool_choice")).get("function")).get("name"),
+    )
+
+
+def _read_message(data: Mapping[str, Any]) -> Message:
+    calls = tuple(
+        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in as_array(data.get("tool_calls"))
+    )
+    content = data.get("content") or ""
+    text = content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in as_array(content))
+    return Message(data["role"], text, calls, data.get("tool_call_id"))
+
+
+def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
+    """The response as a chat completion."""
+    message: dict[str, Any] = {"role": "assistant", "content": response.text or None}
+    if response.tool_calls:
+        message["tool_calls"] = _tool_calls(response)
+    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(response)}
+    head = _head(request, response)
+    return {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(response.usage)}
+
+
+def completion_chunks(request: ModelRequest, response: ModelResponse, with_usage: bool) -> Iterator[dict[str, Any]]:
+    """The response as the chunks of a stream, one word or tool call each."""
+    head = {**_head(request, response), "object": "chat.completion.chunk"}
+
+    def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for word in re.findall(r"\s*\S+|\s+", response.text):
+        yield chunk({"content": word})
+    for call in _tool_calls(response):
+        function = call["function"]
+        yield chunk({"tool_calls": [{**call, "function": {**function, "arguments": ""}}]})
+        yield chunk({"tool_calls": [{"index": call["index"], "function": {"arguments": function["arguments"]}}]})
+    yield chunk({}, _finish_reason(response))
+    if with_usage:
+        yield {**head, "choices": [], "usage": _usage(response.usage)}
+
+
+def error_body(code: str) -> dict[str, Any]:
+    """The body of an error response."""
+    return {"error": {"message": code or "Error of the model stub", "type": "stub", "code": code}}
+
+
+def _head(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
+    return {"id": response.id or "chatcmpl-stub", "created": 1, "model": response.model or request.model}
+
+
+def _finish_reason(response: ModelResponse) -> str:
+    return "tool_calls" if response.tool_calls and response.finish_reason == "stop" else response.finish_reason
+
+
+def _tool_calls(response: ModelResponse) -> list[dict[str, Any]]:
+    return [
+        {
+            "index": index,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for index, call in enumerate(response.tool_calls)
+    ]
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }

@@ -1,0 +1,353 @@
+"""HTTP to models and remotes: connections, TLS, proxies, event loops, and server-sent events."""
+
+import asyncio
+import os
+import ssl
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.library.upstream import STREAM, Upstream, chunk, reply, streamed, upstream
+
+from podwright.errors import ConfigurationError
+from podwright.models.http import Fault, TransportError, post
+from podwright.models.retries import Timeouts
+from podwright.models.sse import EventParser
+from podwright.models.urls import join_url
+
+OK = [reply({"ok": True})]
+LIMITS = Timeouts()
+
+
+async def send(url: str, timeouts: Timeouts = LIMITS, *, first_byte: float = 30.0, max_bytes: int = 2**20) -> bytes:
+    async with post(url, b"{}", {}, timeouts, first_byte=first_byte, max_bytes=max_bytes) as response:
+        return await response.read()
+
+
+async def fault_of(url: str, **options: Any) -> Fault:
+    with pytest.raises(TransportError) as caught:
+        await send(url, **options)
+    return caught.value.fault
+
+
+async def test_connections_are_reused(provider: Upstream) -> None:
+    """Calls one after the other share a connection; calls at the same time have one each, without a limit."""
+    provider.answers(OK)
+    for _ in range(3):
+        await send(provider.url)
+    assert provider.connections == 1
+    provider.answers([asyncio.Barrier(200), *OK])
+    async with asyncio.timeout(60):
+        for _ in range(2):
+            assert await asyncio.gather(*(send(provider.url) for _ in range(200))) == [b'{"ok": true}'] * 200
+    assert provider.connections == 200
+
+
+async def test_a_connection_with_a_rest_is_not_reused(provider: Upstream) -> None:
+    """A response that was not read to its end never becomes a part of the next one."""
+    provider.answers([STREAM, chunk(b"late"), "hang"], OK)
+    async with post(provider.url, b"{}", {}, Timeouts(), first_byte=30.0, max_bytes=100) as response:
+        assert await response.read_chunk() == b"late"
+    assert await send(provider.url) == b'{"ok": true}'
+    assert provider.connections == 2
+
+
+async def test_after_the_last_event_a_stream_is_drained(provider: Upstream) -> None:
+    """The end of a stream is read, so that its connection is reused; one that stays open does not delay the caller."""
+    provider.answers(streamed(b"data: x\n\n", b": the end\n\n"), [STREAM, chunk(b"data: x\n\n"), "hang"], OK)
+    for _ in range(2):
+        async with post(provider.url, b"{}", {}, Timeouts(), first_byte=30.0, max_bytes=100) as response:
+            await response.read_chunk()
+            await response.drain()
+    assert provider.connections == 1
+    await send(provider.url)
+    assert provider.connections == 2
+
+
+async def test_cancelling_closes_the_connection(provider: Upstream) -> None:
+    """A caller who is cancelled closes the connection at once."""
+    provider.answers(["hang"])
+    task = asyncio.create_task(send(provider.url))
+    await provider.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await provider.quiet()
+
+
+async def test_no_redirect_is_followed_and_no_cookie_kept(provider: Upstream) -> None:
+    """A redirect is returned as it is, and a cookie of one response is not sent with the next request."""
+    provider.answers([reply(b"", 307, Location="/elsewhere", Set_Cookie="tenant=a; Path=/")])
+    for _ in range(2):
+        await send(provider.url)
+    assert [headers[":line"] for headers in provider.headers] == ["POST /v1 HTTP/1.1"] * 2
+    assert not any("cookie" in headers for headers in provider.headers)
+
+
+async def test_a_long_header_is_accepted(provider: Upstream) -> None:
+    """Headers of up to 64 KiB are read, as content filters and gateways send."""
+    provider.answers([reply({}, X_Filter="x" * 60_000)])
+    async with post(provider.url, b"{}", {}, Timeouts(), first_byte=30.0, max_bytes=100) as response:
+        assert len(response.headers["x-filter"]) == 60_000
+
+
+BOMB = b" " * 2**20
+HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\nhalf"
+
+
+@pytest.mark.parametrize(
+    ("script", "fault"),
+    [
+        (["reset"], "disconnected"),
+        (["close"], "disconnected"),
+        ([HALF[:30], "close"], "disconnected"),
+        ([HALF, "close"], "truncated"),
+        ([STREAM, chunk(b"half"), "close"], "truncated"),
+        ([reply(b"no gzip", Content_Encoding="gzip")], "truncated"),
+        ([b"SSH-2.0-server\r\n\r\n", "close"], "not_http"),
+        ([reply(BOMB, zipped=True)], "too_large"),
+        ([STREAM, *[chunk(BOMB[:60_000])] * 3, "hang"], "too_large"),
+    ],
+)
+async def test_faults_of_a_response(provider: Upstream, script: list[bytes], fault: Fault) -> None:
+    """Whatever is not a complete response is an error, with none of the server's words."""
+    provider.answers(script)
+    assert await fault_of(provider.url, max_bytes=100_000) == fault
+
+
+async def test_faults_of_a_connection() -> None:
+    """Unknown hosts, closed ports and silent TLS handshakes are told apart."""
+    assert await fault_of("http://no-such-host.invalid/") == "dns"
+    async with upstream() as closed:
+        pass
+    assert await fault_of(closed.url) == "connect"
+    async with upstream() as silent:  # it waits for a request, not for a handshake
+        assert await fault_of(f"https://127.0.0.1:{silent.port}", timeouts=Timeouts(connect=0.2)) == "connect_timeout"
+        await silent.quiet()
+
+
+@pytest.mark.parametrize("begun", [[], [STREAM], [STREAM, chunk(b"half")]])
+async def test_time_outs(provider: Upstream, begun: list[bytes]) -> None:
+    """The first byte and the time between two pieces are limited; headers alone are not a first byte."""
+    provider.answers([*begun, "hang"])
+    timeouts, first_byte = (Timeouts(idle=0.1), 30.0) if len(begun) == 2 else (Timeouts(idle=30.0), 0.1)
+    assert await fault_of(provider.url, timeouts=timeouts, first_byte=first_byte) == "timeout"
+    await provider.quiet()
+
+
+async def test_a_timeout_of_the_caller_is_its_own(provider: Upstream) -> None:
+    """A TimeoutError that the code around a response raises is not taken for one of the request."""
+    provider.answers(OK)
+    with pytest.raises(TimeoutError, match="mine"):
+        async with post(provider.url, b"", {}, Timeouts(), first_byte=30.0, max_bytes=100):
+            raise TimeoutError("mine")
+
+
+# --- TLS
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that is its own authority, in one file with its key."""
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", file, "-out", file], check=True, capture_output=True)
+    certificate = subprocess.run(
+        ["openssl", "req", "-x509", "-key", file, "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True,
+        capture_output=True,
+    )
+    file.write_bytes(file.read_bytes() + certificate.stdout)
+    return file
+
+
+@asynccontextmanager
+async def secure(certificate: Path) -> AsyncGenerator[Upstream]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    async with upstream(context) as serving:
+        serving.answers(OK)
+        yield serving
+
+
+async def test_certificates_are_checked(certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate must be trusted and for the host; a broken file of SSL_CERT_FILE is an error until it is mended."""
+    file = tmp_path / "ca.pem"
+    async with secure(certificate) as server:
+        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+        assert await fault_of(server.url) == "tls"
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+        with pytest.raises(TransportError, match=r"ca\.pem.*SSL_CERT_FILE.*No such file"):
+            await send(server.url)
+        file.write_text("broken")
+        assert await fault_of(server.url) == "tls"
+        file.write_bytes(certificate.read_bytes())
+        assert await send(server.url) == b'{"ok": true}'
+        assert await fault_of(server.url.replace("127.0.0.1", "localhost")) == "tls"
+
+
+# --- proxies
+
+
+@asynccontextmanager
+async def proxy() -> AsyncGenerator[Upstream]:
+    """A proxy that keeps the requests, and connects CONNECT requests to their targets."""
+    serving = Upstream()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode()
+        serving.headers.append({":line": line})
+        host, _, port = line.split(" ")[1].removeprefix("http://").split("/")[0].partition(":")
+        inside, outside = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        await asyncio.gather(pump(reader, outside), pump(inside, writer))
+
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            target.write(data)
+        target.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    serving.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield serving
+
+
+def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, url)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("trusted", ["true", "false", ""])
+async def test_proxies_of_the_environment(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
+    """With PODWRIGHT_TRUST_ENV requests go through HTTPS_PROXY, except to hosts of NO_PROXY; else they do not."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", trusted)
+    async with secure(certificate) as server, proxy() as between:
+        set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
+        assert await send(server.url) == b'{"ok": true}'
+        expected = [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
+        assert [headers[":line"] for headers in between.headers] == expected
+    async with secure(certificate) as server:
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        assert await send(server.url) == b'{"ok": true}'
+
+
+async def test_a_proxy_that_refuses(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that refuses to connect is a failed connection, not a response of the server."""
+    provider.answers([reply(b"", 407)])
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "true")
+    set_proxy(monkeypatch, provider.url)
+    assert await fault_of("https://server.invalid/") == "connect"
+
+
+async def test_an_invalid_trust_env_is_refused(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PODWRIGHT_TRUST_ENV is true or false."""
+    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "perhaps")
+    with pytest.raises(ConfigurationError, match="perhaps"):
+        await send(provider.url)
+
+
+# --- event loops and processes
+
+SERVED = """
+    import asyncio, gc, os, sys, threading
+    from podwright import Agent
+    from tests.library.upstream import completion, reply, upstream
+    started, served = threading.Event(), []
+    async def serve():
+        async with upstream() as serving:
+            serving.answers([reply(completion())])
+            served.append(serving)
+            started.set()
+            await asyncio.sleep(60)
+    threading.Thread(target=lambda: asyncio.run(serve()), daemon=True).start()
+    started.wait()
+    agent = Agent(name="a", instructions="", model="openai/gpt-4o", api_key="k", base_url=served[0].url)
+"""
+
+
+def in_a_process(code: str) -> str:
+    """What a process prints that may not warn."""
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(SERVED + code)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (process.returncode, process.stderr) == (0, "")
+    return process.stdout.strip()
+
+
+def test_sessions_end_with_their_loops() -> None:
+    """Each loop has its own connections, which are closed with it, as those of the background loop are at the exit."""
+    code = """
+    for _ in range(3):
+        assert asyncio.run(agent.arun("Hello?")) == "Hi."
+    assert agent.run("Hello?") == "Hi." == agent.run("Hello?")
+    gc.collect()
+    print(served[0].connections)
+    """
+    assert in_a_process(code) == "4"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_has_connections_of_its_own() -> None:
+    """After a fork, parent and child go on without disturbing each other's connections."""
+    code = """
+    assert agent.run("Hello?") == "Hi."
+    child = os.fork()
+    if not child:
+        os._exit(0 if agent.run("Hello?") == "Hi." else 1)
+    assert agent.run("Hello?") == "Hi."
+    assert os.waitpid(child, 0)[1] == 0
+    assert agent.run("Hello?") == "Hi."
+    print(served[0].connections)
+    """
+    assert in_a_process(code) == "2"
+
+
+# --- server-sent events and URLs
+
+
+def test_events_are_parsed_wherever_they_are_cut() -> None:
+    """Comments, names, several data lines, CRLF, a byte order mark and a missing end are read as the standard says."""
+    text = (
+        b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n: keep-alive\n\ndata\n\ndata: d"
+    )
+    for size in range(1, len(text) + 1):
+        parser = EventParser()
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        events = [event for piece in pieces for event in parser.feed(piece)]
+        assert [*events, *parser.close()] == [("x", b"a\nb\n c"), ("", b""), ("", b"d")]
+
+
+def test_a_pending_event_has_a_size() -> None:
+    """The bytes of an event without an end can be limited."""
+    parser = EventParser()
+    for _ in range(3):
+        assert not list(parser.feed(b"data: 123\ndata: 45"))
+    assert parser.pending > 20
+
+
+@pytest.mark.parametrize("url", ["http://h", "https://h:8080/a/b", "http://[::1]:80", "http://1.2.3.4/v1/"])
+def test_a_path_follows_a_base_url(url: str) -> None:
+    """The path is appended with one slash."""
+    assert join_url(url, "/x") == url.rstrip("/") + "/x"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "host/v1", "ftp://host/v1", "https://", "https://me:sk-secret@host/v1", "http://[/", "https://h/v1?key=sk-secret",
+     "http://h#a", "http://h:x", "http://h:0", "http://h\\a", "http://a b", "http://h\r\nx: y"],
+)  # fmt: skip
+def test_an_invalid_base_url_is_refused_and_not_shown(url: str) -> None:
+    """Only an http or https URL without user, query and fragment can be a base URL."""
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is asserted
+        join_url(url, "/x")
+    assert "sk-secret" not in str(caught.value)

@@ -1,0 +1,212 @@
+"""The price of a model call: as the sources say it, and unknown where they do not."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import genai_prices
+import pytest
+
+from podwright import Agent, FunctionModel, RunLimits
+from podwright.errors import ConfigurationError, LimitExceededError
+from podwright.models import Connection, litellm_loader, pricing
+from podwright.models.litellm import LiteLLMModel
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.pricing import Cost, lookup
+from podwright.models.providers import SELF_HOSTED
+from podwright.usage import Usage
+
+FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
+BY_GENAI_PRICES = {
+    "openai/gpt-4o": ("openai", "gpt-4o"),
+    "openai/responses/gpt-5-nano": ("openai", "gpt-5-nano"),
+    "anthropic/claude-sonnet-4-5": ("anthropic", "claude-sonnet-4-5"),
+    "gemini/gemini-2.5-pro": ("google", "gemini-2.5-pro"),
+    "vertex_ai/claude-sonnet-4-5@20250929": ("google", "claude-sonnet-4-5@20250929"),
+    "bedrock/converse/us.amazon.nova-pro-v1:0": ("aws", "us.amazon.nova-pro-v1:0"),
+    "azure/gpt-4o": ("azure", "gpt-4o"),
+    "azure_ai/gpt-4.1-mini": ("azure", "gpt-4.1-mini"),
+    "mistral/mistral-large-latest": ("mistral", "mistral-large-latest"),
+    "groq/llama-3.3-70b-versatile": ("groq", "llama-3.3-70b-versatile"),
+    "deepseek/deepseek-chat": ("deepseek", "deepseek-chat"),
+    "xai/grok-4": ("x-ai", "grok-4"),
+    "together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo": ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+    FIREWORKS: ("fireworks", FIREWORKS.partition("/")[2]),
+    "openrouter/anthropic/claude-3.5-sonnet": ("openrouter", "anthropic/claude-3.5-sonnet"),
+    "perplexity/sonar-deep-research": ("perplexity", "sonar-deep-research"),
+    "cohere/command-r-plus": ("cohere", "command-r-plus"),
+    "moonshot/kimi-k2-thinking": ("moonshotai", "kimi-k2-thinking"),
+}
+BY_LITELLM = [
+    "deepinfra/meta-llama/Llama-3.3-70B-Instruct",
+    "dashscope/qwen-flash",
+    "hyperbolic/meta-llama/Llama-3.3-70B-Instruct",
+    "sambanova/Meta-Llama-3.3-70B-Instruct",
+]
+USAGES = [
+    Usage(1_000, 200, 0, 0),
+    Usage(12_345, 6_789, 2_345, 789),
+    Usage(300_001, 999, 250_000, 998),
+    Usage(7, 0, 7, 0),
+]
+"""With cached and reasoning tokens, and above the thresholds of long requests."""
+
+
+def genai(provider: str, name: str, usage: Usage) -> float:
+    counts = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cached_input_tokens,
+        output_tokens=usage.output_tokens,
+        output_reasoning_tokens=usage.reasoning_tokens,
+    )
+    return float(genai_prices.calc_price(counts, name, provider_id=provider).total_price)
+
+
+@pytest.mark.parametrize("model", BY_GENAI_PRICES)
+def test_the_cost_is_that_of_genai_prices(model: str) -> None:
+    """A model that genai-prices knows costs what it says, tiers and cached tokens included."""
+    for usage in USAGES:
+        assert lookup(model, usage) == Cost(genai(*BY_GENAI_PRICES[model], usage), "genai-prices")
+
+
+@pytest.mark.parametrize("model", BY_LITELLM)
+def test_the_cost_is_that_of_litellm(model: str) -> None:
+    """A model that only LiteLLM knows costs what it says."""
+    pricing.warm(model)
+    litellm = litellm_loader.load()
+    for usage in USAGES:
+        cached = {"cache_read_input_tokens": usage.cached_input_tokens}
+        parts = litellm.cost_per_token(model, usage.input_tokens, usage.output_tokens, **cached)
+        assert lookup(model, usage) == Cost(sum(parts), "litellm")
+        assert sum(parts) > 0
+
+
+def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
+    monkeypatch.setattr(litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded"))
+    for provider in SELF_HOSTED:
+        pricing.warm(f"{provider}/ours")
+    pricing.warm("openai/gpt-4o")
+    pricing.warm("mine/model")
+    pricing.warm("openai/ours", at_vendor=False)
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
+    pricing.warm("openai/ours")
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5", "openai/nobody-knows-it"])
+def test_both_clients_give_the_same_cost(model: str) -> None:
+    """A model costs the same with either client, and in a look-up."""
+    usage = Usage(12_345, 6_789, 2_345, 789)
+    cost = lookup(model, usage)
+    prices = [client(model, Connection("key")).price(usage) for client in (ChatModel, LiteLLMModel)]
+    assert prices == [cost and cost.amount] * 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["openai/no-such-model", "nobody/gpt-4o", "hosted_vllm/gpt-4o", "offline/echo", "gpt-4o", "", "/", "openai/",
+     "litellm/gpt-4o", "ollama/llama3", "gigachat/GigaChat-2"],
+)  # fmt: skip
+def test_an_unknown_price_is_none(model: str) -> None:
+    """A model that no source prices costs None, never 0; neither does one whose price LiteLLM gives as 0."""
+    litellm_loader.load()
+    assert lookup(model, Usage(1000, 1000)) is None
+
+
+def write_prices(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(text)
+    monkeypatch.setenv(pricing.VARIABLE, str(path))
+
+
+@pytest.mark.parametrize("suffix", ["json", "yaml"])
+def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A price in the file wins, 0 included; models that are not in it are looked up elsewhere."""
+    entries = {
+        "openai/gpt-4o": {"input": 3, "output": 7.5, "cached_input": 0.1, "reasoning": 9},
+        "hosted_vllm/ours": {"input": 1e-6, "output": 2},
+        "ollama/llama3": {"input": 0, "output": 0},
+    }
+    write_prices(tmp_path / f"prices.{suffix}", json.dumps(entries), monkeypatch)
+    usage = Usage(1_000_000, 1_000_000, 400_000, 100_000)
+    assert lookup("openai/gpt-4o", usage) == Cost(0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override")
+    assert lookup("hosted_vllm/ours", usage) == Cost(2.000001, "override")
+    assert lookup("ollama/llama3", usage) == Cost(0.0, "override")
+    assert lookup("openai/gpt-4o-mini", usage) == Cost(genai("openai", "gpt-4o-mini", usage), "genai-prices")
+
+
+def test_the_file_is_read_every_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed price is valid from the next minute of the clock."""
+    write_prices(tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch)
+    monkeypatch.setattr(time, "time", lambda: 6_000.0)
+    assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
+    write_prices(tmp_path / "prices.json", '{"a/b": {"input": 2, "output": 1}}', monkeypatch)
+    assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
+    monkeypatch.setattr(time, "time", lambda: 6_060.0)
+    assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
+
+
+@pytest.mark.parametrize(
+    ("text", "pointers"),
+    [
+        ("{", ["''"]),
+        ('{"a/b": {}, "a/b": {}}', ["''"]),
+        ("[]", ["''"]),
+        ('{"a/b": 3}', ["'/a~1b'"]),
+        ('{"a/b": {"input": 1}}', ["'/a~1b'"]),
+        ('{"a/b": {"input": -1, "output": "free"}}', ["'/a~1b/input'", "'/a~1b/output'"]),
+        ('{"a/b": {"input": 1, "output": true}}', ["'/a~1b/output'"]),
+        ('{"a/b": {"input": 1, "output": NaN}}', ["''"]),
+        ('{"a/b": {"input": 1, "output": 1, "cached": 1}}', ["'/a~1b/cached'", "Did you mean 'cached_input'?"]),
+    ],
+)
+def test_an_invalid_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, pointers: list[str]
+) -> None:
+    """Everything that is wrong in the file is one error with the file, the variable and the places."""
+    write_prices(tmp_path / "prices.json", text, monkeypatch)
+    with pytest.raises(ConfigurationError) as caught:
+        lookup("openai/gpt-4o", Usage(1))
+    for part in [*pointers, str(tmp_path), pricing.VARIABLE]:
+        assert part in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["none.json", "."])
+def test_an_unreadable_file_is_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read is an error, not a run at other prices."""
+    monkeypatch.setenv(pricing.VARIABLE, str(tmp_path / name))
+    with pytest.raises(ConfigurationError, match=pricing.VARIABLE):
+        lookup("openai/gpt-4o", Usage(1))
+
+
+def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is cheaper at night is charged by the clock, though prices are cached."""
+    from genai_prices.data import providers
+    from genai_prices.types import TimeOfDateConstraint
+
+    by_hour = [
+        f"{provider.id}/{model.id}"
+        for provider in providers
+        for model in provider.models
+        if isinstance(model.prices, list)
+        and any(isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices)
+        and provider.id in ("deepseek", "openrouter")
+    ]
+    real, costs = time.time(), set[Any]()
+    for hour in range(24):
+        monkeypatch.setattr(time, "time", lambda hour=hour: real + hour * 3600)
+        costs.add(lookup(by_hour[0], Usage(1_000_000, 1_000_000)))
+    assert len(costs) > 1
+
+
+def test_an_unpriced_model_is_refused_under_a_cost_limit() -> None:
+    """With a cost limit, a model without a price is not called at all."""
+
+    class Unpriced(FunctionModel):
+        def price(self, usage: Usage) -> float | None:
+            return pricing.price("nobody/knows", usage)
+
+    agent = Agent("poet", "Write.", Unpriced(lambda _: pytest.fail("called")), limits=RunLimits(cost=1))
+    with pytest.raises(LimitExceededError) as caught:
+        agent.run("go")
+    assert caught.value.limit == "cost"

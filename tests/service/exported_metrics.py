@@ -1,0 +1,50 @@
+"""The series that a service exports, read from a registry in which everything was counted once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from podwright import Usage
+from podwright.events import (
+    Event,
+    ModelCallFinished,
+    RunFailed,
+    RunStarted,
+    ToolCallFinished,
+)
+from podwright.messages import ModelResponse
+from podwright_service.observability.metrics import Metrics
+
+
+def counted() -> Metrics:
+    """Metrics in which every counter has been incremented and every histogram has an observation."""
+    metrics = Metrics("looker", "agent", version="1", digest="d", components={"looker"}, routes={"/run"})
+    admission: Any = SimpleNamespace(waiting=0, rejected={"full": 1}, on_change=None)
+    metrics.track(admission)
+    metrics.observe_request("POST", "/run", 200, 0.1)
+    priced, unpriced = Usage(10, 5, 4, 2, cost=0.01), Usage(10, 5, cost=None)
+    own: dict[str, Any] = {"component": "looker", "kind": "agent"}
+    events: list[Event] = [
+        RunStarted(**own),
+        ModelCallFinished(model="a/b", response=ModelResponse("x", usage=priced), first_token_ms=1.0, **own),
+        ModelCallFinished(model="a/b", response=ModelResponse("x", usage=unpriced), **own),
+        ToolCallFinished(tool="look", **own),
+        RunFailed(error={"code": "limit_exceeded", "limit": "tokens"}, **own),
+    ]
+    for event in events:
+        metrics.subscriber()(event)
+    return metrics
+
+
+def exported() -> dict[str, frozenset[str]]:
+    """Each series, such as `podwright_runs_total` or `podwright_run_duration_seconds_bucket`, with its labels."""
+    text = counted().render("")[0].decode()
+    return {
+        sample.name: frozenset(sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("podwright_")
+    }

@@ -1,0 +1,285 @@
+"""The spans that the events of runs become, recorded by the OpenTelemetry SDK in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
+from opentelemetry.trace import SpanKind, StatusCode
+
+from podwright import Agent, AgentStep, ApprovalStep, Conductor, FunctionModel, ParallelStep, ScriptedModel, Workflow
+from podwright.components import Component
+from podwright.errors import ModelError, ModelUnavailableError, PodwrightError
+from podwright.models.retries import Retries
+from podwright.run import Task, execute
+from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
+from podwright_service.observability.run_spans import RunSpans
+
+SECRET = "the secret cellar"
+
+
+class Recorder:
+    """Runs components with the subscriber and keeps the finished spans."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+
+    async def run(
+        self, component: Component, *, text: str = "go", sampler: Sampler | None = None, **options: Any
+    ) -> None:
+        """Run a component; errors of the run are expected."""
+        provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        subscriber = RunSpans(provider.get_tracer("test"), **options)
+        try:
+            await execute(component, Task(text), subscribers=[subscriber])
+        except PodwrightError:
+            pass
+        finally:
+            assert not trace.get_current_span().get_span_context().is_valid
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The finished spans, in the order of their ends."""
+        return list(self._exporter.get_finished_spans())
+
+    def named(self, name: str) -> ReadableSpan:
+        """The only span of this name."""
+        (span,) = [span for span in self.spans if span.name == name]
+        return span
+
+    def parent(self, name: str) -> str:
+        """The name of a span's parent."""
+        context = self.named(name).parent
+        assert context
+        (parent,) = [span for span in self.spans if span.context and span.context.span_id == context.span_id]
+        return parent.name
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def look(place: str) -> str:
+    """Look somewhere."""
+    with trace.get_tracer("tool").start_as_current_span("ignored"):
+        return f"nothing in {place}"
+
+
+def scripted(*script: Any) -> ScriptedModel:
+    model = ScriptedModel(*script)
+    model.retries = Retries(first_wait=0.0)
+    return model
+
+
+def looker() -> Agent:
+    return Agent("looker", "Look.", scripted(ToolCall.of("look", place=SECRET), "done"), tools=[look])
+
+
+def echo(name: str) -> Agent:
+    return Agent(name, "Go.", model="offline/echo")
+
+
+async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
+    """Model calls and tool calls are children of the run, with the attributes of the GenAI conventions."""
+    await recorder.run(looker(), servers={"offline/scripted": ("models.test", 443)})
+    run, tool = recorder.named("invoke_agent looker"), recorder.named("execute_tool look")
+    chats = [span for span in recorder.spans if span.name == "chat scripted"]
+    assert run.context
+    assert [span.parent.span_id for span in (*chats, tool) if span.parent] == [run.context.span_id] * 3
+    assert [span.kind for span in (run, tool, *chats)] == [SpanKind.INTERNAL] * 2 + [SpanKind.CLIENT] * 2
+    chat = attributes(chats[0])
+    assert chat["gen_ai.operation.name"] == "chat"
+    assert (chat["gen_ai.provider.name"], chat["gen_ai.request.model"]) == ("offline", "scripted")
+    assert (chat["server.address"], chat["server.port"]) == ("models.test", 443)
+    assert chat["gen_ai.usage.cost.currency"] == "USD"
+    assert attributes(tool)["gen_ai.tool.name"] == "look"
+    result = attributes(run)
+    assert result["podwright.run.status"] == "ok"
+    assert (result["podwright.run.model_calls"], result["podwright.run.tool_calls"]) == (2, 1)
+    for way in ("input", "output"):
+        name = f"gen_ai.usage.{way}_tokens"
+        assert result[name] == sum(attributes(span)[name] for span in chats)
+
+
+async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> None:
+    """Each branch's run is a child of its own step, and its model call of that run."""
+    branches = [[AgentStep(echo("left"), "l")], [AgentStep(echo("right"), "r")]]
+    await recorder.run(Workflow("forked", steps=[ParallelStep(branches, "both")]))
+    assert recorder.parent("invoke_agent left") == "step l"
+    assert recorder.parent("invoke_agent right") == "step r"
+    assert recorder.parent("step l") == recorder.parent("step r") == "step both"
+    assert recorder.parent("step both") == "invoke_workflow forked"
+    runs = [recorder.named(f"invoke_agent {name}").context for name in ("left", "right")]
+    parents = {span.parent.span_id for span in recorder.spans if span.name == "chat echo" and span.parent}
+    assert parents == {context.span_id for context in runs if context}
+
+
+async def test_a_run_that_a_tool_starts_in_its_thread_is_its_child(recorder: Recorder) -> None:
+    """A tool that runs another component has that run below its call, in the same trace."""
+
+    def consult(topic: str) -> str:
+        """Ask another agent."""
+        return echo("consulted").run(topic)
+
+    model = scripted(ToolCall.of("consult", topic="x"), "done")
+    await recorder.run(Agent("asking", "Ask.", model, tools=[consult]))
+    assert recorder.parent("invoke_agent consulted") == "execute_tool consult"
+    assert recorder.parent("chat echo") == "invoke_agent consulted"
+
+
+async def test_a_plan_is_a_span_with_its_model_call(recorder: Recorder) -> None:
+    """The planning of a conductor has an operation of its own."""
+    plan = json.dumps({"steps": [{"skill": "left", "task": "go"}]})
+    model = scripted(plan, ToolCall.of("left", task="go"), "done")
+    await recorder.run(Conductor("boss", "Lead.", model=model, skills=[echo("left")], planning=True))
+    planning = recorder.named("plan boss")
+    assert planning.context
+    assert attributes(planning)["gen_ai.operation.name"] == "plan"
+    assert recorder.parent("plan boss") == "invoke_agent boss"
+    parents = [span.parent.span_id for span in recorder.spans if span.name == "chat scripted" and span.parent]
+    assert parents.count(planning.context.span_id) == 1
+
+
+async def test_one_span_covers_a_model_call_with_its_retries(recorder: Recorder) -> None:
+    """A call that succeeds at the second try is one span with one event."""
+    await recorder.run(Agent("retrying", "Try.", scripted(ModelUnavailableError("down"), "up")))
+    span = recorder.named("chat scripted")
+    assert [event.name for event in span.events] == ["podwright.model_call.retry"]
+    assert dict(span.events[0].attributes or {})["podwright.model_call.tries"] == 1
+    assert span.status.status_code is StatusCode.UNSET
+
+
+async def test_content_is_off_by_default(recorder: Recorder) -> None:
+    """Messages, tool arguments, tool results and error texts are in no span."""
+    await recorder.run(looker(), text=SECRET)
+    await recorder.run(Agent("failing", "Fail.", scripted(ModelError(SECRET))), text=SECRET)
+    assert len(recorder.spans) == 6
+    assert not [span.name for span in recorder.spans if SECRET in span.to_json()]
+
+
+async def test_content_is_captured_on_request(recorder: Recorder) -> None:
+    """Messages, tool arguments and tool results follow the schema of the conventions."""
+    await recorder.run(looker(), text="the moon", capture_content=True)
+    first, second = (attributes(span) for span in recorder.spans if span.name == "chat scripted")
+    assert "the moon" in first["gen_ai.input.messages"]
+    assert json.loads(second["gen_ai.output.messages"]) == [
+        {"role": "assistant", "parts": [{"type": "text", "content": "done"}], "finish_reason": "stop"}
+    ]
+    response = json.loads(second["gen_ai.input.messages"])[-1]["parts"][0]
+    assert (response["type"], response["response"]) == ("tool_call_response", f"nothing in {SECRET}")
+    tool = attributes(recorder.named("execute_tool look"))
+    assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"place": SECRET}
+    assert tool["gen_ai.tool.call.result"] == f"nothing in {SECRET}"
+
+
+async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> None:
+    """The model call, the runs and the step have the error's code and an error status."""
+    failing = Agent("failing", "Fail.", scripted(ModelError("no")))
+    await recorder.run(Workflow("flow", steps=[AgentStep(failing, "first")]))
+    codes = {span.name: attributes(span)["error.type"] for span in recorder.spans}
+    assert codes == {
+        "chat scripted": "model_failed",
+        "invoke_agent failing": "model_failed",
+        "step first": "step_failed",
+        "invoke_workflow flow": "model_failed",
+    }
+    assert {span.status.status_code for span in recorder.spans} == {StatusCode.ERROR}
+
+
+async def test_a_cancelled_run_ends_its_spans(recorder: Recorder) -> None:
+    """A cancellation inside a model call closes all open spans; the run is cancelled, not failed."""
+    entered = asyncio.Event()
+
+    async def answer(_: ModelRequest) -> ModelResponse:
+        entered.set()
+        await asyncio.Event().wait()
+        return ModelResponse("never")
+
+    slow = Agent("slow", "Wait.", FunctionModel(answer))
+    task = asyncio.create_task(recorder.run(Workflow("flow", steps=[AgentStep(slow, "first")])))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    run = recorder.named("invoke_workflow flow")
+    assert len(recorder.spans) == 4
+    assert attributes(run)["podwright.run.status"] == "cancelled"
+    assert attributes(run)["error.type"] == "run_cancelled"
+    assert run.status.status_code is StatusCode.UNSET
+
+
+async def test_a_paused_run_is_no_error(recorder: Recorder) -> None:
+    """A workflow that waits for approval ends its span with the status `paused`."""
+    await recorder.run(Workflow("halting", steps=[ApprovalStep("Go on?", "ok")]))
+    run = recorder.named("invoke_workflow halting")
+    assert attributes(run)["podwright.run.status"] == "paused"
+    assert run.status.status_code is StatusCode.UNSET
+    assert attributes(recorder.named("step ok"))["podwright.step.outcome"] == "paused"
+
+
+async def test_unknown_costs_are_left_out(recorder: Recorder) -> None:
+    """A call without a known price has no cost, and neither has its run."""
+
+    class Unpriced(FunctionModel):
+        def price(self, usage: Usage) -> float | None:
+            return None
+
+    unpriced = Unpriced(lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None)))
+    await recorder.run(Agent("agent", "Go.", unpriced))
+    assert not [key for span in recorder.spans for key in attributes(span) if "cost" in key]
+
+
+class AskedSampler(Sampler):
+    """Drops every span and keeps the attributes that it is asked about."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, dict[str, Any]] = {}
+
+    def should_sample(
+        self,
+        parent_context: Any,
+        trace_id: Any,
+        name: str,
+        kind: Any = None,
+        attributes: Any = None,
+        *_: Any,
+        **__: Any,
+    ) -> SamplingResult:
+        self.asked[name] = dict(attributes or {})
+        return SamplingResult(Decision.DROP)
+
+    def get_description(self) -> str:
+        return "asked"
+
+
+async def test_a_sampler_sees_the_attributes_that_it_may_decide_on(recorder: Recorder) -> None:
+    """Operation, names and model are set at the creation of a span."""
+    sampler = AskedSampler()
+    await recorder.run(looker(), sampler=sampler)
+    assert sampler.asked["invoke_agent looker"]["gen_ai.agent.name"] == "looker"
+    assert sampler.asked["chat scripted"]["gen_ai.request.model"] == "scripted"
+    assert sampler.asked["execute_tool look"]["gen_ai.tool.name"] == "look"
+    assert {attributes["gen_ai.operation.name"] for attributes in sampler.asked.values()} == {
+        "invoke_agent",
+        "chat",
+        "execute_tool",
+    }
+
+
+async def test_spans_that_are_not_sampled_are_not_exported(recorder: Recorder) -> None:
+    """A run whose spans are dropped leaves nothing behind, not even with content capture."""
+    await recorder.run(looker(), sampler=ALWAYS_OFF, capture_content=True)
+    assert recorder.spans == []
