@@ -160,12 +160,4 @@ if __name__ == "__main__":
     if NAME.startswith("full"):
         full()
         sys.exit()
-    bounded: dict[str, Any] = {}
-    if APPS[NAME] in (ours, offline):  # as `podwright serve` has it
-        from podwright_service.protocol import protocol_for
-        from podwright_service.settings import Settings
-
-        bounded = {"http": protocol_for(Settings())}
-    uvicorn.run(
-        APPS[NAME](), host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048, **bounded
-    )
+    uvicorn.run(APPS[NAME](), host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048)

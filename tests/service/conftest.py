@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -18,11 +17,12 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from tests.service.support import LISTENING
 
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
-from podwright_service.protocol import protocol_for
+from podwright_service.server import server_options
 from podwright_service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -50,14 +50,7 @@ def usual_signals() -> None:
 @contextlib.contextmanager
 def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
     given = Settings(**settings)
-    config = uvicorn.Config(
-        create_app(given, component),
-        lifespan="on",
-        ws="none",
-        http=protocol_for(given),
-        log_level="error",
-        access_log=False,
-    )
+    config = uvicorn.Config(create_app(given, component), **{**server_options(given), "log_level": "error"})
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -125,13 +118,15 @@ def _commands() -> Iterator[Callable[..., subprocess.Popen[str]]]:
             text=True,
             cwd=cwd,
             env={**kept, "COLUMNS": "200", "PYTHONUNBUFFERED": "1", **variables},
+            start_new_session=True,
         )
         started.append(process)
         return process
 
     yield start
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
         process.communicate()
 
 
@@ -158,8 +153,8 @@ def address() -> Callable[[subprocess.Popen[str]], str]:
         said = ""
         for line in process.stdout:
             said += line
-            if found := re.search(r"running on (http://[\d.]+:\d+)", line):
-                return found[1].replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - all interfaces include this one
+            if match := LISTENING.search(line):
+                return match[1].replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - all interfaces include this one
         raise AssertionError(f"the process ended: {said}")
 
     return read

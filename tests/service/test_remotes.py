@@ -34,7 +34,7 @@ from podwright import (
 )
 from podwright.models.offline import estimate_input
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
-from podwright_service.budgets import granted
+from podwright_service.limits import granted_limits
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -299,13 +299,11 @@ def test_what_a_caller_grants() -> None:
     settings = Settings(run_tokens=1000, run_model_calls=10, run_wall_time=60, max_hops=3)
     header = 'wall_time=12.5, tokens=5000;a=1 ,\tmodel_calls=3, cost="0.5", later=(x'
     with pytest.raises(RequestError):
-        granted(Headers({"podwright-budget": header}), settings)
+        granted_limits(Headers({"podwright-budget": header}), settings)
     sent = {"podwright-budget": header.replace("(x", '"x, y=2"'), "podwright-hops": "7"}
-    found = granted(Headers(sent), settings)
-    assert found.limits == RunLimits(wall_time=12.5, tokens=1000, model_calls=3, cost=0.5)
-    assert found.hops == 3
-    assert granted(Headers(), settings).limits == settings.run_limits
-    assert granted(Headers({"podwright-hops": "1"}), settings).hops == 1
+    assert granted_limits(Headers(sent), settings) == (RunLimits(12.5, 3, 1000, 0.5), 3)
+    assert granted_limits(Headers(), settings) == (settings.run_limits, 3)
+    assert granted_limits(Headers({"podwright-hops": "1"}), settings)[1] == 1
 
 
 MALFORMED = [

@@ -1,35 +1,32 @@
-"""Two replicas behind a real nginx, restarted one after the other under load. `make proof` does it 20 times."""
+"""Two replicas behind nginx, restarted one after the other under load. `make proof` restarts them 20 times."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import aiohttp
 import httpx
 import pytest
 from tests.ports import free_port
+from tests.service.support import LISTENING, until
 
-T = TypeVar("T")
 COMMAND = Path(sys.executable).with_name("podwright")
 RESTARTS = 20 if os.environ.get("PROOF") else 0
-"""Where 0, a few, for want of time."""
+"""Number of restarts; 0 means a few."""
 PER_RESTART = 1000
-"""Fewest requests in the time of one restart."""
+"""Fewest requests during one restart."""
 CLIENTS, PAUSE = 8, 0.02
-NEWS = 1.0
-"""Seconds until a balancer has heard that a replica is not ready; for a Service in Kubernetes it is about one."""
+PROPAGATION = 1.0
+"""Seconds until the load balancer knows that a replica is not ready; about one for a Service in Kubernetes."""
 DELAY = 5.0
 """Seconds of `drain_delay`: longer than that, also on a busy machine."""
 
@@ -44,7 +41,7 @@ async def answer(request):
 agent = Agent('agent', 'Do.', FunctionModel(answer))
 """
 
-# A connection goes to one replica and is not tried again elsewhere, which is what kube-proxy does.
+# A request goes to one replica and is not tried again elsewhere, as with kube-proxy.
 NGINX = """
 daemon off;
 worker_processes 1;
@@ -81,21 +78,27 @@ class Replica:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **variables},
+                start_new_session=True,
             )
         self.url = until(self._address)
 
     def _address(self) -> str:
         assert self.process.poll() is None, self._log.read_text()
-        found = re.search(r"running on (http://[\d.]+:\d+)", self._log.read_text())
-        return found[1] if found else ""
+        match = LISTENING.search(self._log.read_text())
+        return match[1] if match else ""
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(timeout=60) == 0, self._log.read_text()
 
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
 
 class Balancer:
-    """nginx, with what Kubernetes has for it: someone who watches readiness, and tells it a second later."""
+    """nginx, with a thread that watches readiness and reconfigures it a second later, as Kubernetes does."""
 
     def __init__(self, folder: Path, replicas: list[Replica]) -> None:
         self.port = free_port()
@@ -117,7 +120,7 @@ class Balancer:
         while not self._over.wait(0.1):
             ready = {replica.url for replica in list(self.replicas) if _ready(replica.url)}
             if ready and ready != self.known:
-                self._over.wait(NEWS)
+                self._over.wait(PROPAGATION)
                 self._write(ready)
                 self._nginx.send_signal(signal.SIGHUP)
                 self.known = ready
@@ -135,16 +138,8 @@ def _ready(url: str) -> bool:
         return False
 
 
-def until(check: Callable[[], T], seconds: float = 60) -> T:
-    end = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
 class Load:
-    """Callers that post one request after the other, each on a connection of its own, and count what fails."""
+    """Clients that send one request after the other, each on its own connection, and count the failures."""
 
     def __init__(self, port: int) -> None:
         self.sent = self._due = 0
@@ -153,9 +148,9 @@ class Load:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
         self._thread.start()
 
-    def go_on(self, until_sent: int) -> None:
-        """Wait until so many more requests have been sent since the last time."""
-        self._due += until_sent
+    def go_on(self, more: int) -> None:
+        """Wait until so many more requests have been sent since the last call."""
+        self._due += more
         until(lambda: self.sent >= self._due)
 
     def stop(self) -> None:
@@ -182,15 +177,15 @@ class Load:
 @pytest.fixture(autouse=True)
 def nginx() -> None:
     if not shutil.which("nginx"):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no nginx here; `make tools` installs it")
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("nginx is not installed; `make tools` installs it")
 
 
 def restarted(folder: Path, restarts: int, **variables: str) -> Load:
-    """The load while replicas are restarted one after the other."""
+    """The load during restarts of the replicas, one after the other."""
     (folder / "made.py").write_text(MADE)
     with contextlib.ExitStack() as stack:
         replicas: list[Replica] = []
-        stack.callback(lambda: [replica.process.kill() or replica.process.wait() for replica in replicas])
+        stack.callback(lambda: [replica.kill() for replica in replicas])
         replicas += [Replica(folder, variables) for _ in range(2)]
         until(lambda: all(_ready(replica.url) for replica in replicas))
         balancer = Balancer(folder, replicas)
@@ -208,7 +203,7 @@ def restarted(folder: Path, restarts: int, **variables: str) -> Load:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> None:
-    """With a drain delay that covers the time until the balancer knows, not one request fails."""
+    """With a drain delay that is longer than the load balancer needs to know, not one request fails."""
     restarts = RESTARTS or 3 - workers
     load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
     print(f"\nprocesses: {workers}, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
@@ -217,7 +212,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> Non
 
 
 def test_without_the_delay_requests_are_lost(tmp_path: Path) -> None:
-    """The delay is what does it: without one, requests fail in the time until the balancer knows."""
+    """Without the delay, requests fail until the load balancer knows: so the test above can fail."""
     restarts = RESTARTS or 1
     load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY="0")
     print(f"\nwithout the delay, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")

@@ -1,4 +1,4 @@
-"""The served document against the service: what it says is what is done, whatever is sent."""
+"""The OpenAPI document against the service: schemathesis sends what it allows, and what it does not."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-Command = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
-
 EXAMPLES = 1300 if os.environ.get("PROOF") else 40
-"""Cases for each route and way of making them: over 5000 in all in `make proof`, some hundred otherwise."""
+"""Cases for each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["no key", "key"])
-def test_the_document_holds(
-    command: Command, address: Address, newsroom: Path, tmp_path: Path, key: str | None
-) -> None:
-    """With all of schemathesis's checks: no 5xx, nothing undocumented, what fits is taken and what does not is not."""
+def test_the_document_holds(command: Any, address: Any, newsroom: Path, tmp_path: Path, key: str | None) -> None:
+    """With all checks of schemathesis: no 5xx, nothing undocumented, valid data is accepted, invalid data is not."""
     settings = {"PODWRIGHT_API_KEYS": key} if key else {}
-    served = str(newsroom / "newsroom")
-    process = command("serve", served, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
+    component = str(newsroom / "newsroom")
+    process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
     url = address(process)
-    assert process.stdout is not None
     threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the service
     header = ["--header", f"Authorization: Bearer {key}"] if key else []
     run = subprocess.run(
@@ -40,7 +34,7 @@ def test_the_document_holds(
         ],
         capture_output=True, text=True, cwd=tmp_path, timeout=1500,
     )  # fmt: skip
-    said = "\n".join(line[:1000] for line in run.stdout.splitlines())
-    assert run.returncode == 0, f"{said}\n{run.stderr}"
-    generated, passed = map(int, re.findall(r"(\d+) generated, (\d+) passed", said)[-1])
+    output = "\n".join(line[:1000] for line in run.stdout.splitlines())
+    assert run.returncode == 0, f"{output}\n{run.stderr}"
+    generated, passed = map(int, re.findall(r"(\d+) generated, (\d+) passed", output)[-1])
     assert generated == passed > 4 * EXAMPLES

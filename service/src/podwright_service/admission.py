@@ -1,4 +1,4 @@
-"""How many requests are let in: beyond what can be served in time, the rest are told to come again, at once."""
+"""Admission: how many requests may be inside the service, how many run at once, and how long a body may take."""
 
 from __future__ import annotations
 
@@ -6,135 +6,155 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Literal
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.problems import RequestError, answer
+from podwright_service.problems import RequestError, problem_response
 from podwright_service.settings import Settings
 
-T = TypeVar("T")
 Reason = Literal["full", "waited"]
-_LONGEST_RETRY = 60
+_MAX_RETRY_AFTER = 60
 
 
 class Admission:
-    """A number of places for runs, and a line of those that wait for one: first come, first served.
-
-    The counts are for whoever watches; nothing else may set them.
-    """
+    """Bounds the requests inside and the concurrent runs. Requests wait for a run slot in the order of arrival."""
 
     def __init__(self, settings: Settings) -> None:
         self._max_runs, self._max_wait = settings.max_runs, settings.max_wait
-        self.most = settings.max_runs + settings.max_waiting
-        """Most requests inside."""
-        self._line: deque[asyncio.Future[None]] = deque()
-        self._mean = 1.0
-        self.inside = 0
-        """Requests that were let in: their bodies are being read, they wait, or run."""
-        self.running = 0
-        """Runs under way."""
-        self.rejected: dict[Reason, int] = {"full": 0, "waited": 0}
-        """Requests that were told to come again, by reason: as many as may were inside, or a run took too long to
-        end."""
+        self._max_inside = settings.max_runs + settings.max_waiting
+        self._slots = asyncio.Semaphore(settings.max_runs)
+        self._mean_run_seconds = 1.0
+        self._inside = 0
+        self._rejected: dict[Reason, int] = {"full": 0, "waited": 0}
+        self.waiting = 0
+        """Requests that wait for a run slot."""
         self.on_change: Callable[[], object] | None = None
-        """Is called when others wait than before, or one more was refused."""
-
-    def refused_now(self, scope: Scope) -> RequestError | None:
-        """Why a request is refused before its body is read, if it is."""
-        return self.refusal("full") if self.inside >= self.most and scope["method"] == "POST" else None
+        """Called when `waiting` or `rejected` has changed."""
 
     @property
-    def waiting(self) -> int:
-        """Requests in the line."""
-        return len(self._line)
+    def rejected(self) -> Mapping[Reason, int]:
+        """Requests answered 503 so far, because the service was full or because they waited too long."""
+        return self._rejected
 
-    async def admitted(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The outcome of some work, done as soon as there is a place. Who is cancelled leaves the line at once.
+    def enter(self) -> None:
+        """Count one more request as inside: its body is read, it waits, or it runs.
 
         Raises:
-            RequestError: 503: there was none in time.
+            RequestError: 503: the service is full.
         """
-        if self.running < self._max_runs:
-            self.running += 1
+        if self._inside >= self._max_inside:
+            raise self._reject("full")
+        self._inside += 1
+
+    def leave(self) -> None:
+        """Count one request less as inside."""
+        self._inside -= 1
+
+    @contextlib.asynccontextmanager
+    async def run_slot(self) -> AsyncGenerator[None]:
+        """Hold a run slot within this context.
+
+        Raises:
+            RequestError: 503: no slot was free within `max_wait`.
+        """
+        if self._slots.locked():
+            await self._wait_for_slot()
         else:
-            await self._turn()
-        start = time.monotonic()
+            await self._slots.acquire()
+        started = time.monotonic()
         try:
-            return await work()
+            yield
         finally:
-            self._mean += (time.monotonic() - start - self._mean) / 16
-            self._give_up()
+            self._mean_run_seconds += (time.monotonic() - started - self._mean_run_seconds) / 16
+            self._slots.release()
 
-    async def _turn(self) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(turn)
+    async def _wait_for_slot(self) -> None:
+        self.waiting += 1
+        self._changed()
         try:
-            self._notify()
             async with asyncio.timeout(self._max_wait):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the turn came in the very moment
-                self._give_up()
-            else:
-                with contextlib.suppress(ValueError):
-                    self._line.remove(turn)
-                self._notify()
-            if isinstance(error, TimeoutError):
-                raise self.refusal("waited") from None
-            raise
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._reject("waited") from None
+        finally:
+            self.waiting -= 1
+            self._changed()
 
-    def _notify(self) -> None:
-        if self.on_change is not None:
-            self.on_change()
-
-    def _give_up(self) -> None:
-        """Hand a place to the next who still wants it."""
-        while self._line:
-            turn = self._line.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                self._notify()
-                return
-        self.running -= 1
-
-    def refusal(self, reason: Reason) -> RequestError:
-        """The answer to who cannot be served, with an estimate of when the line will have moved on."""
-        self.rejected[reason] += 1
-        self._notify()
-        seconds = self._mean * (self.waiting + 1) / self._max_runs
+    def _reject(self, reason: Reason) -> RequestError:
+        self._rejected[reason] += 1
+        self._changed()
+        seconds = math.ceil(self._mean_run_seconds * (self.waiting + 1) / self._max_runs)
         return RequestError(
             503,
             "overloaded",
-            f"The service has as much to do as it can: {self.running} runs, and {self.waiting} that wait.",
-            "Try again after as many seconds as the header 'Retry-After' says.",
-            {"retry-after": str(min(max(math.ceil(seconds), 1), _LONGEST_RETRY))},
+            f"The service is at capacity: {self._inside} requests are inside, {self.waiting} of them wait for a run.",
+            "Try again after the seconds in the header 'Retry-After'.",
+            {"retry-after": str(min(max(seconds, 1), _MAX_RETRY_AFTER))},
         )
+
+    def _changed(self) -> None:
+        if self.on_change:
+            self.on_change()
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that counts those inside, and refuses one more before its body is read.
+    """ASGI middleware that refuses a request before its body is read, and bounds the time that the body may take."""
 
-    A body that is still on its way counts: so the memory that bodies take is bounded as well.
-    """
-
-    def __init__(self, app: ASGIApp, admission: Admission) -> None:
+    def __init__(self, app: ASGIApp, admission: Admission, settings: Settings) -> None:
         self._app, self._admission = app, admission
+        self._max_body_bytes, self._body_timeout = settings.max_body_bytes, settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, or refuse."""
+        """Serve the request, or answer it with a problem."""
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        admission = self._admission
-        if (refusal := admission.refused_now(scope)) is not None:
-            await answer(Request(scope), refusal)(scope, receive, send)
-            return
-        admission.inside += 1
         try:
-            await self._app(scope, receive, send)
+            self._check_length(scope)
+            self._admission.enter()
+        except RequestError as error:
+            await problem_response(Request(scope), error)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, _with_deadline(receive, self._body_timeout), send)
         finally:
-            admission.inside -= 1
+            self._admission.leave()
+
+    def _check_length(self, scope: Scope) -> None:
+        # Starlette's RequestBodyLimitMiddleware answers these in plain text; it counts bodies of unknown length
+        length = Headers(scope=scope).get("content-length", "")
+        if length.isdecimal() and int(length) > self._max_body_bytes:
+            raise body_too_large(self._max_body_bytes)
+
+
+def body_too_large(max_bytes: int) -> RequestError:
+    """The error for a body that is larger than allowed."""
+    detail = f"The body is larger than {max_bytes} bytes."
+    return RequestError(413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"})
+
+
+def _with_deadline(receive: Receive, seconds: float) -> Receive:
+    """`receive` that raises a 408 if the body is not complete within some seconds."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    complete = False
+
+    async def receive_in_time() -> Message:
+        nonlocal complete
+        if complete:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await receive()
+        except TimeoutError:
+            detail = f"The body was not complete after {seconds:g} seconds."
+            raise RequestError(
+                408, "request_too_slow", detail, "Send the body without pauses.", {"connection": "close"}
+            ) from None
+        complete = not message.get("more_body", False)
+        return message
+
+    return receive_in_time

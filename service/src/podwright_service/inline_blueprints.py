@@ -1,9 +1,8 @@
-"""Blueprints from outside: safe by construction. They may name what the operator allows, and nothing else."""
+"""Inline blueprints, from the body of a request: they may name only what the operator allows, within size limits."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,42 +11,85 @@ from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
 from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
-from podwright.json_data import as_array, as_object, json_pointer
+from podwright.json_data import json_pointer
 from podwright.models import Model
 from podwright.text import did_you_mean
-from podwright.tools import FunctionTool, to_tool
+from podwright.tools import FunctionTool
+from podwright_service.inline_checks import Inspection, Objects, build_order
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
-from podwright_service.sizes import entries, in_order, members, too_large
 
-_STAND_IN = Agent("unbuilt", "", "offline/echo")
+_STAND_IN = Agent("invalid", "", "offline/echo")
+"""Takes the place of an invalid agent, so that the blueprints that name it are checked too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """What a posted blueprint may name, and how large it may be."""
+class InlinePolicy:
+    """What an inline blueprint may name, and how large it may be."""
 
     models: tuple[str, ...]
     tools: Mapping[str, FunctionTool]
     agents: Mapping[str, Component]
     conditions: Mapping[str, Callable[..., Any]]
     settings: Settings
-    """For the sizes."""
+
+    def build(self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Objects) -> Component:
+        """The component of an inline blueprint.
+
+        Args:
+            kind: The kind that the request names; None accepts any kind.
+            blueprint: The blueprint.
+            agents: Blueprints of agents by name. Those of teams and workflows may name the others.
+
+        Raises:
+            BlueprintValidationError: All problems, with pointers into the body of the request.
+        """
+        inspection = Inspection(self.models, self.tools, self.settings)
+        inspection.inspect(blueprint, agents)
+        problems = inspection.problems
+        component: Component | None = None
+        if not inspection.unsafe_to_build:
+            available = dict(self.agents)
+            for name in build_order(agents):
+                built, more = self._build(None, agents[name], available, json_pointer("agents", name))
+                available[name] = built or _STAND_IN
+                problems += more
+            component, more = self._build(kind, blueprint, available, "/blueprint")
+            problems += more
+        if problems or component is None:
+            first_at: dict[str, Problem] = {}
+            for problem in problems:  # a disallowed name is reported once, although building it fails too
+                first_at.setdefault(problem.pointer, problem)
+            raise blueprints.invalid(list(first_at.values()), "The inline blueprint")
+        return component
+
+    def _build(
+        self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Mapping[str, Component], pointer: str
+    ) -> tuple[Component | None, list[Problem]]:
+        tools = [tool.function for tool in self.tools.values()]
+        try:
+            kind = kind or blueprints.kind_of(blueprint)
+            if kind == "workflow":
+                return Workflow.from_blueprint(blueprint, agents, self.conditions), []
+            if kind == "agent":
+                return Agent.from_blueprint(blueprint, tools), []
+            team = Conductor if kind == "conductor" else Pipeline
+            return team.from_blueprint(blueprint, tools, agents=agents), []
+        except BlueprintValidationError as error:
+            return None, [Problem(pointer + p.pointer, p.detail, p.suggestion) for p in error.problems]
+        except PodwrightError as error:
+            return None, [Problem(pointer, error.message, error.suggestion)]
 
 
-InlinePolicy = Allowed
-
-
-def allowed_by(component: Component, settings: Settings) -> Allowed:
-    """What blueprints posted to the service of a component may name.
+def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
+    """The policy of the service of a component.
 
     Raises:
-        ConfigurationError: The settings allow a tool that the component does not have.
+        ConfigurationError: The settings allow a tool that the component does not have, or an invalid model name.
     """
-    inside = list(everything_in(component))
     tools = tools_of(component)
-    wanted = list(tools) if settings.allowed_tools is None else settings.allowed_tools
-    for name in wanted:
+    allowed_tools = list(tools) if settings.allowed_tools is None else settings.allowed_tools
+    for name in allowed_tools:
         if name not in tools:
             raise ConfigurationError(
                 f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
@@ -56,161 +98,39 @@ def allowed_by(component: Component, settings: Settings) -> Allowed:
     models = settings.allowed_models
     if models is None:
         models = [*component.models(), *([settings.model] if settings.model else [])]
-    elif wrong := [name for name in models if not all(name.partition("/"))]:
+    elif invalid := [name for name in models if not all(name.partition("/"))]:
         raise ConfigurationError(
-            f"PODWRIGHT_ALLOWED_MODELS names '{wrong[0]}', which is no model's name.",
+            f"PODWRIGHT_ALLOWED_MODELS has the invalid model name '{invalid[0]}'.",
             suggestion="Write <provider>/<model_name>, such as openai/gpt-4o-mini.",
         )
-    conditions = {name: one for part in inside if isinstance(part, Workflow) for name, one in part.conditions.items()}
-    agents = {part.name: part for part in reversed(inside) if part is not component or isinstance(part, Agent)}
-    agents = {**remotes_of(settings), **agents}
-    return Allowed(tuple(models), {name: tools[name] for name in wanted}, agents, conditions, settings)
+    parts = list(everything_in(component))
+    workflows = [part for part in parts if isinstance(part, Workflow)]
+    conditions = {name: condition for workflow in workflows for name, condition in workflow.conditions.items()}
+    agents = {part.name: part for part in reversed(parts) if part is not component or isinstance(part, Agent)}
+    return InlinePolicy(
+        tuple(models),
+        {name: tools[name] for name in allowed_tools},
+        {**remotes_of(settings), **agents},
+        conditions,
+        settings,
+    )
 
 
 def models_of(component: Component) -> list[Model]:
-    """The models that a component and all inside it call, each once.
+    """The models that a component and its parts call, each once.
 
     Raises:
-        UnknownModelError: Nobody here provides one of them.
+        UnknownModelError: No installed provider serves one of them.
     """
     return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, ModelComponent)))
 
 
 def tools_of(component: Component) -> dict[str, FunctionTool]:
-    """The tools of a component, and of all inside it, by name."""
-    found: dict[str, FunctionTool] = {}
-    clashing: set[str] = set()
+    """The tools of a component and its parts by name, without names that stand for several functions."""
+    tools: dict[str, FunctionTool] = {}
+    ambiguous: set[str] = set()
     for part in everything_in(component):
         for name, tool in part.tools.items() if isinstance(part, Agent) else ():
-            if found.setdefault(name, tool).function is not tool.function:
-                clashing.add(name)
-    # a name that stands for two functions would be a guess
-    return {name: tool for name, tool in found.items() if name not in clashing}
-
-
-def build(
-    allowed: Allowed, kind: Kind | None, blueprint: Mapping[str, Any], agents: Mapping[str, Mapping[str, Any]]
-) -> Component:
-    """The component of a posted blueprint.
-
-    Args:
-        allowed: What it may name.
-        kind: What it was said to be; None is whatever it says.
-        blueprint: The blueprint.
-        agents: Blueprints of agents that it names. Those of teams and workflows may name the others.
-
-    Raises:
-        BlueprintValidationError: Every problem, with pointers into the request's body.
-    """
-    if found := too_large(allowed.settings, blueprint, agents):
-        raise blueprints.invalid(found, "The posted blueprint")
-    supplied = dict(allowed.agents)
-    for name in in_order(agents):
-        made, wrong = _built(allowed, None, agents[name], supplied, json_pointer("agents", name))
-        supplied[name] = made or _STAND_IN
-        found += wrong
-    component, wrong = _built(allowed, kind, blueprint, supplied, "/blueprint")
-    found = wrong + found
-    if found or component is None:
-        raise blueprints.invalid(found, "The posted blueprint")
-    return component
-
-
-def _built(
-    allowed: Allowed,
-    kind: Kind | None,
-    blueprint: Mapping[str, Any],
-    agents: Mapping[str, Component],
-    at: str,
-) -> tuple[Component | None, list[Problem]]:
-    found = list(_refused(allowed, blueprint))
-    foreign = list(_foreign_tools(allowed, blueprint))
-    if foreign:  # what a stranger wrote as a tool's schema is not looked at any closer
-        return None, [Problem(at + one.pointer, one.detail, one.suggestion) for one in found + foreign]
-    component: Component | None = None
-    try:
-        said = kind or blueprints.kind_of(blueprint)
-        tools = [tool.function for tool in allowed.tools.values()]
-        if said == "workflow":
-            component = Workflow.from_blueprint(blueprint, agents, allowed.conditions)
-        elif said == "agent":
-            component = Agent.from_blueprint(blueprint, tools)
-        else:
-            team = Conductor if said == "conductor" else Pipeline
-            component = team.from_blueprint(blueprint, tools, agents=agents)
-    except BlueprintValidationError as error:
-        told = {problem.pointer for problem in found}
-        found += [problem for problem in error.problems if problem.pointer not in told]
-    except PodwrightError as error:
-        found.append(Problem("", error.message, error.suggestion))
-    return component, [Problem(at + one.pointer, one.detail, one.suggestion) for one in found]
-
-
-def _agents(blueprint: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The blueprint and its members, each with its place: wherever a model and tools may be named."""
-    return [("", blueprint), *members(blueprint)]
-
-
-def _refused(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
-    """What a blueprint names and may not, and where it goes further than it may. Its shape is checked elsewhere."""
-    for at, one in _agents(blueprint):
-        yield from _refused_names(allowed, one, at)
-    yield from _refused_steps(allowed.settings, blueprint.get("steps"))
-
-
-def _refused_names(allowed: Allowed, agent: Mapping[str, Any], at: str) -> Iterator[Problem]:
-    settings = as_object(agent.get("config"))
-    model = settings.get("model")
-    if isinstance(model, str) and model not in allowed.models:
-        hint = did_you_mean(model, allowed.models)
-        yield Problem(f"{at}/config/model", f"the model '{model}' is not allowed here.", hint)
-    loops, most = settings.get("max_loops", 10 if "instructions" in agent else 0), allowed.settings.max_loops
-    if isinstance(loops, int) and loops > most:
-        yield Problem(f"{at}/config/max_loops", f"max_loops is {loops}; at most {most} is allowed.", f"Say {most}.")
-    for number, tool in entries(agent.get("tools")):
-        name = tool.get("name")
-        if isinstance(name, str) and name not in allowed.tools:
-            hint = did_you_mean(name, allowed.tools) or "No tools are allowed here."
-            yield Problem(f"{at}/tools/{number}", f"the tool '{name}' is not allowed here.", hint)
-
-
-def _foreign_tools(allowed: Allowed, blueprint: Mapping[str, Any]) -> Iterator[Problem]:
-    """Where a tool's entry is not the served tool's own, but for its texts."""
-    for at, one in _agents(blueprint):
-        for number, entry in entries(one.get("tools")):
-            match entry:
-                case {"name": str(name), "schema": {"function": {"parameters": dict()} as function}}:
-                    tool = allowed.tools.get(name)
-                case _:
-                    continue
-            own = (tool.schema, to_tool(tool.function).schema) if tool else ()
-            if own and _contract(function) not in [_contract(one["function"]) for one in own]:
-                detail = f"the parameters are not those of the tool '{name}' that is served here."
-                yield Problem(f"{at}/tools/{number}/schema/function", detail, "Only descriptions may differ.")
-
-
-def _contract(function: Mapping[str, Any]) -> str:
-    """A tool's parameters without their descriptions, as text."""
-
-    def bare(whole: dict[str, Any]) -> dict[str, Any]:
-        return {key: one for key, one in whole.items() if key != "description" or not isinstance(one, str)}
-
-    text = json.dumps([function["parameters"], function.get("strict", False)])
-    return json.dumps(json.loads(text, object_hook=bare), sort_keys=True)
-
-
-def _refused_steps(settings: Settings, steps: object) -> Iterator[Problem]:
-    walked = list(blueprints.walk_steps(steps))
-    caps = {"max_iterations": settings.max_loops, "max_concurrency": settings.max_branches}
-    for at, step in walked:
-        around = sum(at.startswith(f"{other}/") for other, _ in walked)
-        if around == settings.max_nesting:  # of a nest that is too deep, the first step tells
-            yield Problem(at, f"steps are nested deeper than {settings.max_nesting}.", "Flatten them.")
-        count = len(as_array(step.get("branches")))
-        if count > settings.max_branches:
-            detail = f"{count} branches are too many; {settings.max_branches} are allowed."
-            yield Problem(f"{at}/branches", detail, "Do some of them one after the other.")
-        for key, most in caps.items():
-            value = step.get(key)
-            if isinstance(value, int) and value > most:
-                yield Problem(f"{at}/{key}", f"{key} is {value}; at most {most} is allowed.", f"Say {most}.")
+            if tools.setdefault(name, tool).function is not tool.function:
+                ambiguous.add(name)
+    return {name: tool for name, tool in tools.items() if name not in ambiguous}

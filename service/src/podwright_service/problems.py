@@ -1,176 +1,253 @@
-"""From errors to HTTP: one shape for all of them, RFC 9457's problem details."""
+"""Errors as HTTP responses: one shape for all of them, problem details (RFC 9457)."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import orjson
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from podwright import errors
 from podwright.errors import HELP_URL, PodwrightError, Problem
-from podwright.json_data import to_json_data
-from podwright.text import did_you_mean
-from podwright.usage import Usage
+from podwright.headers import RUN_ID, USAGE, format_usage
+from podwright.json_data import to_json_bytes, to_json_data
+from podwright.text import did_you_mean, short_repr
+from podwright.validation_errors import to_problems
+from podwright_service.paths import PATHS
+from podwright_service.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
-MOST_ERRORS = 100
-"""How many `errors` a problem lists; a hostile blueprint may have a million."""
+MAX_ERRORS = 100
+"""Entries in `errors`: a hostile blueprint may have a million."""
 
 _log = logging.getLogger("podwright.service")
 
 STATUS: Mapping[type[Exception], int] = {
     errors.InputError: 422,
     errors.BlueprintValidationError: 422,
-    errors.LimitExceededError: 422,  # never 429, which clients take as an invitation to try the same again
+    errors.LimitExceededError: 422,  # not 429, which asks clients to send the same request again
     errors.ApprovalRequired: 409,
     errors.RunCancelledError: 503,
-    # what runs here, or what it depends on, failed; the request was in order
-    errors.RunError: 502,
-    # the operator put the component together wrongly
-    errors.PodwrightError: 500,
+    errors.RunError: 502,  # the component, or a service that it depends on, failed
+    errors.PodwrightError: 500,  # the operator configured the component wrongly
 }
-"""The status of each class of errors; a class that is not here has that of its nearest base class."""
+"""The status of each error class; other classes have the status of their nearest base class."""
 
 
-class RequestError(Exception):
-    """A request that is refused before anything runs."""
+class ErrorEntry(BaseModel):
+    """One thing that is wrong in a request."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    pointer: str
+    """JSON pointer (RFC 6901) into the body of the request."""
+    detail: str
+    suggestion: str
+
+
+class ProblemDetails(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str
+    """Link to help."""
+    title: str
+    status: int
+    detail: str
+    """What failed, with the value that was wrong."""
+    instance: str
+    code: str
+    """Stable identifier for programs."""
+    suggestion: str
+    """What to do about it."""
+    run_id: str | None = None
+    component: str | None = None
+    """The innermost component that failed."""
+    usage: dict[str, Any] | None = None
+    """What the run used before it failed."""
+    limit: str | None = None
+    """The limit that was reached."""
+    errors: list[ErrorEntry] | None = None
+    """Each thing that is wrong in the request."""
+    context: dict[str, Any] | None = None
+    """The context of a stopped workflow; send it back as `inputs` to resume."""
+    resume_path: list[int] | None = None
+    """The step at which to resume; send it back too."""
+
+    def to_bytes(self) -> bytes:
+        """The document as JSON, without the fields that are not set."""
+        return to_json_bytes(self.model_dump(exclude_unset=True))
+
+
+class RequestError(HTTPException):
+    """A request that is refused before a run begins.
+
+    Args:
+        status_code: Status of the response.
+        code: Stable identifier for programs.
+        detail: What is wrong, with the value.
+        suggestion: What to do about it.
+        headers: Further headers of the response.
+        problems: Everything that is wrong in the body.
+    """
 
     def __init__(
         self,
-        status: int,
+        status_code: int,
         code: str,
         detail: str,
-        suggestion: str = "See /docs for what is expected.",
+        suggestion: str = "See /docs for the API of this service.",
         headers: Mapping[str, str] | None = None,
         problems: Sequence[Problem] = (),
     ) -> None:
-        super().__init__(detail)
-        self.status, self.code, self.detail, self.suggestion = status, code, detail, suggestion
-        self.headers, self.problems = headers, problems
+        super().__init__(status_code, detail, headers)
+        self.code, self.suggestion, self.problems = code, suggestion, problems
 
 
-def as_json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "") -> Response:
-    """An answer of JSON-compatible data."""
-    return Response(as_bytes(data), status, headers, media_type or "application/json")
+def add_exception_handlers(app: FastAPI) -> None:
+    """Answer every error of the application with problem details."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        return problem_response(request, error)
+
+    async def ignore(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # as in nginx's log; the client has left and does not read it
+
+    for error_type in (RequestValidationError, HTTPException, PodwrightError, Exception):
+        app.add_exception_handler(error_type, handle)
+    app.add_exception_handler(ClientDisconnect, ignore)
 
 
-def as_bytes(data: Any) -> bytes:
-    """JSON-compatible data, with finite numbers, as one line of JSON."""
-    try:
-        return orjson.dumps(data, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME)
-    except TypeError:  # half of a surrogate pair, which becomes JSON's \\udXXX; a great number, or deep nesting
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8", "backslashreplace")
-
-
-def as_entries(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Problems as the entries of `errors`, the first hundred of them."""
-    shown = [{"pointer": p.pointer, "detail": p.detail, "suggestion": p.suggestion} for p in problems[:MOST_ERRORS]]
-    left = len(problems) - len(shown)
-    return [*shown, {"pointer": "", "detail": f"… and {left} more.", "suggestion": ""}] if left else shown
-
-
-def answer(request: Request, error: Exception, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer that tells of an error.
+def problem_response(request: Request, error: Exception) -> Response:
+    """The response for an error.
 
     Args:
-        request: What was asked.
-        error: Any exception; one that is not known to be safe to show is logged, and told of in general words.
-        headers: Headers to add.
+        request: The request that caused it.
+        error: Any exception; the text of an unexpected one is not shown.
     """
+    problem = problem_details(request, error)
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if isinstance(error, PodwrightError) and error.run_id:
+        headers[RUN_ID] = error.run_id
+        if error.usage is not None:
+            headers[USAGE] = format_usage(error.usage)
+    return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
+
+
+def problem_details(request: Request, error: Exception) -> ProblemDetails:
+    """The problem details of an error; those of a server error are logged."""
+    path = request.url.path
     match error:
-        case ClientDisconnect():
-            return Response(status_code=499)  # nobody reads it; the number is for the access log, as in nginx
+        case RequestValidationError():
+            return problem_details(request, _invalid_request(path, error))
         case RequestError():
-            facts: dict[str, Any] = {"detail": error.detail, "code": error.code, "suggestion": error.suggestion}
-            facts |= {"errors": as_entries(error.problems)} if error.problems else {}
-            return _problem(request, error.status, facts, {**(error.headers or {}), **(headers or {})})
-        case PodwrightError():
-            status = _status(error)
-            if status >= 500:
-                _log.warning("%s %s: %s: %s", request.method, request.url.path, error.code, _safe_detail(error))
-            return _problem(request, status, _facts(error), headers)
+            more = {"errors": error_entries(error.problems)} if error.problems else {}
+            return _problem(path, error.status_code, error.code, error.detail, error.suggestion, **more)
         case HTTPException():
-            code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-            detail = f"{request.method} {request.url.path}: {str(error.detail).lower()}."
-            facts = {"detail": detail, "code": code, "suggestion": _route_meant(request, error)}
-            return _problem(request, error.status_code, facts, {**(error.headers or {}), **(headers or {})})
-        case _:
-            _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-            facts = {"detail": "The service failed in a way that it does not know.", "code": "internal_error"}
-            return _problem(request, 500, {**facts, "suggestion": "Ask the operator to look in the logs."}, headers)
+            code = (
+                "body_too_large"
+                if error.status_code == 413
+                else HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+            )
+            detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
+            return _problem(path, error.status_code, code, detail, _route_suggestion(path, error))
+        case PodwrightError():
+            problem = _of_podwright_error(path, error)
+            if problem.status >= 500:
+                _log.warning("%s %s: %s: %s", request.method, path, problem.code, problem.detail)
+            return problem
+        case _:  # Starlette raises it again after the response, and the server logs it
+            detail = "The service failed unexpectedly."
+            return _problem(path, 500, "internal_error", detail, "Ask the operator to look in the logs.")
 
 
-def _route_meant(request: Request, error: HTTPException) -> str:
-    if allowed := (error.headers or {}).get("Allow"):
-        return f"Use {allowed} here."
-    paths = [route.path for route in request.app.routes if isinstance(route, Route)]
-    return did_you_mean(request.url.path, [path for path in paths if "{" not in path]) or "See /docs for the routes."
+def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
+    """Problems as the entries of `errors`, at most the first hundred."""
+    shown = [ErrorEntry(pointer=p.pointer, detail=p.detail, suggestion=p.suggestion) for p in problems[:MAX_ERRORS]]
+    if hidden := len(problems) - len(shown):
+        shown.append(ErrorEntry(pointer="", detail=f"{hidden} more problems.", suggestion=""))
+    return shown
+
+
+def _problem(path: str, status: int, code: str, detail: str, suggestion: str, **more: Any) -> ProblemDetails:
+    return ProblemDetails(
+        type=f"{HELP_URL}#{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        detail=detail,
+        instance=path,
+        code=code,
+        suggestion=suggestion,
+        **more,
+    )
+
+
+def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
+    """The validation errors of FastAPI with pointers into the body."""
+    details = error.errors()
+    in_body = [{**entry, "loc": entry["loc"][1:]} for entry in details if entry["loc"][0] == "body"]
+    body_type = REQUEST_BODIES.get(path)
+    problems = to_problems(
+        in_body, error.body, lambda location: body_type.model_fields if body_type and not location else ()
+    )
+    if in_body and in_body[0]["type"] == "json_invalid":
+        suggestion = "Correct the JSON in the body of the request."
+        return RequestError(400, "json_invalid", problems[0].detail, suggestion, problems=problems)
+    problems += [_query_problem(entry) for entry in details if entry["loc"][0] == "query"]
+    first = problems[0] if problems else Problem("", "The request is invalid.")
+    suggestion = first.suggestion or "Correct the places listed in 'errors'."
+    return RequestError(422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems)
+
+
+def _query_problem(entry: Mapping[str, Any]) -> Problem:
+    name = str(entry["loc"][-1])
+    if entry["type"] == "extra_forbidden":
+        return Problem("", f"Unknown query parameter {short_repr(name)}.", did_you_mean(name, ["trace"]))
+    return Problem("", f"Query parameter '{name}' is {short_repr(entry['input'])}: {entry['msg']}.")
+
+
+def _route_suggestion(path: str, error: HTTPException) -> str:
+    if methods := (error.headers or {}).get("Allow"):
+        return f"Use {methods} here."
+    return did_you_mean(path, PATHS)
+
+
+def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
+    facts: dict[str, Any] = {
+        name: to_json_data(value)
+        for name in ("run_id", "component", "context", "resume_path")
+        if (value := getattr(error, name)) is not None
+    }
+    if error.usage is not None:
+        facts["usage"] = error.usage.to_dict()
+    if isinstance(error, errors.LimitExceededError):
+        facts["limit"] = error.limit
+    if isinstance(error, errors.BlueprintValidationError):
+        facts["errors"] = error_entries(error.problems)
+    return _problem(path, _status(error), error.code, _safe_detail(error), error.suggestion, **facts)
 
 
 def _status(error: PodwrightError) -> int:
     if isinstance(error, errors.LimitExceededError) and error.limit == "wall_time":
         return 504
     if isinstance(error, errors.BlueprintValidationError) and error.run_id:
-        return 500  # not the caller's blueprint: one that the component itself builds from while it runs
+        return 500  # not the caller's blueprint, but one that the component builds during its run
     if isinstance(error, errors.ConditionError | errors.LoopLimitError) and error.__cause__ is None:
-        return 422  # nothing failed: the condition cannot compare its values, or max_loops are too few
-    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-
-
-def _facts(error: PodwrightError) -> dict[str, Any]:
-    facts: dict[str, Any] = {"detail": _safe_detail(error), "code": error.code, "suggestion": error.suggestion}
-    for name in ("run_id", "component", "context", "resume_path"):
-        value = getattr(error, name)
-        if value is not None:
-            facts[name] = to_json_data(value)
-    if isinstance(error.usage, Usage):
-        facts["usage"] = error.usage.to_dict()
-    if isinstance(error, errors.LimitExceededError):
-        facts["limit"] = error.limit
-    if isinstance(error, errors.BlueprintValidationError):
-        facts["errors"] = as_entries(error.problems)
-    return facts
+        return 422  # nothing failed: the condition cannot compare its values, or max_loops was reached
+    return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)
 
 
 def _safe_detail(error: PodwrightError) -> str:
-    """The message without the words of an exception that is not ours, which may hold anything: a key, a body."""
+    """The message without the text of a foreign exception, which may hold a key, a prompt or a vendor's body."""
     cause = error.__cause__
     if isinstance(error, errors.RunError) and cause is not None and not isinstance(cause, PodwrightError):
         return error.message.replace(f": {cause}", ".") if str(cause) else error.message
     return error.message
-
-
-def _problem(request: Request, status: int, facts: Mapping[str, Any], headers: Mapping[str, str] | None) -> Response:
-    return as_json(document(request.scope["path"], status, facts), status, headers, MEDIA_TYPE)
-
-
-def document(path: str, status: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A problem document: what all have, and the facts of this one."""
-    code = str(facts["code"])
-    return {
-        "type": f"{HELP_URL}#{code}",
-        "title": code.replace("_", " ").capitalize(),
-        "status": status,
-        "instance": path,
-        **facts,
-    }
-
-
-def install(app: FastAPI) -> None:
-    """Have the app answer all that it does not answer itself with problems: unknown routes, wrong methods, faults."""
-
-    async def tell(request: Request, error: Exception) -> Response:
-        return answer(request, error)
-
-    for kind in (RequestError, PodwrightError, HTTPException, ClientDisconnect, Exception):
-        app.add_exception_handler(kind, tell)

@@ -1,63 +1,64 @@
-"""The components in other containers that an operator declares for this one."""
+"""The remote components that the operator configured for this one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from podwright.blueprints import from_json, read_bytes
 from podwright.components import Component
 from podwright.components.remote import Remote
 from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.json_data import as_object
 from podwright.text import did_you_mean, os_error_reason
 from podwright_service.settings import Settings
 
 
 def remotes_of(settings: Settings) -> dict[str, Component]:
-    """The declared components by name, those of the file too; none of them is called here.
+    """The configured remote components by name; none of them is called here.
 
     Raises:
-        ConfigurationError: The file cannot be read, a name or a URL is none, or a key is for nobody.
+        ConfigurationError: The file cannot be read, a name or a URL is invalid, or a key has no component.
     """
-    urls = {**_in_file(settings.agents_file), **settings.agents}
+    urls = {**_urls_in(settings.agents_file), **settings.agents}
     keys = {name: key.get_secret_value() for name, key in settings.agent_keys.items()}
     for name in keys:
         if name not in urls:
             raise ConfigurationError(
-                f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not declare.",
-                suggestion=did_you_mean(name, urls) or "Declare it, or take its key away.",
+                f"PODWRIGHT_AGENT_KEYS has a key for '{name}', which PODWRIGHT_AGENTS does not name.",
+                suggestion=did_you_mean(name, urls) or "Add its URL, or remove the key.",
             )
     return {name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()}
 
 
 def remotes_in(*components: Component) -> list[str]:
-    """Names of the remote components among some, and of those that they work with."""
-    inside = (part for one in components for part in everything_in(one))
-    return list(dict.fromkeys(part.name for part in inside if isinstance(part, Remote)))
+    """The names of the remote components among some components and their parts."""
+    parts = (part for component in components for part in everything_in(component))
+    return list(dict.fromkeys(part.name for part in parts if isinstance(part, Remote)))
 
 
 def everything_in(component: Component) -> Iterator[Component]:
-    """A component and all inside it."""
+    """The component and all its parts."""
     yield component
     for member in component.members().values():
         yield from everything_in(member)
 
 
-def _in_file(path: str | None) -> dict[str, str]:
+def _urls_in(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        found: Any = from_json(read_bytes(path))
-    except (OSError, ValueError, BlueprintValidationError) as error:
-        reason = (
-            error.problems[0].detail if isinstance(error, BlueprintValidationError) else f"{os_error_reason(error)}."
-        )
-        raise ConfigurationError(
-            f"PODWRIGHT_AGENTS_FILE, '{path}', cannot be read: {reason}", suggestion="Correct or unset it."
-        ) from error
-    if not isinstance(found, dict) or not all(isinstance(url, str) for url in cast("dict[str, Any]", found).values()):
-        raise ConfigurationError(
-            f"PODWRIGHT_AGENTS_FILE, '{path}', is no JSON object of URLs by name.",
-            suggestion='Write {"writer": "http://writer:8000"}.',
-        )
-    return cast("dict[str, str]", found)
+        data: Any = from_json(read_bytes(path))
+    except BlueprintValidationError as error:
+        reason = error.problems[0].detail
+    except (OSError, ValueError) as error:
+        reason = f"{os_error_reason(error)}."
+    else:
+        urls = as_object(data)
+        if isinstance(data, dict) and all(isinstance(url, str) for url in urls.values()):
+            return urls
+        reason = 'Expected a JSON object of URLs by name, such as {"writer": "http://writer:8000"}.'
+    raise ConfigurationError(
+        f"PODWRIGHT_AGENTS_FILE: '{path}' cannot be read: {reason}",
+        suggestion="Correct the file, or unset the variable.",
+    )

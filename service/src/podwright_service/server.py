@@ -1,33 +1,30 @@
-"""The server: it listens, serves in one process or in several, and ends in good order when it is told to."""
+"""The server: uvicorn in one process, or gunicorn with several worker processes."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import tempfile
-from pathlib import Path
+import signal
+import threading
+from collections.abc import Generator
+from typing import Any
 
 import uvicorn
 
 from podwright.components import Component
-from podwright_service.auth import warn_if_open
-from podwright_service.draining import TO_ANSWER, DrainingServer, log, told_by_signals
-from podwright_service.init import become_init
-from podwright_service.listening import BACKLOG, listen, url
-from podwright_service.protocol import protocol_for
+from podwright.errors import ConfigurationError
+from podwright_service.multiprocess import share_metrics
 from podwright_service.settings import Settings, read_settings
 
-_KEEP_ALIVE = 75
-"""Seconds that an idle connection is kept: longer than balancers keep theirs (nginx and most clouds' 60), so that
-theirs is the end that closes. One that the service closes may just carry a request, and nobody repeats a POST."""
+KEEP_ALIVE = 75
+"""Seconds that an idle connection is kept open: longer than load balancers keep theirs (60 by default in nginx and
+most clouds), because a connection that the service closes may just carry a request."""
 
 
 class Service:
     """A component as a REST service (spec §4.1).
 
     Args:
-        component: What is served.
+        component: The component to serve.
         title: Title of the service and of its API page; by default the component's name.
     """
 
@@ -36,70 +33,73 @@ class Service:
         self.title = title
 
     def run(self, host: str = "0.0.0.0", port: int = 8000) -> None:  # noqa: S104 - as in the spec
-        """Serve until the process is told to stop; the call blocks.
+        """Serve until the process receives a stop signal; the call blocks.
 
         Args:
             host: Address to listen on.
-            port: Port to listen on.
+            port: Port to listen on; 0 selects a free one.
 
         Raises:
-            ConfigurationError: A `PODWRIGHT_` variable has a wrong value, or the address cannot be listened on.
+            ConfigurationError: A `PODWRIGHT_` variable is wrong or unknown, or the address cannot be listened on.
         """
-        become_init()
         serve(self.component, read_settings(title=self.title, host=host, port=port))
 
 
 def serve(component: Component, settings: Settings) -> None:
-    """Serve a component until a signal ends it, then return.
+    """Serve a component until the process receives a stop signal.
 
     Raises:
-        PodwrightError: The settings do not fit the component, or the address cannot be listened on.
+        PodwrightError: The settings do not fit the component, or the server cannot start.
     """
-    with contextlib.ExitStack() as stack:
-        if settings.workers > 1 or os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-            _prepare_multiprocess_directory(stack)
-        # prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import
-        from podwright_service.app import create_app
-        from podwright_service.observability import configure_logging
+    share_metrics(settings)
+    # imported now, because prometheus_client chooses at its import where it keeps values
+    from podwright_service.app import create_app
+    from podwright_service.auth import warn_if_open
+    from podwright_service.observability import configure_logging
 
-        configure_logging(settings)
-        app = create_app(settings, component)
-        listening = listen(settings.host, settings.port)
-        warn_if_open(settings)
-        for one in listening:
-            stack.enter_context(one)
-        config = uvicorn.Config(
-            app,
-            lifespan="on",
-            ws="none",
-            http=protocol_for(settings),
-            server_header=False,
-            log_config=None,
-            access_log=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=settings.shutdown_timeout + TO_ANSWER,
-        )
-        where = url(listening)
+    configure_logging(settings)
+    app = create_app(settings, component)
+    warn_if_open(settings)
+    if settings.workers > 1:
+        from podwright_service.workers import serve_with_workers  # gunicorn does not run on Windows
 
-        def started() -> None:
-            log.info("Podwright running on %s", where)
-
-        if settings.workers > 1:
-            from podwright_service import processes
-
-            processes.serve(config, settings, listening, started)
-        else:
-            server = DrainingServer(config, settings, started=started)
-            with told_by_signals(server.drain):
-                server.run(listening)
+        serve_with_workers(app, settings)
+    else:
+        config = uvicorn.Config(app, host=settings.host, port=settings.port, **server_options(settings))
+        with _return_on_signal():
+            try:
+                uvicorn.Server(config).run()
+            except SystemExit as error:
+                raise ConfigurationError("The server cannot start; its last log lines say why.") from error
 
 
-def _prepare_multiprocess_directory(stack: contextlib.ExitStack) -> None:
-    if not os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        directory, owner = tempfile.mkdtemp(prefix="podwright-metrics-"), os.getpid()
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
-        stack.callback(os.environ.pop, "PROMETHEUS_MULTIPROC_DIR")
-        stack.callback(lambda: os.getpid() == owner and shutil.rmtree(directory, ignore_errors=True))
-    for file in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("*.db"):
-        file.unlink()
+def server_options(settings: Settings) -> dict[str, Any]:
+    """The options of `uvicorn.Config` that one and several processes share."""
+    from podwright_service.shutdown import RESPONSE_SECONDS
+
+    return {
+        "lifespan": "on",
+        "ws": "none",
+        "server_header": False,
+        "log_config": None,
+        "access_log": False,
+        "timeout_keep_alive": KEEP_ALIVE,
+        "timeout_graceful_shutdown": settings.shutdown_timeout + RESPONSE_SECONDS,
+    }
+
+
+@contextlib.contextmanager
+def _return_on_signal() -> Generator[None]:
+    """Return normally when uvicorn, after its shutdown, raises the signal again that it has received."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in handlers:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

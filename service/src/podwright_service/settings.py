@@ -1,7 +1,8 @@
-"""Everything that an operator can set, by environment variables with the prefix `PODWRIGHT_`."""
+"""The settings of a service: environment variables with the prefix `PODWRIGHT_`, and files of secrets."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -21,75 +22,64 @@ from pydantic import (
     SecretStr,
     ValidationError,
 )
-from pydantic_settings import (
-    BaseSettings,
-    NoDecode,
-    PydanticBaseSettingsSource,
-    SecretsSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from podwright.blueprints import from_json
-from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.errors import ConfigurationError
 from podwright.models import MODEL_CLIENTS
-from podwright.text import truncate
+from podwright.text import short_repr
 from podwright.usage import RunLimits
+from podwright.validation_errors import to_problems
 from podwright_service import variables
 
-SECRETS = "/run/secrets"
-"""Where Docker and Kubernetes put secrets, by custom."""
+SECRETS_DIR = "/run/secrets"
+"""The folder where Docker and Kubernetes mount secrets by convention."""
 
 
 def _split(value: Any) -> Any:
-    return [part.strip() for part in re.split(r"[,\n]", value) if part.strip()] if isinstance(value, str) else value
-
-
-def _object(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    try:
-        found = from_json(value)
-    except BlueprintValidationError as error:
-        raise ValueError(f"a JSON object of texts by name ({error.problems[0].detail.rstrip('.')})") from None
-    if not isinstance(found, dict):
-        raise ValueError("a JSON object of texts by name")
-    return found  # pyright: ignore[reportUnknownVariableType] - pydantic looks into it
-
-
-def _unless_link(value: Any) -> Any:
-    # Kubernetes sets PODWRIGHT_PORT=tcp://… beside a Service named "podwright": nobody means to listen on that
-    return 8000 if isinstance(value, str) and variables.is_link("PODWRIGHT_PORT", value) else value
-
-
-def _host(value: str) -> str:
-    if not re.fullmatch(r"[\w.%:-]+", value) or value.count(":") == 1:
-        raise ValueError("a host name or an address without a port, such as 127.0.0.1")
-    return value
+    return [part.strip() for part in re.split(r"[,\n]", value) if part.strip()]
 
 
 def _split_keys(value: Any) -> Any:
-    if not (found := _split(value)) and isinstance(value, str):  # such as "$ONE,$TWO", and neither is set
-        raise ValueError("one key at least (it has no key; unset it to serve without keys)")
-    return found
+    keys = _split(value)
+    if isinstance(value, str) and not keys:  # such as "$FIRST,$SECOND" with both variables unset
+        raise ValueError("Expected at least one key; unset the variable to serve without keys")
+    return keys
+
+
+def _parse_object(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise ValueError(f"Expected a JSON object of strings by name: {error}") from None
+
+
+def _ignore_service_link(value: Any) -> Any:
+    # Kubernetes sets PODWRIGHT_PORT=tcp://… in pods beside a Service named "podwright"
+    return 8000 if isinstance(value, str) and variables.is_service_link("PODWRIGHT_PORT", value) else value
+
+
+def _check_host(value: str) -> str:
+    if not re.fullmatch(r"[\w.%:-]+", value) or value.count(":") == 1:
+        raise ValueError(f"Expected a host name or an address without a port, such as 127.0.0.1, got {value!r}")
+    return value
 
 
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
-"""A list of names; in the environment with commas between them."""
-
-
+"""A list of names, separated by commas in the environment."""
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
 Seconds = Annotated[PositiveFloat, Field(allow_inf_nan=False)]
 ApiKeys = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split_keys)]
-Addresses = Annotated[dict[str, str], NoDecode, BeforeValidator(_object)]
-KeysByName = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_object)]
+Urls = Annotated[dict[str, str], NoDecode, BeforeValidator(_parse_object)]
+KeysByName = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_parse_object)]
 
 
 class Settings(BaseSettings):
-    """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`, and so on. An empty variable is as none.
-
-    What no argument and no variable gives may stand in a file of that name, in `secrets_dir`.
-    """
+    """The settings of one service; `PODWRIGHT_PORT=8080` sets `port`. An empty variable counts as unset."""
 
     model_config = SettingsConfigDict(
         env_prefix=variables.PREFIX,
@@ -100,88 +90,82 @@ class Settings(BaseSettings):
     )
 
     component: str | None = None
-    """What to serve: a blueprint file, a component folder, or `module:attribute`."""
+    """The component to serve: a blueprint file, a component folder, or `module:attribute`."""
     model: str | None = None
-    """A model, "<provider>/<model_name>", that answers in place of all that the blueprints name."""
-    host: Annotated[str, AfterValidator(_host)] = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
+    """A model, "<provider>/<model_name>", that replaces every model that the blueprints name."""
+    host: Annotated[str, AfterValidator(_check_host)] = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
     """Address to listen on."""
-    port: Annotated[int, BeforeValidator(_unless_link)] = Field(default=8000, ge=0, le=65535)
-    """Port to listen on; 0 takes a free one."""
+    port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 selects a free one."""
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
     workers: PositiveInt = Field(default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"))
-    """Processes that serve; more than one need a master that keeps them. `WEB_CONCURRENCY` says the same."""
+    """Number of server processes. `WEB_CONCURRENCY` is an alias."""
     worker_max_requests: NonNegativeInt = 0
-    """Requests after which a worker is replaced by a new one; 0 is never."""
+    """Requests after which a worker process is replaced; 0 means never."""
     drain_delay: Finite = 0.0
-    """Seconds that the service still accepts requests after it was told to stop, while `/ready` says 503."""
+    """Seconds that the service still accepts requests after a stop signal, while `/ready` answers 503."""
     shutdown_timeout: PositiveInt = 30
-    """Seconds that runs have to finish once the service accepts no more."""
+    """Seconds that active runs may take to finish once the service accepts no more requests."""
 
     api_keys: ApiKeys = ()
-    """Keys that callers must send one of, with commas between; `run+read:KEY` is a key for these scopes only."""
+    """API keys, separated by commas; callers must send one of them. `run+read:KEY` limits a key to these scopes."""
     api_keys_file: str | None = None
-    """A file with such keys, one in a line; it is read again when it changes."""
-    secrets_dir: str = SECRETS
-    """A folder of files that each hold one setting, by the name of its variable: `podwright_api_keys`."""
+    """A file with API keys, one per line; it is read again when it changes."""
+    secrets_dir: str = SECRETS_DIR
+    """A folder of files that each hold one setting, named after its variable: `podwright_api_keys`."""
     max_runs: PositiveInt = 64
-    """Runs under way at once, in each process."""
+    """Concurrent runs of each process."""
     max_waiting: NonNegativeInt = 256
-    """Requests that may wait for a run to end; one more is told to come again."""
+    """Requests that may wait for a run to end; further ones are answered 503 with `Retry-After`."""
     max_wait: Finite = 10.0
-    """Seconds that a request waits before it is told to come again."""
-    header_timeout: Seconds = 10.0
-    """Seconds in which a client must have sent a request's headers."""
+    """Seconds that a request waits for a run to end before it is answered 503."""
     body_timeout: Seconds = 30.0
-    """Seconds in which a client must have sent a request's body."""
+    """Seconds in which a client must have sent the body of a request."""
     idempotency_ttl: Finite = 3600.0
-    """Seconds that the answer to a request with an `Idempotency-Key` is kept."""
+    """Seconds for which the response to a request with an `Idempotency-Key` is stored."""
     idempotency_entries: PositiveInt = 1000
-    """Most answers kept, in each process."""
+    """Stored responses of each process."""
     idempotency_bytes: PositiveInt = 16 * 1024 * 1024
-    """Most bytes of answers kept, in each process."""
-    stream_heartbeat: Finite = 15.0
-    """Seconds of silence after which a stream says that it lives."""
+    """Total size in bytes of the stored responses of each process."""
     stream_buffer_bytes: PositiveInt = 1024 * 1024
-    """Most bytes of events kept for a reader of a stream who is slow; then the run is cancelled."""
+    """Bytes of unread events that a stream buffers for a slow reader; beyond them the run is cancelled."""
 
-    agents: Addresses = Field(default_factory=dict[str, str])
-    """Components in other containers that this one works with: a JSON object of their URLs by name."""
+    agents: Urls = Field(default_factory=dict[str, str])
+    """Remote components that this component uses: a JSON object of their URLs by name."""
     agents_file: str | None = None
-    """A JSON file of such an object."""
+    """A JSON file with such an object."""
     agent_keys: KeysByName = Field(default_factory=dict[str, SecretStr])
-    """API keys to send to those components: a JSON object of keys by name."""
+    """API keys of the remote components: a JSON object of keys by name."""
     max_hops: NonNegativeInt = 3
-    """Containers that a run may pass through after this one."""
+    """Further containers that a run may pass through."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level of a line that is logged."""
+    """Lowest level that is logged."""
     log_format: Literal["auto", "json", "console"] = "auto"
-    """How lines are logged; `auto` is for people on a terminal and JSON otherwise."""
+    """Log format; `auto` is `console` on a terminal and `json` otherwise."""
     log_content: bool = False
     """Whether inputs and outputs of runs are logged."""
 
     max_body_bytes: PositiveInt = 1024 * 1024
-    """Largest request body."""
+    """Largest request body in bytes."""
     max_blueprint_bytes: PositiveInt = 256 * 1024
-    """Largest blueprint in a request, with the agents that it names, as JSON without white space."""
+    """Largest inline blueprint in bytes, as compact JSON and including its agents."""
     max_json_depth: int = Field(default=32, ge=1, le=60)
-    """Deepest nesting of a request's JSON."""
-    max_json_values: PositiveInt = 50_000
-    """Most values in a request's JSON."""
+    """Deepest nesting of an inline blueprint's JSON."""
 
     max_steps: PositiveInt = 64
-    """Most steps of a posted blueprint, with those of its agents; also most agents, skills, and tools of an agent."""
+    """Most steps of an inline blueprint including its agents; also most agents, skills, and tools of one agent."""
     max_nesting: PositiveInt = 4
-    """How deep steps of a posted workflow may stand in each other, and agents name each other; 1 is no nesting."""
+    """Deepest nesting of steps in an inline workflow, and of agents that use each other; 1 means no nesting."""
     max_branches: PositiveInt = 8
-    """Most branches of a posted parallel step, and the largest `max_concurrency` of a map step."""
+    """Most branches of an inline parallel step, and largest `max_concurrency` of a map step."""
     max_loops: PositiveInt = 10
-    """Largest `max_loops` of a posted agent, and the largest `max_iterations` of a loop step."""
+    """Largest `max_loops` of an inline agent, and largest `max_iterations` of a loop step."""
     allowed_models: Names | None = None
-    """Models that a posted blueprint may name; by default those of the served component, and `model`."""
+    """Models that inline blueprints may name; by default those of the served component, and `model`."""
     allowed_tools: Names | None = None
-    """Tools that a posted blueprint may name, of those that the served component has; by default all of them."""
+    """Tools that inline blueprints may name; by default all tools of the served component."""
 
     run_wall_time: Finite | None = 600.0
     """Seconds that a run may take."""
@@ -190,102 +174,102 @@ class Settings(BaseSettings):
     run_model_calls: NonNegativeInt | None = 50
     """Model calls that a run may make."""
     run_cost: Finite | None = None
-    """USD that a run may cost. Off by default: with it, a model whose price is unknown is refused."""
+    """USD that a run may cost. Off by default: with it, a model without a known price is refused."""
 
     @cached_property
     def run_limits(self) -> RunLimits:
-        """What each run may use."""
+        """The limits of each run."""
         return RunLimits(self.run_wall_time, self.run_model_calls, self.run_tokens, self.run_cost)
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Where values come from; the first that has one counts."""
-        folder = _secrets()
-        files = (SecretsSettingsSource(settings_cls, folder),) if folder.is_dir() else ()
-        return (init_settings, env_settings, *files)
-
-
-def _secrets() -> Path:
-    return Path(os.environ.get("PODWRIGHT_SECRETS_DIR") or SECRETS)
 
 
 def variables_of(name: str) -> tuple[str, ...]:
-    """The variables of a setting, the one that counts first."""
+    """The variables of a setting, in order of precedence."""
     alias = Settings.model_fields[name].validation_alias
     if isinstance(alias, AliasChoices):
         return tuple(str(choice) for choice in alias.choices)
     return (variables.PREFIX + name.upper(),)
 
 
-def read_settings(**given: Any) -> Settings:
-    """The settings of the environment, with those given in their place; None is not given.
+def read_settings(**options: Any) -> Settings:
+    """Read the settings from options, the environment and the secret files, in this order of precedence.
+
+    Args:
+        **options: Settings by name; None counts as not given.
 
     Raises:
-        ConfigurationError: Some are wrong or misspelt; the message names them all.
+        ConfigurationError: Settings are wrong or unknown; the message lists all of them.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    folder, settings, found = _secrets(), None, list[str]()
+    options = {name: value for name, value in options.items() if value is not None}
+    folder, settings = _secrets_dir(), None
+    names = [name for field in Settings.model_fields for name in variables_of(field)]
     try:
-        found += list(variables.unknown((one for name in Settings.model_fields for one in variables_of(name)), folder))
-        if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
-            found.append(f"PODWRIGHT_SECRETS_DIR must be a folder, not '{folder}'.")
-        if (client := os.environ.get("PODWRIGHT_MODEL_CLIENT") or MODEL_CLIENTS[0]) not in MODEL_CLIENTS:
-            found.append(
-                f"PODWRIGHT_MODEL_CLIENT must be one of {', '.join(MODEL_CLIENTS)}, not '{truncate(client, 60)}'."
-            )
-        settings = Settings(**given)
-    except ValidationError as error:
-        found = [*found, *_told(error, given)]
-    except (OSError, ValueError, SettingsError) as error:
+        mistakes = [*variables.unknown(names, folder), *_library_mistakes(folder)]
+        try:
+            arguments: dict[str, Any] = {"_secrets_dir": folder if folder.is_dir() else None, **options}
+            settings = Settings(**arguments)
+        except ValidationError as error:
+            mistakes += [line for details in error.errors(include_url=False) for line in _describe(details, options)]
+    except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"The secrets in '{folder}' cannot be read: {error}.", suggestion="Let this user read UTF-8 files there."
         ) from error
-    if settings is None or found:
-        raise variables.failure(found)
+    if settings is None or mistakes:
+        raise variables.failure(mistakes)
     return settings
 
 
-def _told(error: ValidationError, given: dict[str, Any]) -> Iterator[str]:
-    for one in error.errors(include_url=False):
-        field = next((name for name in Settings.model_fields if one["loc"][0] in (name, *variables_of(name))), None)
-        if field is None:
-            yield f"There is no setting {one['loc'][0]}."
-            continue
-        source = source_of(field, given).partition(" ")
-        place = variables_of(field)[0] if source[0] == "environment" and not source[2] else source[2] or field
-        secret = "Secret" in str(Settings.model_fields[field].annotation)
-        yield variables.wrong(one, place, secret)
+def _library_mistakes(folder: Path) -> Iterator[str]:
+    if os.environ.get("PODWRIGHT_SECRETS_DIR") and not folder.is_dir():
+        yield f"PODWRIGHT_SECRETS_DIR: Expected a folder, got '{folder}'."
+    client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
+    if client and client not in MODEL_CLIENTS:
+        yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
 
 
-def source_of(name: str, given: dict[str, Any]) -> str:
-    """Where a setting's value came from; see `variables.origin`."""
-    options = {"component": "PATH", **{one: f"--{one}" for one in ("host", "port", "title", "model")}}
-    option = options.get(name, variables_of(name)[0]) if name in given else None  # the others come from Python
-    return variables.origin(variables_of(name), option, _secrets())
+def source_of(name: str, options: dict[str, Any]) -> str:
+    """Where a setting's value comes from; see `variables.origin`."""
+    flags = {"component": "PATH", **{flag: f"--{flag}" for flag in ("host", "port", "title", "model")}}
+    option = flags.get(name, variables_of(name)[0]) if name in options else None
+    return variables.origin(variables_of(name), option, _secrets_dir())
 
 
 def adopt_secrets() -> dict[str, Path]:
-    """Give the library what it reads from the environment, where a secret file has it, and tell which files those are.
+    """Set the library's variables that are unset from their secret files, and return these files by variable.
 
     Raises:
-        ConfigurationError: Such a file cannot be read.
+        ConfigurationError: A file cannot be read.
     """
     adopted: dict[str, Path] = {}
-    for file in variables.secret_files(folder := _secrets()):
-        name = file.upper()
+    for file in variables.secret_files(_secrets_dir()):
+        name = file.name.upper()
         if name in variables.LIBRARY and not os.environ.get(name):
             try:
-                os.environ[name] = (folder / file).read_text(encoding="utf-8").strip()
+                os.environ[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
-                    f"The file '{folder / file}' cannot be read: {error}.", suggestion="Let this user read it."
+                    f"The file '{file}' cannot be read: {error}.", suggestion="Let this user read it."
                 ) from error
-            adopted[name] = folder / file
+            adopted[name] = file
     return adopted
+
+
+def _secrets_dir() -> Path:
+    return Path(os.environ.get("PODWRIGHT_SECRETS_DIR") or SECRETS_DIR)
+
+
+def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
+    """A validation error of a setting, with the option, variable or file that the value comes from."""
+    name = str(details["loc"][0])
+    field = next((field for field in Settings.model_fields if name in (field, *variables_of(field))), None)
+    if field is None:
+        yield f"Unknown setting '{name}'."
+        return
+    kind, _, place = source_of(field, options).partition(" ")
+    place = place or (variables_of(field)[0] if kind == "environment" else field)
+    secret = "Secret" in str(Settings.model_fields[field].annotation)
+    data: Any = variables.MASK if secret else variables.masked(details["input"])
+    for part in reversed(details["loc"]):
+        data = {part: data}
+    for problem in to_problems([details], data):
+        inner = problem.pointer.removeprefix(f"/{name}")
+        yield " ".join(filter(None, (f"{place}{inner}:", problem.detail, problem.suggestion)))

@@ -1,4 +1,4 @@
-"""From the name of a component, as an operator gives it, to the component."""
+"""Loading a component from a path, or from a Python module."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from podwright.text import describe_error, did_you_mean, truncate
 
 
 def load_component(source: str, agents: Mapping[str, Component] | None = None) -> Component:
-    """The component behind a name.
+    """Load a component.
 
     Args:
         source: The path of a blueprint file or a component folder, or `module:attribute`.
-        agents: Components for the agents that a blueprint names.
+        agents: Components for the agents that the blueprint names.
 
     Raises:
-        PodwrightError: It cannot be loaded; the message says why.
+        PodwrightError: It cannot be loaded.
     """
     path = Path(source)
     if _is(path, Path.exists):
@@ -33,10 +33,10 @@ def load_component(source: str, agents: Mapping[str, Component] | None = None) -
             ) from error
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
-        return _from_module(module, attribute)
+        return _load_from_module(module, attribute)
     raise ConfigurationError(
         f"There is no component at '{truncate(source, 200)}'.",
-        suggestion=did_you_mean(path.name, (name for name in _beside(path) if not name.startswith(".")))
+        suggestion=did_you_mean(path.name, _names_beside(path))
         or "Give a blueprint file, a component folder, or module:attribute.",
     )
 
@@ -49,24 +49,23 @@ def is_folder(source: str) -> bool:
 def _is(path: Path, question: Callable[[Path], bool]) -> bool:
     try:
         return question(path)
-    except (OSError, ValueError):  # a name that is too long, a folder that may not be read, a NUL
+    except (OSError, ValueError):  # the name is too long, or the folder may not be read
         return False
 
 
-def _beside(path: Path) -> list[str]:
+def _names_beside(path: Path) -> list[str]:
     try:
-        return sorted(one.name for one in path.parent.iterdir())
+        return sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
     except (OSError, ValueError):
         return []
 
 
-def _from_module(name: str, attribute: str) -> Component:
-    here = str(Path.cwd())
-    if here not in sys.path:  # a console script does not look in its working directory
-        sys.path.insert(0, here)
+def _load_from_module(name: str, attribute: str) -> Component:
+    folder = str(Path.cwd())
+    if folder not in sys.path:  # the path of a console script does not include its working directory
+        sys.path.insert(0, folder)
     try:
         module = importlib.import_module(name)
-        found = getattr(module, attribute, None)
     except (PodwrightError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -74,12 +73,13 @@ def _from_module(name: str, attribute: str) -> Component:
             f"The module '{name}' cannot be imported: {describe_error(error)}",
             suggestion=f"Try `python -c 'import {name}'` in this folder.",
         ) from error
-    if not isinstance(found, Component):
-        there = attribute in vars(module)
-        what = f"'{name}:{attribute}' is a {type(found).__name__}, not a component."
-        components = [key for key, value in vars(module).items() if isinstance(value, Component)]
-        raise ConfigurationError(
-            what if there else f"The module '{name}' has no '{attribute[:100]}'.",
-            suggestion=did_you_mean(attribute, components) or f"Make an Agent, Workflow, and so on in '{name}'.",
-        )
-    return found
+    value = getattr(module, attribute, None)
+    if isinstance(value, Component):
+        return value
+    components = [key for key, item in vars(module).items() if isinstance(item, Component)]
+    raise ConfigurationError(
+        f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
+        if hasattr(module, attribute)
+        else f"The module '{name}' has no attribute '{truncate(attribute, 100)}'.",
+        suggestion=did_you_mean(attribute, components) or f"Make an Agent, a Workflow, … in '{name}'.",
+    )

@@ -1,150 +1,111 @@
-"""The `PODWRIGHT_` variables: which there are, what stands in them, where it came from, and what is wrong with it."""
+"""The `PODWRIGHT_` variables and secret files: which exist, where a value comes from, and mistakes in their names."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import SecretStr
-from pydantic_core import ErrorDetails
 
 from podwright.errors import ConfigurationError
-from podwright.text import did_you_mean, truncate
+from podwright.text import did_you_mean
 
 PREFIX = "PODWRIGHT_"
+MASK = "**********"
 
 LIBRARY = {
-    "PODWRIGHT_MODEL_CLIENT": "How models are called: `auto`, `openai` (OpenAI-compatible client) or `litellm`.",
-    "PODWRIGHT_MODEL_BASE_URL": "Endpoint of all models that are called as Chat Completions.",
-    "PODWRIGHT_MODEL_API_KEY": "Key for that endpoint.",
-    "PODWRIGHT_TRUST_ENV": "Whether models and remotes are called through HTTP_PROXY and HTTPS_PROXY, except NO_PROXY.",
-    "PODWRIGHT_PRICES": "A file of prices that stand over all others.",
+    "PODWRIGHT_MODEL_CLIENT": "Client for model calls: `openai`, `litellm`, or `auto`, which chooses by provider.",
+    "PODWRIGHT_MODEL_BASE_URL": "Base URL for all models of the OpenAI-compatible client.",
+    "PODWRIGHT_MODEL_API_KEY": "API key for that base URL.",
+    "PODWRIGHT_PRICES": "A file with prices that take precedence over all others.",
+    "PODWRIGHT_TRUST_ENV": "Whether calls to models and remote components honour `HTTPS_PROXY` and `NO_PROXY`.",
 }
-"""What the library reads from the environment by itself."""
+"""Variables that the library reads itself."""
 
-_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
-_LINK_PORT = re.compile(r"(tcp|udp|sctp)://")
-
-_MASK = "**********"
-_HIDDEN = re.compile(r"//[^/@\s]*@")
-"""The user and password of a URL."""
+_SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_LINK_URL = re.compile(r"(tcp|udp|sctp)://")
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
-def is_link(name: str, value: str) -> bool:
-    """Whether Kubernetes set this variable to tell of a Service whose name begins with "podwright"."""
-    return bool(_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINK_PORT.match(value)))
+def is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes set the variable for a Service whose name begins with "podwright"."""
+    return bool(_SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINK_URL.match(value)))
 
 
 def masked(value: Any) -> Any:
-    """A setting's value as JSON data that may be shown."""
+    """A setting's value as JSON data without secrets."""
     match value:
         case SecretStr():
-            return _MASK
+            return MASK
         case dict():
-            return {key: masked(one) for key, one in cast("dict[str, Any]", value).items()}
+            return {key: masked(item) for key, item in cast("dict[str, Any]", value).items()}
         case list() | tuple():
-            return [masked(one) for one in cast("list[Any]", value)]
+            return [masked(item) for item in cast("list[Any]", value)]
         case str():
-            return _HIDDEN.sub(f"//{_MASK}@", value)
+            return _CREDENTIALS.sub(f"//{MASK}@", value)
         case _:
             return value
 
 
-def unknown(known: Iterable[str], secrets: Path) -> Iterator[str]:
-    """What is wrong with the names of variables and secret files, a sentence each.
+def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
+    """A sentence for each unknown variable and each unknown or empty secret file.
 
-    A misspelt setting is as none: a service could stand open because of one letter.
+    They stop the start, because a misspelt `PODWRIGHT_API_KEYS` would leave the service open.
 
     Args:
-        known: The variables that there are.
-        secrets: The folder of the secret files.
+        known: The variables of the settings.
+        folder: The folder of the secret files.
     """
     names = {*known, *LIBRARY}
     for name, value in sorted(os.environ.items()):
-        if name.upper().startswith(PREFIX) and name.upper() not in names and not is_link(name, value):
-            yield f"There is no setting {name}. {_nearest(name, names)}"
-    for name in secret_files(secrets):
-        if name.upper() not in names:
-            yield f"There is no setting for the file {secrets / name}. {_nearest(name, names)}"
-        elif not (secrets / name).read_bytes().strip():
-            yield f"The file {secrets / name} is empty."
+        if name.upper().startswith(PREFIX) and name.upper() not in names and not is_service_link(name, value):
+            yield f"Unknown variable {name}. {_suggestion(name, names)}"
+    for file in secret_files(folder):
+        if file.name.upper() not in names:
+            yield f"Unknown setting in file {file}. {_suggestion(file.name, names)}"
+        elif not file.read_bytes().strip():
+            yield f"The file {file} is empty."
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    # without the prefix, which would make everything look alike
-    said = did_you_mean(name.upper().removeprefix(PREFIX), sorted(one.removeprefix(PREFIX) for one in names))
-    return said.replace("'", f"'{PREFIX}", 1) if said.startswith("Did") else "`podwright settings` lists all."
+def _suggestion(name: str, names: Iterable[str]) -> str:
+    # compared without the prefix, which would make all names look alike
+    hint = did_you_mean(name.upper().removeprefix(PREFIX), sorted(name.removeprefix(PREFIX) for name in names))
+    return hint.replace("'", f"'{PREFIX}", 1) if hint.startswith("Did") else "`podwright settings` lists all settings."
 
 
-def secret_files(folder: Path) -> list[str]:
-    """Names of the files of settings in a folder of secrets, which need not exist."""
+def secret_files(folder: Path) -> list[Path]:
+    """The files of settings in the folder of secrets, which need not exist."""
     if not folder.is_dir():
         return []
-    return sorted(one.name for one in folder.iterdir() if one.name.lower().startswith(PREFIX.lower()) and one.is_file())
+    return sorted(file for file in folder.iterdir() if file.name.upper().startswith(PREFIX) and file.is_file())
 
 
-def origin(names: Iterable[str], option: str | None, secrets: Path) -> str:
-    """Where a setting's value came from: `option …`, `environment`, `file …` or `default`.
+def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
+    """Where a setting's value comes from: `option …`, `environment`, `file …` or `default`.
 
     Args:
-        names: Its variables, the one that counts first.
-        option: The option that was given for it on the command line, if any.
-        secrets: The folder of the secret files.
+        names: The setting's variables, in order of precedence.
+        option: The command line option that sets it, if one does.
+        folder: The folder of the secret files.
     """
     if option:
         return f"option {option}"
-    ignored = ""
-    variables = {name.upper(): value for name, value in os.environ.items() if value}
+    environment = {name.upper(): value for name, value in os.environ.items()}
     for name in names:
-        if (value := variables.get(name)) is not None:
-            if not (name.endswith("_PORT") and _LINK_PORT.match(value)):
-                return f"environment {name}" if name != next(iter(names)) else "environment"
-            ignored = f" ({name}={value} is Kubernetes' link to a Service named podwright, and ignored)"
-        for file in secret_files(secrets):
-            if file.upper() == name:
-                return f"file {secrets / file}"
-    return f"default{ignored}"
+        if (value := environment.get(name)) and not is_service_link(name, value):
+            return "environment" if name == names[0] else f"environment {name}"
+        for file in secret_files(folder):
+            if file.name.upper() == name:
+                return f"file {file}"
+    return "default"
 
 
-_EXPECTED = {
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller number",
-    "float_parsing": "a number",
-    "bool_parsing": "true or false",
-    "finite_number": "a finite number",
-    "string_type": "a text",
-    "greater_than_equal": "{ge} or more",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "{le} or less",
-    "literal_error": "{expected}",
-    "value_error": "{error}",
-}
-
-
-def wrong(error: ErrorDetails, name: str, secret: bool) -> str:
-    """What is wrong with a value, in a sentence.
-
-    Args:
-        error: What pydantic found.
-        name: The variable, option or file that the value stands in.
-        secret: Whether the value must not be shown.
-    """
-    inner = "".join(f"[{part!r}]" for part in error["loc"][1:] if part != "[key]")
-    given = "what it is" if secret else truncate(repr(masked(error["input"])), 100)
-    context: Mapping[str, Any] = error.get("ctx", {})
-    wanted = _EXPECTED.get(error["type"])
-    if wanted is None:
-        return f"{name}{inner} is {given}: {error['msg']}."
-    return f"{name}{inner} must be {wanted.format_map(context)}, not {given}."
-
-
-def failure(sentences: list[str]) -> ConfigurationError:
-    """The one error that tells of all wrong settings."""
-    if len(sentences) == 1:
-        return ConfigurationError(f"A setting is wrong: {sentences[0]}", suggestion="Correct or unset it.")
-    told = "".join(f"\n  - {one}" for one in sentences)
-    return ConfigurationError(f"{len(sentences)} settings are wrong:{told}", suggestion="Correct or unset them.")
+def failure(mistakes: Sequence[str]) -> ConfigurationError:
+    """One error for all mistakes in the settings."""
+    if len(mistakes) == 1:
+        return ConfigurationError(f"Invalid setting: {mistakes[0]}", suggestion="Correct or unset it.")
+    lines = "".join(f"\n  - {mistake}" for mistake in mistakes)
+    return ConfigurationError(f"{len(mistakes)} invalid settings:{lines}", suggestion="Correct or unset them.")

@@ -31,6 +31,7 @@ from podwright.run import Task, execute
 from podwright.text import truncate
 from podwright.usage import RunLimits, Usage
 from podwright_service.cli.console import check_writable, print_error, print_json, print_text, read_text, write_text
+from podwright_service.multiprocess import share_metrics
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import adopt_secrets, read_settings
 from podwright_service.source import load_component
@@ -52,6 +53,7 @@ def serve_component(**options: Any) -> None:
     if settings.component is None:
         raise ConfigurationError("There is no component to serve.", suggestion="Give PATH, or set PODWRIGHT_COMPONENT.")
     adopt_secrets()
+    share_metrics(settings)
     component = load_component(settings.component, remotes_of(settings))
     from podwright_service.server import serve  # slow to import; errors so far are reported first
 

@@ -9,12 +9,12 @@ from podwright.components import Agent, Component, Conductor
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright.models import Model
-from podwright_service.auth import PATHS
 from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import semconv, tracing
 from podwright_service.observability.logging import configure_logging, log_runs, logging_config
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
+from podwright_service.paths import PATHS
 from podwright_service.remotes import everything_in
 from podwright_service.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Hostile blueprints: whatever they name and however large they are, they are refused before any model call."""
+"""Inline blueprints: whatever a hostile one names, and however large it is, it is refused before any model call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.service.support import Serve, check_problem, pointers
 
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 from podwright.testing import ModelRequest
-
-Serve = Callable[..., httpx.Client]
 
 MODEL = "offline/counted"
 
 
 LOOKED_UP: list[str] = []
-"""What the tool was called with: nothing, where a blueprint is refused."""
+"""What the tool was called with; nothing if every blueprint is refused."""
 
 
 def look_up(word: str) -> str:
@@ -34,20 +33,20 @@ def look_up(word: str) -> str:
 
 @pytest.fixture(scope="module")
 def canary() -> Iterator[socket.socket]:
-    """Stands where hostile blueprints point to, and hears whoever calls."""
+    """A server at the address that hostile blueprints name; no one may connect to it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         yield listening
 
 
 class Counted(FunctionModel):
-    """Says yes, and counts how often it was asked."""
+    """A model that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
-        super().__init__(self.said, name=MODEL)
+        super().__init__(self.answer, name=MODEL)
 
-    def said(self, request: ModelRequest) -> str:
+    def answer(self, request: ModelRequest) -> str:
         self.calls += 1
         return "yes"
 
@@ -104,6 +103,14 @@ def line(*members: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def team(*skills: dict[str, Any], **changes: Any) -> dict[str, Any]:
     whole = {"type": "Conductor", "name": "c", "instructions": "Lead.", "skills": list(skills)}
     return {**whole, "config": {"model": MODEL, **changes}}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    """Objects in each other."""
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
 
 
 MEMBER = {"type": "Agent", **agent()}
@@ -180,12 +187,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         flow({"type": "map_step", "name": "m", "over": "input", "as": "x", "steps": [step()], "max_concurrency": 9}),
         ["/steps/0/max_concurrency"],
     ),
-    "one value 17 times": (flow(step(input="{input} " * 17)), ["/steps/0/input"]),
-    "many values in many texts": (
-        flow(condition(name="one_of", args={"value": "{input} {input}", "options": [" {input}"] * 256})),
-        ["/steps/0/condition/args/value"],
-    ),
-    "256 KiB": (agent(instructions="x" * 256 * 1024), [""]),
+    "65 placeholders": (flow(step(input="{input} " * 65)), ["/steps/0/input"]),
+    "33 levels": (flow(condition(name="equal", args=deep(29))), [f"/steps/0/condition/args{'/a' * 28}"]),
     # all at once
     "all at once": (
         {
@@ -199,29 +202,24 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("blueprint", "pointers"), HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(("blueprint", "places"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_blueprint_is_refused(
-    client: httpx.Client, model: Counted, canary: socket.socket, blueprint: dict[str, Any], pointers: list[str]
+    client: httpx.Client, model: Counted, canary: socket.socket, blueprint: dict[str, Any], places: list[str]
 ) -> None:
     """It is a 422 that names each place, as the blueprint and as an agent of another.
 
-    No model and no tool is called, and nobody is asked at an address that it names.
+    No model and no tool is called, and no connection is made to an address that it names.
     """
     blueprint = json.loads(json.dumps(blueprint).replace("//evil", f"//127.0.0.1:{canary.getsockname()[1]}"))
     kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(blueprint.get("type", ""))
     body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
-    response = client.post("/run-blueprint", json=body)
-    assert response.status_code == 422, response.text
-    assert response.json()["code"] == "blueprint_invalid"
-    found = [error["pointer"] for error in response.json()["errors"]]
-    assert {f"/blueprint{pointer}" for pointer in pointers} == set(found), response.text
+    problem = check_problem(client.post("/run-blueprint", json=body), 422, "blueprint_invalid")
+    assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), problem
     assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
 
     outer = {"type": "workflow", "blueprint": flow(step(agent="in/ner")), "agents": {"in/ner": blueprint}}
-    response = client.post("/run-blueprint", json={**outer, "input": "x"})
-    assert response.status_code == 422
-    found = {error["pointer"] for error in response.json()["errors"] if error["pointer"].startswith("/agents/")}
-    assert found == {f"/agents/in~1ner{pointer}" for pointer in pointers}
+    problem = check_problem(client.post("/run-blueprint", json={**outer, "input": "x"}), 422, "blueprint_invalid")
+    assert {f"/agents/in~1ner{pointer}" for pointer in places} <= set(pointers(problem)), problem
     assert model.calls == 0
     assert not LOOKED_UP
     with pytest.raises(BlockingIOError):
@@ -252,12 +250,12 @@ def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Cou
     ],
     ids=["agent", "tool", "tool's text", "served agent", "served condition", "4 levels", "pipeline", "conductor"],
 )
-def test_what_is_allowed_is_let_through(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What names only the served component's own models, tools, agents and conditions is valid."""
     assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == {"valid": True, "errors": []}
 
 
-def test_the_lists_can_be_set(serve: Serve) -> None:
+def test_the_operator_sets_the_lists(serve: Serve) -> None:
     """The operator's lists take the place of the component's own."""
     served = Agent("helper", "Help.", Counted(), tools=[look_up])
     client = serve(served, allowed_models="offline/echo, offline/other", allowed_tools="")
@@ -265,10 +263,10 @@ def test_the_lists_can_be_set(serve: Serve) -> None:
     body = {"type": "agent", "blueprint": config(model="offline/echo"), "input": "x"}
     assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
     found = client.post("/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}).json()["errors"]
-    assert [error["pointer"] for error in found] == ["/blueprint/config/model", "/blueprint/tools/0"]
+    assert {error["pointer"] for error in found} == {"/blueprint/config/model", "/blueprint/tools/0"}
 
 
-def test_the_operators_model_answers(serve: Serve) -> None:
+def test_the_operators_model_replaces_others(serve: Serve) -> None:
     """With `model` set, a posted blueprint runs on it, whatever allowed model it names."""
     client = serve(Agent("helper", "Help.", ScriptedModel("never")), model="offline/echo")
     body = {"type": "agent", "blueprint": config(model="offline/scripted"), "input": "x"}
@@ -298,7 +296,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("blueprint", LARGE.values(), ids=LARGE)
-def test_many_faults_are_found_quickly(client: httpx.Client, blueprint: dict[str, Any]) -> None:
+def test_many_mistakes_are_found_quickly(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What is made to take long to check is refused within seconds."""
     assert len(json.dumps(blueprint, separators=(",", ":"))) <= 256 * 1024
     started = time.process_time()  # what others do on this machine does not count
@@ -307,7 +305,7 @@ def test_many_faults_are_found_quickly(client: httpx.Client, blueprint: dict[str
 
 
 def flows(*sizes: int) -> dict[str, Any]:
-    """Workflows that each do the one before as often as its number says."""
+    """Workflows that each use the one before as often as its number says."""
     return {
         f"w{n}": flow(*[step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}") for i in range(size)])
         for n, size in enumerate(sizes)
@@ -317,25 +315,15 @@ def flows(*sizes: int) -> dict[str, Any]:
 MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
     "many agents": ({f"a{n}": {} for n in range(20_000)}, "/agents"),
     "many workflows": ({f"a{n}": flow(step()) for n in range(64)}, "/agents"),
-    "much text": ({f"a{n}": agent(instructions="x" * 50_000) for n in range(6)}, "/agents/a0"),
-    "multiplying": (flows(4, 4, 4, 4), "/agents/w2"),
-    "multiplying teams": (
-        {
-            "w0": line(*[{**MEMBER, "name": f"m{n}"} for n in range(8)]),
-            "w1": team(*[{"type": "Agent", "name": "w0"}] * 8),
-        },
-        "/agents/w1",
-    ),
+    "much text": ({f"a{n}": agent(instructions="x" * 50_000) for n in range(6)}, "/blueprint"),
     "deep": (flows(1, 1, 1, 1, 1), "/agents/w4"),
     "a long name": ({"n" * 101: agent()}, f"/agents/{'n' * 101}"),
 }
 
 
 @pytest.mark.parametrize(("agents", "pointer"), MANY_AGENTS.values(), ids=MANY_AGENTS)
-def test_agents_count_with_what_names_them(
-    client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str
-) -> None:
-    """What a blueprint may not be itself it may not be through the agents that it brings along either."""
+def test_sizes_include_the_agents(client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str) -> None:
+    """The sizes include the agents of the request, and how deep they use each other."""
     body = {"type": "workflow", "blueprint": flow(step(agent=list(agents)[-1])), "agents": agents, "input": "x"}
     started = time.process_time()  # what others do on this machine does not count
     response = client.post("/run-blueprint", json=body)
@@ -351,7 +339,7 @@ def test_agents_may_name_each_other(client: httpx.Client) -> None:
     assert client.post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
 
 
-def test_the_blueprint_of_the_info_may_be_posted(serve: Serve) -> None:
+def test_the_served_blueprint_is_valid(serve: Serve) -> None:
     """What a service says that it serves, it accepts, the tools' schemas included."""
     client = serve(Agent("helper", "Help.", Counted(), tools=[look_up]))
     body = {"blueprint": client.get("/info").json()["blueprint"]}
@@ -365,15 +353,15 @@ _JUNK = st.sampled_from(
 )  # fmt: skip
 
 
-def places(value: Any) -> list[tuple[Any, Any]]:
+def all_places(value: Any) -> list[tuple[Any, Any]]:
     """Every place in JSON data: what holds it, and its key or index there."""
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    return [place for key in keys for place in [(value, key), *places(value[key])]]
+    return [place for key in keys for place in [(value, key), *all_places(value[key])]]
 
 
 @hypothesis_settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.integers(0, 4), st.lists(st.tuples(_PLACES, _JUNK), min_size=1, max_size=3))
-def test_a_mangled_blueprint_is_no_fault_of_the_service(
+def test_a_mangled_blueprint_is_no_server_error(
     client: httpx.Client, number: int, changes: list[tuple[int, Any]]
 ) -> None:
     """Whatever stands in the place of any part of a blueprint, the answer is a 200 with what was found."""
@@ -381,7 +369,7 @@ def test_a_mangled_blueprint_is_no_fault_of_the_service(
     whole = [agent(tools=[tool("look_up")]), flow(step()), deep, line(MEMBER), team(MEMBER)][number]
     mangled = json.loads(json.dumps(whole))
     for place, junk in changes:
-        if found := places(mangled):
+        if found := all_places(mangled):
             holder, key = found[place % len(found)]
             holder[key] = json.loads(json.dumps(junk))
     response = client.post("/validate-blueprint", json={"blueprint": mangled})

@@ -1,0 +1,165 @@
+"""What `/openapi.json` says beyond the routes: errors, headers, API keys, and examples for the served component."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from fastapi import FastAPI
+from fastapi.openapi.models import Example
+
+from podwright import blueprints
+from podwright.events import Kind
+from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
+from podwright_service.paths import SCOPE_OF
+from podwright_service.problems import MEDIA_TYPE, ProblemDetails
+
+Responses = dict[int | str, dict[str, Any]]
+
+_DENIED = {401: "The API key is missing or unknown.", 403: "The API key lacks the scope of this route."}
+_REFUSED = {
+    400: "The body is not valid JSON, or a header is malformed.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The headers do not announce plain JSON in UTF-8.",
+    422: "The request or the blueprint is invalid, or the run reached a limit; `errors` lists the places.",
+    500: "The service or the component is at fault.",
+    503: "The service is at capacity; try again after the seconds in `Retry-After`. Or it stopped.",
+}
+_IN_PROGRESS = {409: "A request with this Idempotency-Key is in progress, or its response was too large to store."}
+_FAILED = {
+    409: f"The workflow waits for approval: send `context` as `inputs`, with `resume_path`. {_IN_PROGRESS[409]}",
+    502: "A model, a tool or the component failed.",
+    504: "The run took too long.",
+}
+
+
+def _header(description: str, example: str = "", **schema: Any) -> dict[str, Any]:
+    header = {"description": description, "schema": {"type": "string", **schema}}
+    return {**header, "example": example} if example else header
+
+
+RUN_HEADERS = {
+    RUN_ID: _header("Id of the run."),
+    USAGE: _header(
+        "What the run used, as a dictionary of structured fields (RFC 9651). The cost is in USD, a string, and missing "
+        "if a price is unknown.",
+        'input_tokens=24, output_tokens=8, cost="0.0000084"',
+    ),
+    "Idempotency-Replayed": _header("Present on the stored response to an earlier request.", const="true"),
+}
+"""Response headers of a run."""
+_REQUEST_HEADERS = {
+    "Idempotency-Key": _header(
+        "A text such as a UUID. A request that is sent again with the same key gets the response to the first one.",
+        minLength=1,
+        maxLength=255,
+        pattern='^([ !#-~]+|"[ !#-~]+")$',
+    ),
+    BUDGET: _header(
+        "Seconds, tokens, model calls and USD that this run may use, each optional, as a dictionary of structured "
+        "fields (RFC 9651). They can only lower the limits of the service.",
+        'wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"',
+    ),
+    HOPS: _header("How many more containers the run may pass through.", "2", pattern="^[0-9]{1,15}$"),
+    "Podwright-Resumes": _header("`traceresponse` of the stopped workflow's response: links the two runs in traces."),
+    "traceparent": _header(
+        "The trace that the run becomes a part of (W3C Trace Context).",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    ),
+}
+RUN_PARAMETERS = {"parameters": [{"name": name, "in": "header", **text} for name, text in _REQUEST_HEADERS.items()]}
+"""Request headers of a run, for `openapi_extra`."""
+RUN_EXAMPLES: dict[str, Example] = {
+    "a text": Example(value={"input": "the moon"}),
+    "named inputs": Example(value={"inputs": {"query": "the moon", "language": "English"}}),
+}
+"""Bodies that run any component."""
+
+
+def _problems(descriptions: dict[int, str]) -> Responses:
+    return {status: {"model": ProblemDetails, "description": text} for status, text in sorted(descriptions.items())}
+
+
+BODY_PROBLEMS = _problems(_REFUSED)
+"""The error responses of a route with a JSON body, for `responses`."""
+RUN_PROBLEMS = _problems(_REFUSED | _FAILED)
+"""Those of a route that answers after a run."""
+STREAM_PROBLEMS = _problems(_REFUSED | _IN_PROGRESS)
+"""Those of a route that answers when a run begins."""
+DENIED_PROBLEMS = _problems(_DENIED)
+"""Those of a route that requires an API key."""
+
+
+def extend_openapi(app: FastAPI, model: str, api_keys: bool) -> None:
+    """Extend the document that FastAPI makes of the routes, as its documentation describes.
+
+    Args:
+        app: The application.
+        model: A model that inline blueprints may name, for the examples.
+        api_keys: Whether the service requires API keys.
+    """
+    build = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = build()
+            _add_blueprints(document, model)
+            _set_media_types(document)
+            if api_keys:
+                _add_security(document)
+        return app.openapi_schema or {}
+
+    app.openapi = openapi
+
+
+def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def _set_media_types(document: dict[str, Any]) -> None:
+    """Set the media type of problems; FastAPI documents models with that of the successful response."""
+    problem = {"schema": {"$ref": f"#/components/schemas/{ProblemDetails.__name__}"}}
+    for _, operation in _operations(document):
+        for response in operation["responses"].values():
+            if problem in response.get("content", {}).values():
+                response["content"] = {MEDIA_TYPE: problem}
+
+
+def _add_security(document: dict[str, Any]) -> None:
+    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for path, operation in _operations(document):
+        if path in SCOPE_OF:
+            operation["security"] = [{"key": [SCOPE_OF[path]]}]
+
+
+def _add_blueprints(document: dict[str, Any], model: str) -> None:
+    """Add the published schemas of blueprints, and for each kind an example with a model that is allowed here."""
+    schemas = document["components"]["schemas"]
+    for kind, schema in blueprints.json_schema().items():
+        component = json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))
+        del component["$schema"]
+        schemas |= component.pop("$defs", {})
+        schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
+    any_kind = {"anyOf": [{"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"} for kind in get_args(Kind)]}
+    schemas["InlineRunRequest"]["properties"]["blueprint"] |= any_kind
+    for path, more in (("/run-blueprint", {"input": "the moon"}), ("/validate-blueprint", {})):
+        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        content["examples"] = {kind: {"value": example | more} for kind, example in _examples(model).items()}
+
+
+def _examples(model: str) -> dict[str, dict[str, Any]]:
+    config = {"model": model, "max_loops": 1}
+    poet = {"name": "poet", "instructions": "Write one line about the input.", "config": config}
+    member = {"type": "Agent", **poet}
+    step = {"type": "agent_step", "agent": "poet", "name": "write"}
+    lead = {"type": "Conductor", "name": "lead", "instructions": "Have a line written.", "skills": [member]}
+    return {
+        "agent": {"type": "agent", "blueprint": {**poet, "tools": []}},
+        "workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": [step]}, "agents": {"poet": poet}},
+        "conductor": {"type": "conductor", "blueprint": {**lead, "config": {"model": model, "planning": True}}},
+        "pipeline": {"type": "pipeline", "blueprint": {"type": "Pipeline", "name": "line", "steps": [member]}},
+    }

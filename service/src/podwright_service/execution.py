@@ -1,0 +1,81 @@
+"""One run for one request: in a run slot, on the operator's model, and within the limits of operator and caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from starlette.requests import Request
+
+from podwright.components import Component, Workflow
+from podwright.errors import Problem, RunCancelledError
+from podwright.events import Subscriber
+from podwright.models import use_model
+from podwright.result import ExecutionResult
+from podwright.run import Task, execute
+from podwright_service.limits import granted_limits
+from podwright_service.problems import RequestError
+from podwright_service.runtime import get_runtime
+from podwright_service.schemas import RunRequest
+
+
+async def execute_request(
+    request: Request,
+    component: Component,
+    body: RunRequest,
+    *,
+    subscriber: Subscriber,
+    stream: bool = False,
+    trace: bool = False,
+) -> ExecutionResult:
+    """Run a component for a request.
+
+    Args:
+        request: Its headers may lower the limits of the run.
+        component: The served component, or one of an inline blueprint.
+        body: The input.
+        subscriber: Receives the events of the run, before the metrics and spans do.
+        stream: Whether models are asked for tokens.
+        trace: Whether the result includes the events.
+
+    Raises:
+        RequestError: The request is refused before the run begins.
+        PodwrightError: The run failed, or was cancelled at shutdown.
+    """
+    runtime = get_runtime(request)
+    task = _task(component, body)
+    limits, hops = granted_limits(request.headers, runtime.settings)
+    observability, model = runtime.observability, runtime.settings.model
+    served = component is runtime.component
+    async with runtime.admission.run_slot():
+        with use_model(model) if model else contextlib.nullcontext():
+            try:
+                return await execute(
+                    component,
+                    task,
+                    subscribers=(
+                        subscriber,
+                        *(observability.subscribers if served else observability.inline_subscribers),
+                    ),
+                    limits=limits,
+                    stream=stream,
+                    trace=trace,
+                    hops=hops,
+                )
+            except asyncio.CancelledError as cancelled:
+                if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
+                    raise cancelled.__cause__ from None
+                raise
+
+
+def _task(component: Component, body: RunRequest) -> Task:
+    value: Any = body.inputs or body.input
+    if isinstance(component, Workflow):
+        return component.task(value, body.start_step, body.resume_path)
+    if keys := [key for key in ("start_step", "resume_path") if key in body.model_fields_set]:
+        detail = f"Only workflows have '{keys[0]}'; '{component.name}' is of the kind '{component.kind}'."
+        raise RequestError(
+            422, "request_invalid", detail, "Leave it out.", problems=[Problem(f"/{key}", detail) for key in keys]
+        )
+    return Task(value)

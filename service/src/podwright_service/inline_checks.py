@@ -1,0 +1,179 @@
+"""The check of an inline blueprint before anything is built from it: one walk over its JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+from podwright.errors import Problem
+from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
+from podwright.text import did_you_mean, short_repr
+from podwright.tools import FunctionTool, to_tool
+from podwright.validation_errors import MAX_PROBLEMS
+from podwright_service.settings import Settings
+
+MAX_VALUES = 10_000
+"""Most JSON values of a blueprint and its agents."""
+MAX_PLACEHOLDERS = 64
+"""Most placeholders, such as `{input}`, in one text, so that a filled template stays of the order of its values."""
+
+_PLACEHOLDER = re.compile(r"\{[\w-]+\}")
+_STEP_KEYS = ("steps", "then", "else")
+_OPAQUE_KEYS = ("args", "schema")
+"""Keys under which any JSON may stand: the arguments of a condition, and the schema of a tool."""
+_OWN_KEYS = ("agent", "instructions", "config", "tools")
+"""Keys of a step or a member that is more than the name of an agent."""
+_DEFAULT_MAX_LOOPS = 10
+
+Objects = Mapping[str, Mapping[str, Any]]
+
+
+def build_order(agents: Objects) -> list[str]:
+    """The names of the agents; those that cannot name others come first."""
+    return sorted(agents, key=lambda name: "steps" in agents[name] or "skills" in agents[name])
+
+
+class Inspection:
+    """Collects everything that a blueprint names and may not, and everything that is too large, with pointers.
+
+    Args:
+        models: The models that it may name.
+        tools: The tools that it may name.
+        settings: The size limits.
+    """
+
+    def __init__(self, models: Collection[str], tools: Mapping[str, FunctionTool], settings: Settings) -> None:
+        self._models, self._tools, self._settings = models, tools, settings
+        self.problems: list[Problem] = []
+        self.unsafe_to_build = False
+        """Whether building could take long: the blueprint is too large, or has a foreign schema of a tool."""
+        self._values = self._steps = 0
+        self._references: set[str] = set()
+
+    def inspect(self, blueprint: Mapping[str, Any], agents: Objects) -> None:
+        """Check a blueprint and the agents that come with it."""
+        settings = self._settings
+        if self._exceeds("/agents", len(agents), settings.max_steps, "agents"):
+            return
+        parts = {json_pointer("agents", name): (name, agents[name]) for name in build_order(agents)}
+        depths: dict[str, int] = {}
+        total = 0
+        for pointer, (name, part) in {**parts, "/blueprint": ("", blueprint)}.items():
+            self._steps, self._references = 0, set()
+            self._visit(part, pointer, "", 1, 0)
+            self._exceeds(f"{pointer}/steps", self._steps, settings.max_steps, "steps")
+            total += self._steps
+            uses_agents = "steps" in part or "skills" in part
+            depths[name] = uses_agents + max((depths.get(agent, 0) for agent in self._references), default=0)
+            self._exceeds(pointer, depths[name], settings.max_nesting, "levels of agents that use each other")
+        if not self.unsafe_to_build:
+            self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
+            size = len(to_json_bytes([blueprint, agents]))
+            self._exceeds("/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON")
+
+    def _visit(self, value: object, pointer: str, key: str | None, depth: int, nesting: int) -> None:
+        """Check a value and everything in it.
+
+        Args:
+            value: JSON data.
+            pointer: Its JSON pointer.
+            key: The key that it stands under, also through arrays; None where any JSON may stand.
+            depth: Its depth in the JSON.
+            nesting: How many steps it is inside.
+        """
+        if self._values > MAX_VALUES:
+            return
+        self._values += 1
+        self._exceeds("", self._values, MAX_VALUES, "JSON values")
+        if isinstance(value, str):
+            self._exceeds(pointer, len(_PLACEHOLDER.findall(value)), MAX_PLACEHOLDERS, "placeholders in one text")
+        elif isinstance(value, list | dict):
+            if self._exceeds(pointer, depth, self._settings.max_json_depth, "levels of JSON"):
+                return
+            if isinstance(value, dict):
+                self._visit_object(cast("dict[str, Any]", value), pointer, key, depth, nesting)
+                return
+            for index, item in enumerate(cast("list[object]", value)):
+                self._visit(item, f"{pointer}/{index}", "steps" if key == "branches" else key, depth + 1, nesting)
+
+    def _visit_object(self, value: dict[str, Any], pointer: str, key: str | None, depth: int, nesting: int) -> None:
+        if key in _STEP_KEYS:
+            self._steps += 1
+            nesting += 1
+            if nesting == self._settings.max_nesting + 1:
+                self._add(pointer, f"Steps are nested deeper than {self._settings.max_nesting} levels.")
+        if key is not None:
+            self._check_names(value, pointer, key)
+            self._check_caps(value, pointer, key)
+        for name, item in value.items():
+            inner_key = None if key is None or name in _OPAQUE_KEYS else name
+            self._visit(item, pointer + json_pointer(name), inner_key, depth + 1, nesting)
+
+    def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
+        """Check the model and the tools of an object, and note the agent that it names."""
+        model = value.get("model")
+        if key == "config" and isinstance(model, str) and model not in self._models:
+            hint = did_you_mean(model, self._models)
+            self._add(f"{pointer}/model", f"Model {short_repr(model)} is not allowed here.", hint)
+        for index, entry in enumerate(as_array(value.get("tools"))):
+            self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
+        if key in ("skills", *_STEP_KEYS):
+            name = value.get("agent" if any(own in value for own in _OWN_KEYS) else "name")
+            if isinstance(name, str):
+                self._references.add(name)
+
+    def _check_tool(self, entry: dict[str, Any], pointer: str) -> None:
+        name = entry.get("name")
+        if not isinstance(name, str):
+            return
+        tool = self._tools.get(name)
+        if tool is None:
+            hint = did_you_mean(name, self._tools) or "No tools are allowed here."
+            self._add(pointer, f"Tool {short_repr(name)} is not allowed here.", hint)
+            return
+        function = as_object(as_object(entry.get("schema")).get("function"))
+        own = [_parameters(schema["function"]) for schema in (tool.schema, to_tool(tool.function).schema)]
+        if isinstance(function.get("parameters"), dict) and _parameters(function) not in own:
+            detail = f"The parameters differ from those of the served tool '{name}'."
+            self._add(f"{pointer}/schema/function", detail, "Only descriptions may differ.")
+            self.unsafe_to_build = True
+
+    def _check_caps(self, value: dict[str, Any], pointer: str, key: str) -> None:
+        settings = self._settings
+        caps = {"max_iterations": settings.max_loops, "max_concurrency": settings.max_branches}
+        if key == "config":
+            caps["max_loops"] = settings.max_loops
+        for name, cap in caps.items():
+            if isinstance(number := value.get(name), int) and number > cap:
+                self._add(f"{pointer}/{name}", f"{name} is {short_repr(number)}; at most {cap} is allowed.")
+        default = _DEFAULT_MAX_LOOPS if "instructions" in value else 0
+        if "max_loops" not in as_object(value.get("config")) and default > settings.max_loops:
+            detail = f"max_loops is {default} by default; at most {settings.max_loops} is allowed."
+            self._add(f"{pointer}/config/max_loops", detail)
+        sizes = {"branches": settings.max_branches, "skills": settings.max_steps, "tools": settings.max_steps}
+        for name, cap in sizes.items():
+            self._exceeds(f"{pointer}/{name}", len(as_array(value.get(name))), cap, name)
+
+    def _exceeds(self, pointer: str, number: int, limit: int, unit: str) -> bool:
+        """Whether a number exceeds a limit, which is a problem."""
+        if number <= limit:
+            return False
+        self._add(pointer, f"{number} {unit}; at most {limit} are allowed.")
+        self.unsafe_to_build = True
+        return True
+
+    def _add(self, pointer: str, detail: str, suggestion: str = "") -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(pointer, detail, suggestion))
+
+
+def _parameters(function: Mapping[str, Any]) -> str:
+    """The parameters of a tool without their descriptions, as canonical JSON."""
+
+    def without_description(item: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in item.items() if key != "description" or not isinstance(value, str)}
+
+    text = json.dumps([function["parameters"], function.get("strict", False)])
+    return json.dumps(json.loads(text, object_hook=without_description), sort_keys=True)

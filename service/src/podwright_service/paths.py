@@ -1,0 +1,20 @@
+"""The routes of the service, and the scope of an API key that each requires."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SCOPES: Mapping[str, tuple[str, ...]] = {
+    "run": ("/run", "/run/stream"),
+    "blueprint": ("/run-blueprint", "/validate-blueprint"),
+    "read": ("/info", "/metrics", "/openapi.json"),
+}
+"""The paths that a key with each scope may use."""
+
+OPEN_PATHS = ("/health", "/ready", "/docs")
+"""Paths that require no API key; every other path requires one, even if it does not exist."""
+
+PATHS = (*OPEN_PATHS, *(path for paths in SCOPES.values() for path in paths))
+"""All documented paths."""
+
+SCOPE_OF: Mapping[str, str] = {path: scope for scope, paths in SCOPES.items() for path in paths}

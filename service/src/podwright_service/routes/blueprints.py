@@ -1,0 +1,48 @@
+"""The route that checks inline blueprints, and how they become components."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict
+
+from podwright.components import Component
+from podwright.errors import BlueprintValidationError
+from podwright_service.documentation import BODY_PROBLEMS
+from podwright_service.problems import ErrorEntry, error_entries
+from podwright_service.routes.json_body import JSONRoute
+from podwright_service.runtime import get_runtime
+from podwright_service.schemas import InlineBlueprint, InlineRunRequest
+
+router = APIRouter(tags=["blueprints"], route_class=JSONRoute)
+
+
+class Validation(BaseModel):
+    """The problems of a blueprint."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    valid: bool
+    errors: list[ErrorEntry]
+
+
+@router.post("/validate-blueprint", responses=BODY_PROBLEMS)
+async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validation:
+    """Check a blueprint as `/run-blueprint` does, without running it."""
+    try:
+        await build_inline(request, body)
+    except BlueprintValidationError as error:
+        return Validation(valid=False, errors=error_entries(error.problems))
+    return Validation(valid=True, errors=[])
+
+
+async def build_inline(request: Request, body: InlineBlueprint | InlineRunRequest) -> Component:
+    """The component of an inline blueprint.
+
+    Raises:
+        BlueprintValidationError: All its problems.
+    """
+    policy = get_runtime(request).policy
+    # in a thread, because a large blueprint with many problems takes a while
+    return await asyncio.to_thread(policy.build, body.type, body.blueprint, body.agents)

@@ -1,0 +1,143 @@
+"""Idempotent requests: a request with an `Idempotency-Key` runs once, and its response is replayed.
+
+Follows the Internet-Draft draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422
+for a different request with its key, and else the first response. Responses of runs are stored unless they are server
+errors: a repeated request may succeed where the first one failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from podwright.errors import PodwrightError
+from podwright.headers import RUN_ID
+from podwright_service.idempotency import IdempotencyStore, StoredResponse
+from podwright_service.problems import RequestError, problem_response
+from podwright_service.routes.json_body import Handler, JSONRoute
+from podwright_service.runtime import get_runtime
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+MAX_KEY_LENGTH = 255
+_MAX_SHARE = 16
+"""A response may take at most this part of the store's bytes."""
+_SUGGESTION = "Send a new key, such as a UUID, for each new request, and the same key only to repeat a request."
+
+
+class IdempotentRoute(JSONRoute):
+    """A JSON route that honours the header `Idempotency-Key`."""
+
+    def get_route_handler(self) -> Handler:
+        """The handler of the route, run once for each key."""
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            if HEADER not in request.headers:
+                return await handler(request)
+            runtime = get_runtime(request)
+            store, max_bytes = runtime.idempotency, runtime.settings.idempotency_bytes // _MAX_SHARE
+            key, fingerprint = _key_of(request), await _fingerprint_of(request)
+            if (stored := await store.claim(key, fingerprint)) is not None:
+                return _replay(stored, fingerprint)
+            try:
+                response = await handler(request)
+            except PodwrightError as error:
+                response = problem_response(request, error)
+            except BaseException:
+                await store.release(key)
+                raise
+            return _RecordedResponse(response, store, key, fingerprint, max_bytes)
+
+        return handle
+
+
+class _RecordedResponse(Response):
+    """Sends a response, and stores it or releases its key."""
+
+    def __init__(self, response: Response, store: IdempotencyStore, key: str, fingerprint: str, max_bytes: int) -> None:
+        super().__init__()
+        self._response, self._store, self._key = response, store, key
+        self._fingerprint, self._max_bytes = fingerprint, max_bytes
+        self._status, self._sent_headers = 500, dict[str, str]()
+        self._recorded = bytearray()
+        self._too_large = self._complete = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def record_and_send(message: Message) -> None:
+            self._record(message)
+            if self._complete:  # settled first, so that a client that repeats the request at once finds the response
+                await self._settle(scope)
+            await send(message)
+
+        try:
+            await self._response(scope, receive, record_and_send)
+        finally:
+            if not self._complete:
+                await self._store.release(self._key)
+
+    async def _settle(self, scope: Scope) -> None:
+        # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
+        final_status = getattr(Request(scope).state, "final_status", self._status)
+        if final_status < 500 and RUN_ID.lower() in self._sent_headers:
+            body = None if self._too_large else bytes(self._recorded)
+            headers = tuple(self._sent_headers.items())
+            await self._store.keep(self._key, StoredResponse(self._fingerprint, self._status, headers, body))
+        else:
+            await self._store.release(self._key)
+
+    def _record(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
+            self._sent_headers = {name: value for name, value in headers.items() if name != "content-length"}
+        elif message["type"] == "http.response.body":
+            self._complete = not message.get("more_body", False)
+            if not self._too_large:
+                self._recorded += message.get("body", b"")
+                self._too_large = len(self._recorded) > self._max_bytes
+
+
+def _key_of(request: Request) -> str:
+    """The key of a request, different for each caller.
+
+    Raises:
+        RequestError: 400: the header is invalid.
+    """
+    values = request.headers.getlist(HEADER)
+    key = values[0]
+    if len(key) > 1 and key[0] == key[-1] == '"':  # a string of structured fields (RFC 9651)
+        key = key[1:-1]
+    if len(values) > 1 or not (
+        0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable() and '"' not in key
+    ):
+        detail = f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
+    caller = request.headers.get("authorization", "")
+    return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
+
+
+async def _fingerprint_of(request: Request) -> str:
+    target = f"{request.method} {request.url.path}?{request.url.query}\n"
+    return hashlib.sha256(target.encode() + await request.body()).hexdigest()
+
+
+def _replay(stored: StoredResponse, fingerprint: str) -> Response:
+    if stored.fingerprint != fingerprint:
+        detail = f"The {HEADER} was used for a different request before."
+        raise RequestError(422, "idempotency_key_reused", detail, _SUGGESTION)
+    if stored.status is None:
+        detail = f"The first request with this {HEADER} is still in progress."
+        suggestion = "Send the same request again after the seconds in the header 'Retry-After'."
+        raise RequestError(409, "idempotency_in_progress", detail, suggestion, {"retry-after": "1"})
+    headers = dict(stored.headers)
+    if stored.body is None:
+        run_id = headers[RUN_ID.lower()]
+        detail = (
+            f"Run {run_id} answered the first request with status {stored.status}; its response was too large to store."
+        )
+        raise RequestError(409, "idempotency_answer_too_large", detail, "Send a new key to run the request again.")
+    return Response(stored.body, stored.status, {**headers, REPLAYED: "true"})

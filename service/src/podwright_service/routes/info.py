@@ -1,0 +1,49 @@
+"""The route that describes the service."""
+
+from __future__ import annotations
+
+import platform
+
+from fastapi import APIRouter, Request
+
+import podwright
+from podwright import blueprints
+from podwright_service.inline_blueprints import tools_of
+from podwright_service.remotes import remotes_in
+from podwright_service.runtime import get_runtime
+from podwright_service.schemas import Info
+from podwright_service.settings import Settings
+
+router = APIRouter(tags=["info"])
+_LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "run_"))}
+
+
+@router.get("/info")
+async def info(request: Request) -> Info:
+    """Describe the service: its component, its versions, and what inline blueprints may name."""
+    runtime = get_runtime(request)
+    component, policy, settings = runtime.component, runtime.policy, runtime.settings
+    blueprint = component.to_blueprint()
+    return Info(
+        name=component.name,
+        kind=component.kind,
+        title=settings.title or component.name,
+        description=component.description,
+        versions={
+            "podwright": podwright.__version__,
+            "blueprint": blueprints.VERSION,
+            "python": platform.python_version(),
+        },
+        blueprint=blueprint,
+        digest=blueprints.digest(blueprint),
+        models={"named": component.models(), "effective": list(runtime.models)},
+        tools=list(tools_of(component)),
+        agents=remotes_in(component),
+        accepts={
+            "models": list(policy.models),
+            "tools": list(policy.tools),
+            "agents": list(policy.agents),
+            "conditions": list(policy.conditions),
+        },
+        limits=settings.model_dump(include=_LIMITS),
+    )

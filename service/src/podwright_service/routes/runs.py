@@ -1,0 +1,124 @@
+"""Routes that run something: the served component, or an inline blueprint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from podwright.components import Component, Workflow
+from podwright.events import Event
+from podwright.headers import RUN_ID, USAGE, format_usage
+from podwright.json_data import to_json_bytes, to_json_data
+from podwright.result import ExecutionResult
+from podwright_service.documentation import RUN_EXAMPLES, RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_PROBLEMS
+from podwright_service.execution import execute_request
+from podwright_service.problems import problem_details
+from podwright_service.routes.blueprints import build_inline
+from podwright_service.routes.idempotent import IdempotentRoute
+from podwright_service.runtime import get_runtime
+from podwright_service.schemas import InlineRunRequest, RunOutput, RunQuery, RunRequest, Trace, WorkflowContext
+from podwright_service.streams import RunStream
+
+router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
+_log = logging.getLogger("podwright.service")
+
+RunBody = Annotated[RunRequest, Body(openapi_examples=RUN_EXAMPLES)]
+RunQueryParameters = Annotated[RunQuery, Query()]
+_RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
+
+
+@router.post(
+    "/run",
+    response_model=WorkflowContext | RunOutput | Trace,
+    responses=_RESPONSES,
+    openapi_extra=RUN_PARAMETERS,
+)
+async def run(request: Request, body: RunBody, query: RunQueryParameters) -> Response:
+    """Run the served component."""
+    return await _run(request, get_runtime(request).component, body, query)
+
+
+@router.post(
+    "/run-blueprint",
+    response_model=WorkflowContext | RunOutput | Trace,
+    responses=_RESPONSES,
+    openapi_extra=RUN_PARAMETERS,
+)
+async def run_blueprint(request: Request, body: InlineRunRequest, query: RunQueryParameters) -> Response:
+    """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
+    component = await build_inline(request, body)
+    return await _run(request, component, body, query)
+
+
+async def open_stream(
+    request: Request, response: Response, body: RunBody, query: RunQueryParameters
+) -> AsyncIterator[RunStream]:
+    """Start a run and wait for its first event; an error before that is answered with its own status."""
+    runtime = get_runtime(request)
+    stream = RunStream(runtime.settings.stream_buffer_bytes)
+    work = execute_request(request, runtime.component, body, subscriber=stream.publish, stream=True, trace=query.trace)
+    async with stream.running(work) as task:
+        runtime.active_runs.add(task)
+        await runtime.active_runs.wait_for(request, stream.begun())
+        response.headers[RUN_ID] = stream.run_id
+        yield stream
+
+
+@router.post(
+    "/run/stream",
+    response_class=EventSourceResponse,
+    responses={
+        200: {
+            "description": "An event for each event of the run, with its `type` as name and its `seq` as id; then "
+            "`result` with the response of `/run`, or `problem` with the problem.",
+            "headers": {RUN_ID: RUN_HEADERS[RUN_ID]},
+        },
+        **STREAM_PROBLEMS,
+    },
+    openapi_extra=RUN_PARAMETERS,
+)
+async def run_stream(
+    request: Request, stream: Annotated[RunStream, Depends(open_stream)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Run the served component and send its events as they happen, and at the end the response of `/run`."""
+    async for event in stream.events():
+        yield event
+    try:
+        content = _content(get_runtime(request).component, await stream.result())
+    except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
+        problem = problem_details(request, error)
+        if problem.code == "internal_error":
+            _log.error("The run %s failed unexpectedly.", stream.run_id, exc_info=error)
+        request.state.final_status = problem.status
+        yield ServerSentEvent(event="problem", raw_data=problem.to_bytes().decode())
+    else:
+        yield ServerSentEvent(event="result", raw_data=content.decode())
+
+
+class _RunId:
+    """A subscriber that keeps the id of the outermost run."""
+
+    value = ""
+
+    def __call__(self, event: Event) -> None:
+        self.value = self.value or event.run_id
+
+
+async def _run(request: Request, component: Component, body: RunRequest, query: RunQuery) -> Response:
+    run_id = _RunId()
+    work = execute_request(request, component, body, subscriber=run_id, trace=query.trace)
+    result = await get_runtime(request).active_runs.wait_for(request, work)
+    headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
+    return Response(_content(component, result), headers=headers, media_type="application/json")
+
+
+def _content(component: Component, result: ExecutionResult) -> bytes:
+    """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
+    if result.events:
+        return to_json_bytes(result.to_dict())
+    value = to_json_data(result.value)
+    return to_json_bytes(value if isinstance(component, Workflow) else {"output": value})

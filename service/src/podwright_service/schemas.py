@@ -1,0 +1,137 @@
+"""The JSON of requests and responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
+
+from podwright.events import Kind
+
+Object = dict[str, Any]
+AgentName = Annotated[str, Field(max_length=100)]
+
+
+class RequestModel(BaseModel):
+    """A body or a query: unknown keys are errors, and values are not converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class RunRequest(RequestModel):
+    """Run the component on one of `input` and `inputs` (spec §4.2)."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]})
+
+    input: str = ""
+    """A text."""
+    inputs: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue], min_length=1)
+    """Values by name. They fill `{name}` in instructions and step inputs."""
+    start_step: int = Field(default=0, ge=0)
+    """Workflows: index of the step to start from."""
+    resume_path: Annotated[list[int], Field(max_length=64)] | None = None
+    """Workflows: to resume, the `resume_path` of the problem, with its `context` as `inputs`."""
+
+    @model_validator(mode="after")
+    def _check_form(self) -> Self:
+        if len(self.model_fields_set & {"input", "inputs"}) != 1:
+            raise ValueError("Expected exactly one of 'input' and 'inputs'")
+        return self
+
+
+class InlineBlueprint(RequestModel):
+    """Check a blueprint without running it."""
+
+    type: Kind | None = None
+    """The kind of the blueprint; by default the kind that it names itself."""
+    blueprint: Object
+    """A blueprint, as `podwright schema` describes it."""
+    agents: dict[AgentName, Object] = Field(default_factory=dict[str, Object])
+    """Blueprints of agents that the blueprint names; agents of the served component need none."""
+
+
+class InlineRunRequest(RunRequest):
+    """Run a blueprint (spec §4.2) on one of `input` and `inputs`."""
+
+    type: Kind
+    """The kind of the blueprint."""
+    blueprint: Object
+    """A blueprint of this kind, as `podwright schema` describes it."""
+    agents: dict[AgentName, Object] = Field(default_factory=dict[str, Object])
+    """Blueprints of agents that the blueprint names; agents of the served component need none."""
+
+
+class RunQuery(BaseModel):
+    """The query parameters of a run."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    trace: bool = False
+    """Whether to answer with the execution result, which includes the events."""
+
+
+class RunOutput(BaseModel):
+    """The response of an agent, a conductor or a pipeline (spec §4.3)."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    output: JsonValue
+    """A text, or JSON if the component returns structured data."""
+
+
+class WorkflowContext(RootModel[dict[str, str]]):
+    """The response of a workflow (spec §4.3): its context, `input` and an `<agent_name>_output` for each agent."""
+
+
+class Trace(BaseModel):
+    """The response with `?trace=true`: an execution result (spec §2.5)."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    format: str
+    value: JsonValue
+    """What the response is without the trace: the output, or the context."""
+    events: list[Object]
+    """What happened, in order."""
+    duration_ms: float
+    usage: Object
+
+
+class Info(BaseModel):
+    """A description of the service."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    name: str
+    kind: Kind
+    title: str
+    description: str
+    versions: dict[str, str]
+    """Versions of `podwright`, of the `blueprint` schema, and of `python`."""
+    blueprint: Object
+    digest: str
+    """Digest of the blueprint's canonical JSON."""
+    models: dict[str, list[str]]
+    """The models that the blueprints have `named`, and those that are `effective`."""
+    tools: list[str]
+    agents: list[str]
+    """Names of the remote components that this one uses."""
+    accepts: dict[str, list[str]]
+    """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name."""
+    limits: dict[str, float | None]
+
+
+class Status(BaseModel):
+    """The state of the service."""
+
+    status: Literal["ok", "ready", "starting", "draining"]
+
+
+REQUEST_BODIES: Mapping[str, type[BaseModel]] = {
+    "/run": RunRequest,
+    "/run/stream": RunRequest,
+    "/run-blueprint": InlineRunRequest,
+    "/validate-blueprint": InlineBlueprint,
+}
+"""The body of each route that takes one."""

@@ -1,0 +1,94 @@
+"""Graceful shutdown: `/ready` fails at once, requests are served for a while, active runs finish, spans are flushed.
+
+The server's own signal handlers are replaced for the lifetime of the application, so that this works alike in one
+process under uvicorn and in the worker processes of gunicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import FrameType
+from typing import Literal
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from podwright_service.active_runs import ActiveRuns
+from podwright_service.settings import Settings
+
+RESPONSE_SECONDS = 2
+"""Seconds that cancelled runs have to send their responses."""
+
+
+class Lifecycle:
+    """The life of the application: starting, ready, draining.
+
+    Args:
+        settings: How long each phase of the shutdown may take.
+        active_runs: Cancelled after the shutdown time-out.
+        flush: Sends what telemetry has buffered; called in a thread at the end.
+    """
+
+    def __init__(self, settings: Settings, active_runs: ActiveRuns, flush: Callable[[], object]) -> None:
+        self._settings, self._active_runs, self._flush = settings, active_runs, flush
+        self.state: Literal["starting", "ready", "draining"] = "starting"
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
+        """The lifespan of the application."""
+        with self._handle_signals():
+            self.state = "ready"
+            try:
+                yield
+            finally:
+                self.state = "draining"
+                await asyncio.to_thread(self._flush)
+
+    @contextlib.contextmanager
+    def _handle_signals(self) -> Generator[None]:
+        """Drain at the first signal, before the server's own handler runs; a second signal ends the delay."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            delay = 0.0 if self.state == "draining" else self._settings.drain_delay
+            self.state = "draining"
+            loop.call_soon_threadsafe(loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)])
+
+        for number in handlers:
+            signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, server_handler: object) -> None:
+        """Have the server accept no more requests, and give the active runs their time."""
+        if callable(server_handler):
+            server_handler(number, None)
+        asyncio.get_running_loop().call_later(self._settings.shutdown_timeout, self._active_runs.cancel_all)
+
+
+class DrainMiddleware:
+    """ASGI middleware that asks clients to close their connections while the service drains."""
+
+    def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
+        self._app, self._lifecycle = app, lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request; its response closes the connection if the service drains by then."""
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._lifecycle.state == "draining":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, send_closing)

@@ -1,0 +1,115 @@
+"""The events of a run as server-sent events, buffered for one reader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from fastapi.sse import ServerSentEvent
+
+from podwright.events import Event, Token
+from podwright.json_data import to_json_bytes
+from podwright.result import ExecutionResult
+from podwright_service.problems import RequestError
+
+_MERGE_AFTER = 100
+"""Unread events after which consecutive tokens of a model call are merged."""
+_MAX_MERGED_TEXT = 4096
+"""Characters that a merged token has before a new one is begun."""
+
+
+class RunStream:
+    """A run in a task of its own, and the events that its reader has not read yet. The run never waits for the reader.
+
+    Args:
+        max_bytes: Size of the unread events beyond which the run is cancelled.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.run_id = ""
+        """Id of the run, once it has begun."""
+        self._max_bytes = max_bytes
+        self._unread: deque[tuple[Event, str]] = deque()
+        self._unread_bytes = 0
+        self._too_slow = False
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[ExecutionResult]
+
+    def publish(self, event: Event) -> None:
+        """Append an event; this is a subscriber of the run."""
+        self.run_id = self.run_id or event.run_id
+        if self._too_slow:
+            return
+        if len(self._unread) > _MERGE_AFTER and (merged := _merged(self._unread[-1][0], event)):
+            event = merged
+            self._unread_bytes -= len(self._unread.pop()[1])
+        data = to_json_bytes(event.to_dict()).decode()
+        self._unread.append((event, data))
+        self._unread_bytes += len(data)
+        if self._unread_bytes > self._max_bytes:
+            self._too_slow = True
+            self._unread.clear()
+            self._task.cancel()
+        self._changed.set()
+
+    @contextlib.asynccontextmanager
+    async def running(self, work: Coroutine[Any, Any, ExecutionResult]) -> AsyncGenerator[asyncio.Task[Any]]:
+        """Do the work in a task within this context; at its end, the task is cancelled and awaited."""
+        self._task = asyncio.create_task(work)
+        self._task.add_done_callback(self._ended)
+        try:
+            yield self._task
+        finally:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _ended(self, task: asyncio.Task[ExecutionResult]) -> None:
+        if not task.cancelled():
+            task.exception()  # retrieved, because nobody awaits the task of a client that has left
+        self._changed.set()
+
+    async def begun(self) -> None:
+        """Wait for the first event.
+
+        Raises:
+            Exception: What ended the work before its first event.
+        """
+        await self._changed.wait()
+        if not self.run_id:
+            await self._task
+
+    async def events(self) -> AsyncIterator[ServerSentEvent]:
+        """The events up to the end of the run."""
+        while True:
+            while self._unread:
+                event, data = self._unread.popleft()
+                self._unread_bytes -= len(data)
+                yield ServerSentEvent(event=event.type, id=str(event.seq), raw_data=data)
+            if self._task.done():
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def result(self) -> ExecutionResult:
+        """The result of the run, after its events.
+
+        Raises:
+            RequestError: 503: the reader was too slow.
+            PodwrightError: The run failed.
+        """
+        if self._too_slow:
+            detail = "The run was cancelled because its events were not read fast enough."
+            raise RequestError(503, "stream_too_slow", detail, "Read faster, or use /run, which responds once.")
+        return await self._task
+
+
+def _merged(last: Event, event: Event) -> Token | None:
+    """Two consecutive tokens of one model call as one event, if they may be merged."""
+    if not (isinstance(last, Token) and isinstance(event, Token)) or len(last.text) > _MAX_MERGED_TEXT:
+        return None
+    same_call = (last.run_id, last.call) == (event.run_id, event.call)
+    return replace(event, text=last.text + event.text) if same_call else None

@@ -1,0 +1,82 @@
+"""Several worker processes: gunicorn with uvicorn's worker class, each configured as documented.
+
+The application is created once, before the processes are forked: a mistake stops the start with one message, and the
+workers share its memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI
+from gunicorn.app.base import BaseApplication
+from prometheus_client import multiprocess
+from uvicorn_worker import UvicornWorker  # pyright: ignore[reportMissingTypeStubs] - the package has no types
+
+from podwright_service.multiprocess import MEMORY_DIR, remove_shared_metrics
+from podwright_service.observability import logging_config
+from podwright_service.server import server_options
+from podwright_service.settings import Settings
+from podwright_service.shutdown import RESPONSE_SECONDS
+
+HANG_TIMEOUT = 30
+"""Seconds without a heartbeat after which a worker counts as hung, and is replaced."""
+FLUSH_SECONDS = 5
+"""Seconds that a worker has to flush its telemetry."""
+
+
+def serve_with_workers(app: FastAPI, settings: Settings) -> None:
+    """Serve an application with `settings.workers` processes; ends the process with gunicorn's exit code."""
+    _Application(app, settings).run()
+
+
+class _Application(BaseApplication):
+    """A custom gunicorn application; it reads neither a command line nor a configuration file."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings = self._settings
+
+        class Worker(UvicornWorker):
+            CONFIG_KWARGS = server_options(settings)
+
+        finish = settings.shutdown_timeout + RESPONSE_SECONDS + FLUSH_SECONDS
+        options = {
+            "bind": f"[{settings.host}]:{settings.port}"
+            if ":" in settings.host
+            else f"{settings.host}:{settings.port}",
+            "workers": settings.workers,
+            "worker_class": Worker,
+            "worker_tmp_dir": MEMORY_DIR,
+            "logconfig_dict": logging_config(settings),
+            "timeout": max(HANG_TIMEOUT, finish),  # a worker that is replaced sends no heartbeat while its runs finish
+            "graceful_timeout": int(settings.drain_delay) + 1 + finish,
+            "max_requests": settings.worker_max_requests,
+            "max_requests_jitter": settings.worker_max_requests // 10,
+            "control_socket_disable": True,
+            "when_ready": _log_address,
+            "child_exit": _forget_worker,
+            "on_exit": _remove_metrics,
+        }
+        for name, value in options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> FastAPI:
+        return self._app
+
+
+def _log_address(server: Any) -> None:
+    logging.getLogger("uvicorn.error").info("Uvicorn running on %s", ", ".join(map(str, server.LISTENERS)))
+
+
+def _forget_worker(server: Any, worker: Any) -> None:
+    """Drop the gauges of a worker that has exited; its counters remain."""
+    multiprocess.mark_process_dead(worker.pid)  # pyright: ignore[reportUnknownMemberType] - it has no types
+
+
+def _remove_metrics(server: Any) -> None:
+    remove_shared_metrics()

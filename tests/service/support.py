@@ -1,0 +1,101 @@
+"""What several tests of the service share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import httpx
+
+from podwright import Agent, FunctionModel
+from podwright.testing import ModelRequest
+
+T = TypeVar("T")
+Serve = Callable[..., httpx.Client]
+Example = Callable[[str], httpx.Client]
+
+LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
+"""What a service logs when it listens."""
+INLINE = {"type": "agent", "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}}
+"""The body of a request that checks an inline blueprint; with an `input`, of one that runs it."""
+
+
+def until(condition: Callable[[], T | None], seconds: float = 30) -> T:
+    """Wait until a condition holds, and return its value."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.02)
+    return value
+
+
+def check_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check that a response is a problem with this status and code, and return it."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"].endswith(f"#{code}")
+    assert {"title", "detail", "instance", "suggestion"} <= set(problem)
+    assert "Traceback" not in response.text
+    return problem
+
+
+def pointers(problem: dict[str, Any]) -> list[str]:
+    """The places that a problem names."""
+    return [error["pointer"] for error in problem.get("errors", [])]
+
+
+class Gate:
+    """A model that answers "done" once it is opened, and keeps what it was asked and whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.called, self.cancelled, self.opened = threading.Event(), threading.Event(), threading.Event()
+
+    async def __call__(self, request: ModelRequest) -> str:
+        self.asked.append(request.messages[-1].content)
+        self.called.set()
+        try:
+            while not self.opened.is_set():  # noqa: ASYNC110 - it is opened from another thread
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        return "done"
+
+    def agent(self) -> Agent:
+        return Agent("helper", "Help.", FunctionModel(self))
+
+
+def connect(client: httpx.Client, path: str, body: bytes, *headers: str, receive_buffer: int = 0) -> socket.socket:
+    """A raw connection on which a POST request with a JSON body was sent."""
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.settimeout(30)
+    connection.connect((client.base_url.host, client.base_url.port or 80))
+    length = [] if any("content-length" in header for header in headers) else [f"content-length: {len(body)}"]
+    lines = ["host: x", "content-type: application/json", *length, *headers]
+    connection.sendall("\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + body)
+    return connection
+
+
+def sse_events(lines: Iterator[str]) -> Iterator[tuple[str, str, Any]]:
+    """The id, name and data of each event of a stream; comments have the name ":"."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            yield "", ":", line
+        elif line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
+            fields = {}
