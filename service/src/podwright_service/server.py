@@ -70,7 +70,7 @@ def serve(component: Component, settings: Settings) -> None:
             try:
                 uvicorn.Server(config).run()
             except SystemExit as error:
-                raise ConfigurationError("The server cannot start; its last log lines say why.") from error
+                raise ConfigurationError(f"Could not listen on {settings.host}:{settings.port}; the log says why.") from error
 
 
 def server_options(settings: Settings) -> dict[str, Any]:

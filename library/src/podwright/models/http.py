@@ -164,15 +164,15 @@ async def _session() -> aiohttp.ClientSession:
     """The session of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
-        keeper = _keep_session(loop, await asyncio.to_thread(_trusted_certificates))
-        _sessions[loop] = await anext(keeper), keeper
+        keeper = _keep_session(loop)
+        _sessions[loop] = await anext(keeper), keeper  # nothing is awaited before, so no other task makes a second one
     return _sessions[loop][0]
 
 
-async def _keep_session(loop: AbstractEventLoop, trusted: ssl.SSLContext) -> AsyncGenerator[aiohttp.ClientSession]:
+async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=_trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=_trust_env(),
         max_line_size=_MAX_HEADER,
