@@ -253,12 +253,6 @@ async def test_a_proxy_that_refuses(provider: Upstream, monkeypatch: pytest.Monk
     assert await fault_of("https://server.invalid/") == "connect"
 
 
-async def test_an_invalid_trust_env_is_refused(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PODWRIGHT_TRUST_ENV is true or false."""
-    monkeypatch.setenv("PODWRIGHT_TRUST_ENV", "perhaps")
-    with pytest.raises(ConfigurationError, match="perhaps"):
-        await send(provider.url)
-
 
 # --- event loops and processes
 

@@ -2,7 +2,6 @@
 
 from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
-from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, parse, problems
@@ -21,7 +20,6 @@ __all__ = [
     "invalid",
     "json_schema",
     "kind_of",
-    "mermaid",
     "migrate",
     "parse",
     "problems",

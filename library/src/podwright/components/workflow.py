@@ -17,7 +17,7 @@ from podwright.components.options import (
     parse_arguments,
     parse_with_overrides,
 )
-from podwright.components.resume import KEY, Level, Node, initial_progress, path_of
+from podwright.components.resume import KEY, Node, initial_progress, path_of
 from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask, shown
 from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
 from podwright.conditions import Conditions
@@ -189,7 +189,7 @@ class Workflow(Component):
             InputError: The context, the start step or the resume path is wrong.
         """
         named = dict(to_context({"input": ""} if context is None else context))
-        progress = initial_progress(Level(self._steps, self._agents), named.pop(KEY, None), start_step, resume_path)
+        progress = initial_progress(len(self._steps), named.pop(KEY, None), start_step, resume_path)
         inputs = {key: value for key, value in named.items() if key not in ("input", *self.output_names)}
         combined = sections(inputs)
         if "input" not in named:

@@ -16,6 +16,7 @@ from podwright.errors import BlueprintValidationError, ConfigurationError, Podwr
 from podwright.json_data import as_array, as_object
 from podwright.text import did_you_mean, short_repr, truncate
 from podwright_service.cli.console import print_json, print_text
+from podwright_service.cli.flowchart import mermaid
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
 from podwright_service.source import is_folder, load_component
@@ -136,4 +137,4 @@ def print_graph(path: str) -> None:
     Raises:
         PodwrightError: It is not a valid blueprint.
     """
-    print_text(blueprints.mermaid(_read_valid(path)).rstrip("\n"))
+    print_text(mermaid(_read_valid(path)).rstrip("\n"))
