@@ -38,7 +38,7 @@ ONE_PROBLEM: list[tuple[Any, Any, str, str]] = [
     (dict[str, int], [], "", "object array"),
     (Annotated[int, Field(gt=0)], 0, "", "greater 0"),
     (Annotated[str, Field(min_length=2)], "a", "", "at least 2 characters"),
-    (Annotated[list[int], Field(max_length=1)], [1, 2], "", "at most 1 item, 2"),
+    (Annotated[list[int], Field(max_length=1)], [1, 2], "", "at most 1 item"),
     (Literal["low", "high"], "hihg", "", "'low' or 'high' 'hihg'"),
     (dict[str, dict[str, int]], {"a/b": {"c~d": []}}, "/a~1b/c~0d", "integer array"),
     (int | list[int], {"x": 1}, "", "integer or array object"),

@@ -1,6 +1,5 @@
-"""Blueprints as data: read, write, validate, migrate, compare. Nothing here runs a component."""
+"""Blueprints as data: read, write, validate, migrate. Nothing here runs a component."""
 
-from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
@@ -11,9 +10,7 @@ __all__ = [
     "SUFFIXES",
     "VERSION",
     "Blueprint",
-    "Change",
     "check",
-    "diff",
     "digest",
     "from_json",
     "from_yaml",

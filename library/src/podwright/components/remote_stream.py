@@ -10,7 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from podwright import errors
-from podwright.events import RUN_ENDS, Event, Kind, ModelCallFinished, ModelCallStarted, RunStarted, Token, adapter
+from podwright.events import Event, Kind, ModelCallFinished, ModelCallStarted, RunEnded, RunStarted, Token, adapter
 from podwright.json_data import as_array, as_object
 from podwright.models.http import Fault, Response, TransportError
 from podwright.models.retries import retry_after
@@ -104,7 +104,7 @@ class RemoteStream:
             self.calls += 1
         elif isinstance(event, ModelCallFinished):
             self.usage += event.response.usage.as_call(event.model)
-        elif isinstance(event, RUN_ENDS) and event.run_id == self._outermost:
+        elif isinstance(event, RunEnded) and event.run_id == self._outermost:
             self.usage = event.usage
 
     def _value(self, result: dict[str, Any]) -> Any:
