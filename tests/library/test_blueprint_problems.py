@@ -47,7 +47,7 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/config", {"model": "a/b", "a~/b": 1}, "/config/a~0~1b", "Unknown 'a~/b'", "max_loops"),
     ("agent", "/config", {"model": "a/b", 1: 2}, "/config", "1 string", "quotes"),
     ("agent", "/instruction", "x", "/instruction", "Unknown 'instruction'", "'instructions'"),
-    ("agent", "/temperature", 1, "/temperature", "Unknown 'temperature'", ""),
+    ("agent", "/temperature", 1, "/temperature", "Unknown 'temperature'", "config"),
     ("agent", "/type", "agent", "/type", "Unknown 'agent'", "'Agent'"),
     ("agent", "/type", "Workflow", "/type", "agent workflow", "Workflow"),
     ("agent", "/version", "2", "/version", "'2' 0, 1", ""),

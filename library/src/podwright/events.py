@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -23,18 +23,6 @@ Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 
 Outcome = Literal["ok", "failed", "cancelled", "paused"]
-
-
-class Stamp(TypedDict):
-    """The fields that all events have, as a run gives them; see `RunEvent`."""
-
-    seq: int
-    at: float
-    run_id: str
-    parent_id: str | None
-    component: str
-    kind: Kind
-    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from podwright import events
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
-from podwright.events import Event, Kind, Outcome, Stamp, Subscriber
+from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.json_data import to_json_data
 from podwright.result import ExecutionResult
 from podwright.usage import NO_USAGE, RunLimits, Usage
@@ -136,7 +136,7 @@ class Run:
         own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
-    def stamp(self, path: tuple[int, ...] | None = None) -> Stamp:
+    def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
         """The common fields for an event that is emitted now.
 
         Args:
@@ -315,7 +315,7 @@ class Run:
                 event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
         self.emit(event)
 
-    def _end_stamp(self) -> Any:
+    def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""
         return {**self.stamp(), "usage": self.usage, "duration_ms": self.duration_ms}
 

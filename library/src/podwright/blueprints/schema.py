@@ -267,8 +267,6 @@ class WorkflowBlueprint(_Described, total=False):
     steps: Required[Steps]
 
 
-AnyBlueprint = AgentBlueprint | WorkflowBlueprint | ConductorBlueprint | PipelineBlueprint
-
 SHAPES: dict[Kind, type] = {
     "agent": AgentBlueprint,
     "workflow": WorkflowBlueprint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
@@ -208,14 +209,7 @@ class Workflow(Component):
         """The task of a run as a step of another workflow, which saves its context and progress."""
         task = self.task(progress.get("context", data))
         progress["context"] = task.scope.context
-        return WorkflowTask(
-            input=task.input,
-            scope=task.scope,
-            progress=progress.setdefault("in", {}),
-            approved=approved,
-            hidden=task.hidden,
-            nested=True,
-        )
+        return replace(task, progress=progress.setdefault("in", {}), approved=approved, nested=True)
 
     def _task(
         self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]
