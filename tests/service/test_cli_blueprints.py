@@ -16,6 +16,7 @@ import pytest
 
 import podwright
 from podwright.errors import ConfigurationError
+from podwright_service.cli.flowchart import mermaid
 from podwright_service.source import load_component
 from podwright_service.variables import LIBRARY
 
@@ -110,7 +111,7 @@ def test_schemas(shell: Shell) -> None:
 def test_a_graph(shell: Shell, newsroom: Path) -> None:
     """`graph` prints the library's flowchart of a folder's blueprint."""
     blueprint = podwright.load(newsroom / "newsroom").to_blueprint()
-    assert shell("graph", str(newsroom / "newsroom")).stdout == podwright.blueprints.mermaid(blueprint)
+    assert shell("graph", str(newsroom / "newsroom")).stdout == mermaid(blueprint)
 
 
 def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
