@@ -179,7 +179,7 @@ BAD = {
     "text for a number": ({"components": {"x": {"replicas": "2"}}}, ["x", "replicas"]),
     "negative": ({"components": {"x": {"replicas": -1}}}, ["x", "replicas"]),
     "no list": ({"components": {"x": {"agents": "y"}}}, ["x", "agents"]),
-    "no such agent": ({"components": {"x": {"agents": ["y"]}}}, ["components.x.agents", "no component y", "has x"]),
+    "no such agent": ({"components": {"x": {"agents": ["y"]}}}, ["x.agents", "unknown component y", "has x"]),
     "agent twice": ({"components": {"x": {"agents": ["x", "x"]}}}, ["components.x.agents", "twice"]),
     "agent by no URL": ({"components": {"x": {"agents": [{"name": "y", "url": "y:80"}]}}}, ["x", "agents", "0"]),
     "name": ({"components": {"Big_One": {}}}, ["components", "Big_One"]),
@@ -279,7 +279,7 @@ def test_settings_are_the_service_s() -> None:
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
         "agents_file", "agent_keys", "secrets_dir",
     }  # fmt: skip
-    of_the_library = {"model_lane", "model_base_url", "prices"}
+    of_the_library = {"model_client", "model_base_url", "prices", "trust_env"}
     assert known == set(Settings.model_fields) - own | of_the_library
 
 
@@ -341,7 +341,7 @@ def test_the_service_takes_its_environment(helm: Helm, monkeypatch: pytest.Monke
             for key, text in told.items():
                 patch.setenv(key, str(tmp_path) if key == "PODWRIGHT_SECRETS_DIR" else text)
             settings = read_settings()
-        assert {key.removeprefix("PODWRIGHT_").lower() for key in told} <= set(Settings.model_fields)
+        assert {key.removeprefix("PODWRIGHT_").lower() for key in told} <= {*Settings.model_fields, "trust_env"}
         assert settings.port == 8000
         assert settings.max_waiting == 0
         assert settings.api_keys_file == "/run/podwright/api-keys"
@@ -636,16 +636,16 @@ def notes(values: Manifest) -> str:
 
 
 def test_the_notes_say_how_to_try_it() -> None:
-    """After an install one is told the addresses, the way to a key, and what the network policies keep out."""
+    """The notes of an install have the addresses, the command for a key, and a warning about network policies."""
     text = notes(values("newsroom"))
     for words in (
         "5 components", "writer: http://fleet-writer.prod:8000", "helm test fleet --namespace prod",
         "get secret fleet-desk-keys", "{{.data.admin | base64decode}}", "port-forward service/fleet-desk 8000:8000",
     ):  # fmt: skip
         assert words in text, words
-    assert "Caution" not in text
+    assert "Warning" not in text
     monitored = notes({"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}})
-    assert "Caution: x is to be reached by" in monitored
-    assert "whoever reaches one may run it" in monitored
+    assert "Warning: x has an ingress, a gateway route or a monitor" in monitored
+    assert "API keys are off" in monitored
     assert "get secret" not in monitored
-    assert "has no component yet" in notes({})
+    assert "has no components" in notes({})

@@ -227,7 +227,7 @@ def test_the_workflow_answers_across_pods(fleet: Fleet) -> None:
     code = fleet.podman("wait", pod.container)
     said = fleet.podman.logs(pod)
     assert code == "0", said
-    assert said.startswith("http://fleet-newsroom:8000/run answered run ")
+    assert said.startswith("http://fleet-newsroom:8000/run completed run ")
     answer = json.loads(said.partition(":\n")[2])
     assert answer["writer_output"].startswith("APPROVED: You write for a general newspaper")
     assert {name: runs(fleet, name) - was for name, was in before.items()} == {
