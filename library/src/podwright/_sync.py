@@ -28,16 +28,9 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _thread is None or not _thread.is_alive():  # a forked child has no such thread
             _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_run_forever, args=(_loop,), daemon=True, name="podwright-loop")
+            _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="podwright-loop")
             _thread.start()
         return _loop
-
-
-def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
-    # a SystemExit in one task is raised here as well, where it must not stop all other tasks
-    while not loop.is_closed():
-        with contextlib.suppress(SystemExit, KeyboardInterrupt):
-            loop.run_forever()
 
 
 def _shut_down_loop() -> None:

@@ -121,13 +121,14 @@ class PodwrightError(Exception):
         from rich.panel import Panel
         from rich.text import Text
 
-        body = Text(printable(self.message), style="bold")
-        for line in self.details():
-            body.append(f"\n  - {printable(line)}", style="not bold")
-        body.append("\n\nSuggestion: ", style="not bold green")
-        body.append(printable(self.suggestion), style="not bold")
-        body.append("\nHelp: ", style="not bold cyan")
-        body.append(self.help_url, style="not bold underline")
+        body = Text.assemble(
+            (printable(self.message), "bold"),
+            *(f"\n  - {printable(line)}" for line in self.details()),
+            ("\n\nSuggestion: ", "green"),
+            printable(self.suggestion),
+            ("\nHelp: ", "cyan"),
+            (self.help_url, "underline"),
+        )
         title = Text(f"{type(self).__name__} [{self.code}]", style="bold red")
         (console or RichConsole(stderr=True)).print(Panel(body, title=title, border_style="red"))
 

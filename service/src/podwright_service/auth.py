@@ -8,7 +8,6 @@ import ipaddress
 import logging
 import re
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -45,7 +44,9 @@ class ApiKeys:
 
     def __init__(self, settings: Settings) -> None:
         entries = (key.get_secret_value() for key in settings.api_keys)
-        self._from_settings = _parse((f"Entry {n} of PODWRIGHT_API_KEYS", entry) for n, entry in enumerate(entries, 1))
+        self._from_settings = dict(
+            _parse_entry(f"Entry {number} of PODWRIGHT_API_KEYS", entry) for number, entry in enumerate(entries, 1)
+        )
         self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
         self._checked_at, self._file_state = time.monotonic(), self._stat()
         self._keys = self._load()
@@ -119,23 +120,10 @@ class ApiKeys:
                 suggestion="Name a file that this user can read, or unset the variable.",
             ) from None
         entries = ((f"Line {n} of '{self._file}'", line.strip()) for n, line in enumerate(lines, 1))
-        keys = _parse((place, entry) for place, entry in entries if entry and not entry.startswith("#"))
+        keys = dict(_parse_entry(place, entry) for place, entry in entries if entry and not entry.startswith("#"))
         if not keys:
             raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.", suggestion=_NEW_KEY)
-        return _merge(self._from_settings.items(), keys.items())
-
-
-def _merge(*groups: Iterable[tuple[bytes, frozenset[str]]]) -> _Digests:
-    keys: _Digests = {}
-    for group in groups:
-        for digest, scopes in group:
-            keys[digest] = scopes | keys.get(digest, frozenset())
-    return keys
-
-
-def _parse(entries: Iterable[tuple[str, str]]) -> _Digests:
-    """The keys of entries such as `run+read:KEY`, each with the place that an error names."""
-    return _merge(_parse_entry(place, entry) for place, entry in entries)
+        return {**self._from_settings, **keys}
 
 
 def _parse_entry(place: str, entry: str) -> tuple[bytes, frozenset[str]]:

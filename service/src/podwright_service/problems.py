@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
@@ -18,14 +19,13 @@ from podwright import errors
 from podwright.errors import HELP_URL, PodwrightError, Problem
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
+from podwright.models.http import TransportError
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 from podwright_service.paths import PATHS
 from podwright_service.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
-MAX_ERRORS = 100
-"""Entries in `errors`: a hostile blueprint may have a million."""
 
 _log = logging.getLogger("podwright.service")
 
@@ -152,11 +152,8 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             more = {"errors": error_entries(error.problems)} if error.problems else {}
             return _problem(path, error.status_code, error.code, error.detail, error.suggestion, **more)
         case HTTPException():
-            code = (
-                "body_too_large"
-                if error.status_code == 413
-                else HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-            )
+            phrase = "body too large" if error.status_code == 413 else HTTPStatus(error.status_code).phrase
+            code = phrase.lower().replace(" ", "_")
             detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
             return _problem(path, error.status_code, code, detail, _route_suggestion(path, error))
         case PodwrightError():
@@ -170,11 +167,8 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
 
 
 def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
-    """Problems as the entries of `errors`, at most the first hundred."""
-    shown = [ErrorEntry(pointer=p.pointer, detail=p.detail, suggestion=p.suggestion) for p in problems[:MAX_ERRORS]]
-    if hidden := len(problems) - len(shown):
-        shown.append(ErrorEntry(pointer="", detail=f"{hidden} more problems.", suggestion=""))
-    return shown
+    """Problems as the entries of `errors`."""
+    return [ErrorEntry(**asdict(problem)) for problem in problems]
 
 
 def _problem(path: str, status: int, code: str, detail: str, suggestion: str, **more: Any) -> ProblemDetails:
@@ -248,6 +242,7 @@ def _status(error: PodwrightError) -> int:
 def _safe_detail(error: PodwrightError) -> str:
     """The message without the text of a foreign exception, which may hold a key, a prompt or a vendor's body."""
     cause = error.__cause__
-    if isinstance(error, errors.RunError) and cause is not None and not isinstance(cause, PodwrightError):
-        return error.message.replace(f": {cause}", ".") if str(cause) else error.message
-    return error.message
+    ours = cause is None or isinstance(cause, PodwrightError | TransportError)
+    if ours or not isinstance(error, errors.RunError) or not str(cause):
+        return error.message
+    return error.message.replace(f": {cause}", ".")

@@ -119,7 +119,7 @@ class Info(BaseModel):
     """Names of the remote components that this one uses."""
     accepts: dict[str, list[str]]
     """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name."""
-    limits: dict[str, float | None]
+    limits: dict[str, int | float | None]
 
 
 class Status(BaseModel):

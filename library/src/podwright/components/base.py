@@ -17,6 +17,9 @@ from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
+Input = str | Mapping[str, Any]
+"""A text, or named inputs."""
+
 
 class Component(ABC):
     """Something that runs. Its blueprint is its configuration; of its runs it keeps only `last_usage`."""
@@ -126,13 +129,7 @@ class Component(ABC):
 class PromptComponent(Component):
     """A component that takes a prompt and answers: agent, conductor and pipeline (spec §4.4)."""
 
-    def run(
-        self,
-        input_data: str | Mapping[str, Any],
-        response_model: Any = None,
-        stream: bool = False,
-        trace: bool = False,
-    ) -> Any:
+    def run(self, input_data: Input, response_model: Any = None, stream: bool = False, trace: bool = False) -> Any:
         """Run to the answer, from synchronous code.
 
         Args:
@@ -151,20 +148,16 @@ class PromptComponent(Component):
         return self._run(Task(input_data, response_model), stream, trace)
 
     async def arun(
-        self,
-        input_data: str | Mapping[str, Any],
-        response_model: Any = None,
-        stream: bool = False,
-        trace: bool = False,
+        self, input_data: Input, response_model: Any = None, stream: bool = False, trace: bool = False
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
         return await self._arun(Task(input_data, response_model), stream, trace)
 
-    def stream(self, input_data: str | Mapping[str, Any], response_model: Any = None) -> Iterator[Event]:
+    def stream(self, input_data: Input, response_model: Any = None) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         return self._stream(Task(input_data, response_model))
 
-    def astream(self, input_data: str | Mapping[str, Any], response_model: Any = None) -> AsyncGenerator[Event]:
+    def astream(self, input_data: Input, response_model: Any = None) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         return self._astream(Task(input_data, response_model))
 

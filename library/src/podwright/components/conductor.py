@@ -1,4 +1,4 @@
-"""The conductor: a model that works through skill agents, with a plan if it is told to (spec §2.3)."""
+"""The conductor: a model that works through skill agents, with an optional plan (spec §2.3)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Conductor(ModelComponent):
         return {skill.name: skill for skill in self._skills.values()}
 
     async def perform(self, run: Run, task: Task) -> Any:
-        """Plan if told to, then chat with the skills as tools."""
+        """Make a plan if `planning` is set, then chat with the skills as tools."""
         progress = _Progress(run)
         messages = initial_messages(self.instructions, task.input)
         tools = {

@@ -30,6 +30,11 @@ from podwright.run import Checkpoint, Run, Task
 from podwright.templates import sections, visible
 from podwright.text import did_you_mean
 
+Context = Mapping[str, Any] | str | None
+"""A text, used as `input`, or named values."""
+ResumePath = Sequence[int] | None
+"""Indices down to a step."""
+
 
 class Workflow(Component):
     """Steps that read and write one context.
@@ -128,10 +133,10 @@ class Workflow(Component):
 
     def run(
         self,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context = None,
         start_step: int = 0,
         trace: bool = False,
-        resume_path: Sequence[int] | None = None,
+        resume_path: ResumePath = None,
         **kwargs: Any,
     ) -> Any:
         """Run to the end, from synchronous code (spec §4.4).
@@ -154,31 +159,23 @@ class Workflow(Component):
 
     async def arun(
         self,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context = None,
         start_step: int = 0,
         trace: bool = False,
-        resume_path: Sequence[int] | None = None,
+        resume_path: ResumePath = None,
         **kwargs: Any,
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
         return await self._arun(self._task(context, start_step, resume_path, kwargs), False, trace)
 
     def stream(
-        self,
-        context: Mapping[str, Any] | str | None = None,
-        start_step: int = 0,
-        resume_path: Sequence[int] | None = None,
-        **kwargs: Any,
+        self, context: Context = None, start_step: int = 0, resume_path: ResumePath = None, **kwargs: Any
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         return self._stream(self._task(context, start_step, resume_path, kwargs))
 
     def astream(
-        self,
-        context: Mapping[str, Any] | str | None = None,
-        start_step: int = 0,
-        resume_path: Sequence[int] | None = None,
-        **kwargs: Any,
+        self, context: Context = None, start_step: int = 0, resume_path: ResumePath = None, **kwargs: Any
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         return self._astream(self._task(context, start_step, resume_path, kwargs))

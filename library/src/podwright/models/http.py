@@ -185,7 +185,7 @@ async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.Clien
 
 
 def _trusted_certificates() -> ssl.SSLContext:
-    """The certificates to trust: those of the machine, and those of the file that SSL_CERT_FILE names."""
+    """The certificates to trust: those of the file that SSL_CERT_FILE names, else the machine's."""
     file = os.environ.get("SSL_CERT_FILE")
     try:
         return ssl.create_default_context(cafile=file or None)

@@ -23,6 +23,15 @@ from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import refusal
 from podwright.usage import Usage
 
+_ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
+    "ContextWindowExceededError": (errors.ContextWindowError, "the request is too long for the model."),
+    "ContentPolicyViolationError": (errors.ContentFilterError, "the content filter stopped the request."),
+    "Timeout": (errors.ModelTimeoutError, "no answer in time."),
+    "APIConnectionError": (errors.ModelConnectionError, "no connection, or it was lost."),
+    "APIResponseValidationError": (errors.ModelResponseError, "the response is not a chat completion."),
+}
+"""What LiteLLM's public exceptions mean."""
+
 
 class LiteLLMModel(Model):
     """A model that is called through LiteLLM.
@@ -140,21 +149,14 @@ class LiteLLMModel(Model):
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
         litellm = litellm_loader.loaded()
         error = getattr(error, "original_exception", None) or error  # of a stream that broke off
+        for name, (kind, reason) in _ERRORS.items():
+            if isinstance(error, getattr(litellm, name)):
+                return kind(f"'{self.name}': {reason}")
         match error:
             case litellm.UnsupportedParamsError():
                 names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in str(error))
                 message = f"'{self.name}' does not support {names or 'a setting'}."
                 return errors.ModelRequestError(message, suggestion="Remove it from the config.")
-            case litellm.ContextWindowExceededError():
-                return errors.ContextWindowError(f"'{self.name}': the request is too long for the model.")
-            case litellm.ContentPolicyViolationError():
-                return errors.ContentFilterError(f"'{self.name}': the content filter stopped the request.")
-            case litellm.Timeout():
-                return errors.ModelTimeoutError(f"'{self.name}': no answer in time.")
-            case litellm.APIConnectionError():
-                return errors.ModelConnectionError(f"'{self.name}': no connection, or it was lost.")
-            case litellm.APIResponseValidationError():
-                return errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.")
             case _ if hasattr(error, "status_code"):
                 headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
                 return refusal(self.name, error.status_code, str(error), headers)

@@ -54,17 +54,13 @@ class Retries:
         return max(error.retry_after or 0.0, ceiling * self.chance())
 
 
-def _unlimited() -> float:
-    return math.inf
-
-
 async def with_retries(
     attempt: Callable[[], Awaitable[T]],
     total: float,
     policy: Retries,
     *,
     who: str = "The model",
-    left: Callable[[], float] = _unlimited,
+    left: Callable[[], float] = lambda: math.inf,
     on_retry: Callable[[int, Any, float], object] | None = None,
 ) -> T:
     """Call `attempt` until it succeeds, within a time, where another attempt can help.
@@ -83,8 +79,9 @@ async def with_retries(
     Raises:
         ModelError, RemoteError: The error of the last attempt; ModelTimeoutError if `total` has passed.
     """
-    timeout = asyncio.timeout(total if total < math.inf else None)
-    tries = 0
+    loop, tries = asyncio.get_running_loop(), 0
+    end = loop.time() + total
+    timeout = asyncio.timeout_at(end if end < math.inf else None)
     try:
         async with timeout:
             while True:
@@ -93,7 +90,7 @@ async def with_retries(
                     return await attempt()
                 except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
-                    if not error.transient or tries >= policy.tries or wait >= min(_time_left(timeout), left()):
+                    if not error.transient or tries >= policy.tries or wait >= min(end - loop.time(), left()):
                         raise
                     if on_retry is not None:
                         on_retry(tries, error, wait)
@@ -105,11 +102,6 @@ async def with_retries(
         final = ModelTimeoutError(f"{who} gave no complete answer within {total:g} s ({count}).")
         final.transient = False
         raise final from error
-
-
-def _time_left(timeout: asyncio.Timeout) -> float:
-    when = timeout.when()
-    return math.inf if when is None else when - asyncio.get_running_loop().time()
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

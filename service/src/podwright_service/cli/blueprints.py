@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,7 @@ def _report(path: str, remotes: Mapping[str, Component]) -> dict[str, Any]:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    listed = [
-        {"pointer": problem.pointer, "detail": problem.detail, "suggestion": problem.suggestion} for problem in problems
-    ]
-    return {"path": path, "valid": not problems, **facts, "problems": listed}
+    return {"path": path, "valid": not problems, **facts, "problems": [asdict(problem) for problem in problems]}
 
 
 def _problems_in_context(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) -> list[Problem]:

@@ -14,12 +14,10 @@ import structlog
 from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
 
-from podwright.events import Event, RunCancelled, RunFailed, RunFinished, RunPaused, RunStarted, Subscriber
+from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber
 from podwright.text import printable
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.settings import Settings
-
-RunEnd = RunFinished | RunFailed | RunCancelled | RunPaused
 
 _QUIET = ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.util.re")
 """Loggers that repeat request headers, or the collector's headers with their keys."""
@@ -81,20 +79,20 @@ def log_runs(settings: Settings) -> Subscriber:
             return
         if isinstance(event, RunStarted) and settings.log_content:
             log.info("run started", run_id=event.run_id, component=event.component, input=event.input)
-        if isinstance(event, RunEnd):
+        if isinstance(event, RunEnded):
             level = logging.WARNING if isinstance(event, RunFailed) else logging.INFO
             log.log(level, "run", **_fields(event, settings.log_content))
 
     return handle
 
 
-def _fields(event: RunEnd, content: bool) -> dict[str, Any]:
+def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
     usage = event.usage
     fields: dict[str, Any] = {
         "run_id": event.run_id,
         "component": event.component,
         "kind": event.kind,
-        "status": RUN_STATUSES[event.type],
+        "status": RUN_STATUSES[type(event)],
         "duration_ms": event.duration_ms,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

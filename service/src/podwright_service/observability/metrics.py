@@ -181,9 +181,7 @@ class Metrics:
         match event:
             case events.RunStarted(parent_id=None):
                 self._runs_in_progress.labels(*labels).inc()
-            case events.RunFinished() | events.RunFailed() | events.RunCancelled() | events.RunPaused() if (
-                event.parent_id is None
-            ):
+            case events.RunEnded(parent_id=None):
                 self._count_run(event, labels)
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, labels)
@@ -194,11 +192,9 @@ class Metrics:
             case _:
                 pass
 
-    def _count_run(
-        self, event: events.RunFinished | events.RunFailed | events.RunCancelled | events.RunPaused, labels: Labels
-    ) -> None:
+    def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
         self._runs_in_progress.labels(*labels).dec()
-        self._runs.labels(*labels, RUN_STATUSES[event.type]).inc()
+        self._runs.labels(*labels, RUN_STATUSES[type(event)]).inc()
         self._run_duration.labels(*labels).observe(event.duration_ms / 1000, _exemplar())
         if isinstance(event, events.RunFailed) and (limit := event.error.get("limit")):
             self._budget_stops.labels(*labels, _bounded(limit, _LIMITS)).inc()

@@ -26,9 +26,8 @@ from podwright_service.observability.tracing import resumed_run
 Attributes = dict[str, Any]
 SpanStart = tuple[str, SpanKind, Attributes]
 """Name, kind and attributes of a new span: all that a sampler may decide on."""
-RunEnd = events.RunFinished | events.RunFailed | events.RunCancelled | events.RunPaused
 CallEnd = events.ModelCallFinished | events.ModelCallFailed | events.ToolCallFinished | events.ToolCallFailed
-End = RunEnd | CallEnd | events.StepFinished
+End = events.RunEnded | CallEnd | events.StepFinished
 
 _MAX_NAME_LENGTH = 100
 
@@ -165,7 +164,7 @@ def _retry(event: events.ModelCallRetried) -> Attributes:
 
 def _result(event: End) -> Attributes:
     match event:
-        case events.RunFinished() | events.RunFailed() | events.RunCancelled() | events.RunPaused():
+        case events.RunEnded():
             return _run_result(event)
         case events.StepFinished():
             return {semconv.STEP_OUTCOME: event.outcome}
@@ -175,11 +174,11 @@ def _result(event: End) -> Attributes:
             return {}
 
 
-def _run_result(event: RunEnd) -> Attributes:
+def _run_result(event: events.RunEnded) -> Attributes:
     usage = event.usage
     attributes: Attributes = {
         **_tokens(usage),
-        semconv.RUN_STATUS: semconv.RUN_STATUSES[event.type],
+        semconv.RUN_STATUS: semconv.RUN_STATUSES[type(event)],
         semconv.MODEL_CALLS: usage.model_calls,
         semconv.TOOL_CALLS: usage.tool_calls,
     }
@@ -237,7 +236,7 @@ def _error_code(event: End) -> str | None:
             return None
 
 
-def _content(event: events.Event) -> Attributes:
+def _content(event: events.RunEvent) -> Attributes:
     """Messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.ModelCallStarted():

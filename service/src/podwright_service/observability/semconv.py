@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from podwright import events
+
 OPERATION: Final = "gen_ai.operation.name"
 CHAT: Final = "chat"
 INVOKE_AGENT: Final = "invoke_agent"
@@ -82,10 +84,10 @@ PROVIDERS: Final = {
 }
 """The conventions' names of providers, where they differ from the prefix of a model's name."""
 
-RUN_STATUSES: Final = {
-    "run_finished": "ok",
-    "run_failed": "failed",
-    "run_cancelled": "cancelled",
-    "run_paused": "paused",
+RUN_STATUSES: Final[dict[type[events.RunEnded], str]] = {
+    events.RunFinished: "ok",
+    events.RunFailed: "failed",
+    events.RunCancelled: "cancelled",
+    events.RunPaused: "paused",
 }
-"""The status of a run in spans, metrics and log lines, by the type of its last event."""
+"""The status of a run in spans, metrics and log lines, by the class of its last event."""

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from podwright.errors import TraceError
 from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages import ModelRequest as ModelRequest
+from podwright.messages import ModelResponse as ModelResponse
+from podwright.messages import ToolCall as ToolCall
 from podwright.models.chat_completions import request_body
 from podwright.models.offline import differences
 from podwright.models.providers import ANY
