@@ -164,8 +164,10 @@ async def _session() -> aiohttp.ClientSession:
     """The session of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
-        keeper = _keep_session(loop, await asyncio.to_thread(_trusted_certificates))
-        _sessions[loop] = await anext(keeper), keeper
+        trusted = await asyncio.to_thread(_trusted_certificates)
+        if loop not in _sessions:  # a concurrent call may have made it meanwhile
+            keeper = _keep_session(loop, trusted)
+            _sessions[loop] = await anext(keeper), keeper
     return _sessions[loop][0]
 
 
