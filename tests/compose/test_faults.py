@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.compose.composed import COMPONENTS, Fleet
 from tests.compose.conftest import MakeFleet
-from tests.image_support import eventually
+from tests.helpers import until
 
 REQUEST = {"input": "the moon"}
 
@@ -40,7 +40,7 @@ def load(newsroom: Fleet) -> Iterator[list[httpx.Response]]:
     for caller in callers:
         caller.start()
     try:
-        eventually(lambda: len(responses) > 2)
+        until(lambda: len(responses) > 2)
         yield responses
     finally:
         done.set()
@@ -71,7 +71,7 @@ def test_a_restarted_agent(newsroom: Fleet) -> None:
         newsroom("restart", "reviewer")
         newsroom.up("reviewer")
         count = len(responses)
-        eventually(lambda: len(responses) > count + 4)
+        until(lambda: len(responses) > count + 4)
     for response in responses:
         if response.status_code != 200:
             assert response.json()["code"].startswith("remote_"), response.text
@@ -82,7 +82,7 @@ def test_a_restarted_agent(newsroom: Fleet) -> None:
 def test_an_agent_that_exits_is_restarted(newsroom: Fleet) -> None:
     """The engine restarts a component whose process exits, and the fleet works again."""
     newsroom.inside("researcher", "python", "-c", "import os, signal; os.kill(1, signal.SIGTERM)")
-    eventually(lambda: newsroom.container("researcher")["RestartCount"] == 1)
+    until(lambda: newsroom.container("researcher")["RestartCount"] == 1)
     newsroom.up("researcher")
     with newsroom.client("newsroom") as client:
         assert client.post("/run", json=REQUEST).status_code == 200

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.compose.composed import COMPONENTS, STAFF
-from tests.image_support import ROOT, Docker
+from tests.helpers import ROOT
+from tests.image_support import Docker
 
 OBSERVERS = ["collector", "grafana", "jaeger", "prometheus"]
 FOLDER = ROOT / "deploy" / "observability"

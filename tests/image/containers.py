@@ -8,10 +8,11 @@ import tempfile
 from typing import Any
 
 import httpx
-from tests.image_support import Docker, eventually
+from tests.helpers import until
+from tests.image_support import Docker
 
 
-def tool(name: str) -> dict[str, Any]:
+def tool_entry(name: str) -> dict[str, Any]:
     """A blueprint's entry for a tool without arguments."""
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
     function = {"name": name, "parameters": parameters, "description": f"{name.title()}."}
@@ -65,7 +66,7 @@ class Container:
             state = self.state()
             return not state["Running"] or state["Health"]["Status"] == "healthy"
 
-        eventually(ended_or_healthy, 120, self.logs)
+        until(ended_or_healthy, 120, self.logs)
         assert self.state()["Running"], self.logs()
         return self
 

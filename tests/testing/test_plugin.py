@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers import environment
 
 TESTS = """
 def test_a_stub(model_stub, span_collector, component_container):
@@ -28,10 +28,11 @@ def test_a_container(component_container, model_stub):
 
 
 def run_pytest(folder: Path, *arguments: str, **variables: str) -> str:
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "CI", "PODWRIGHT_"))}
     options = ["-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "test_own.py", *arguments]
     command = [sys.executable, "-m", "pytest", *options]
-    done = subprocess.run(command, cwd=folder, env={**inherited, **variables}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**{"CI": "", **variables}), capture_output=True, text=True
+    )
     return done.stdout + done.stderr
 
 
@@ -43,9 +44,9 @@ def project(tmp_path: Path, calculator: Path) -> Path:
     return tmp_path
 
 
-def test_fixtures_need_no_set_up(project: Path, image: str) -> None:
+def test_fixtures_need_no_set_up(project: Path, slim: str) -> None:
     """Stub, collector, containers and both ways of serving work without warnings."""
-    output = run_pytest(project, "-o", f"podwright_image={image}", "-W", "error")
+    output = run_pytest(project, "-o", f"podwright_image={slim}", "-W", "error")
     assert "4 passed" in output, output
 
 
@@ -53,7 +54,7 @@ def test_fixtures_need_no_set_up(project: Path, image: str) -> None:
 def test_skips_are_reported(project: Path, missing: str, request: pytest.FixtureRequest) -> None:
     """Without an engine, or without the image, tests in containers are skipped, and the report says so at its end."""
     if missing == "image":
-        request.getfixturevalue("image")  # so that the test itself is skipped without an engine
+        request.getfixturevalue("slim")  # so that the test itself is skipped without an engine
         output = run_pytest(project, "-o", "podwright_image=podwright:nowhere")
     else:
         output = run_pytest(project, DOCKER_HOST="unix:///nowhere.sock")
