@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compose.composed import PUBLISHED
-from tests.helpers import ROOT
+from tests.helpers import ROOT, until
 from tests.image_support import INHERITED, Docker
 
 PAGE = (ROOT / "docs" / "fleet.md").read_text()
@@ -42,7 +42,7 @@ def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any],
         assert done.returncode == 0, done.stdout + done.stderr
         assert set(done.stdout.split()) >= {"newsroom", "desk", "collector", "grafana", "jaeger", "prometheus"}
         label = f"label=com.docker.compose.project={project}"
-        assert docker("ps", "--all", "--quiet", "--filter", label) == ""
+        until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
         docker.run("compose", "--project-name", project, "down", "--volumes", "--timeout", "5")
 

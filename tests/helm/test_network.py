@@ -116,8 +116,8 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
     values, policies = example_values(example), Policies(rendered(example))
     components, _ = pods_of(rendered(example))
     pairs = list(product(components, repeat=2))
-    sent = {pair for pair in pairs if policies.allow_side("Egress", *(components[name] for name in pair))}
-    received = {pair for pair in pairs if policies.allow_side("Ingress", *(components[name] for name in pair[::-1]))}
+    sent = {(a, b) for a, b in pairs if policies.allow_side("Egress", components[a], components[b])}
+    received = {(a, b) for a, b in pairs if policies.allow_side("Ingress", components[b], components[a])}
     assert sent == received == edges(values)
     assert len(components) == len(values["components"])
     for caller, called in edges(values):

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from tests.helpers import COMMAND, NEWSROOM, environment
+from tests.helpers import COMMAND, NEWSROOM, environment, until
 from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
 import podwright
@@ -51,8 +50,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         port = listening.getsockname()[1]
-        while not server.started:
-            time.sleep(0.005)
+        until(lambda: server.started)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
             yield client
         server.should_exit = True

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the page that draws it."""
+"""The OpenAPI document, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def references(value: Any) -> Iterator[str]:
 
 
 @each_kind
-def test_the_document_is_sound(example: Example, name: str) -> None:
-    """Every route is in it, every schema is valid, and every reference resolves."""
+def test_the_document_is_valid(example: Example, name: str) -> None:
+    """The document has every route; every schema is valid, and every reference resolves."""
     document = example(name).get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == ROUTES
@@ -53,7 +53,7 @@ def test_the_document_is_sound(example: Example, name: str) -> None:
 
 @each_kind
 def test_the_example_requests_work(example: Example, name: str) -> None:
-    """Each example request is valid by its schema, and succeeds with a response that is valid by its own."""
+    """Each example is valid for its schema, and its response is a success that is valid for the documented schema."""
     client, sent = example(name), 0
     document = client.get("/openapi.json").json()
     for path, method, operation in operations(document):
@@ -74,7 +74,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
 
 @each_kind
 def test_problems_are_documented(example: Example, name: str) -> None:
-    """The statuses that a run can end with are documented with the problem's shape, which real ones have."""
+    """The statuses of a run are documented, with the schema of problems, for which a real one is valid."""
     client = example(name)
     document = client.get("/openapi.json").json()
     for path in ("/run", "/run-blueprint"):
