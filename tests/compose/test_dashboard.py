@@ -118,39 +118,6 @@ def test_each_query_has_data(newsroom: Fleet, statuses: set[tuple[str, int]], ta
         assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(metric), metric
 
 
-def test_the_variables_have_values(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
-    """The dashboard's variables list the fleet, its services and its components, each filtered by the ones before."""
-    values: dict[str, list[str]] = {}
-    selected = dict(ALL)
-    for variable in DASHBOARD["templating"]["list"]:
-        if variable["type"] == "query":
-            definition = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
-            assert definition, variable
-            selector, label = fill(definition[1], selected), definition[2]
-            values[variable["name"]] = newsroom.prometheus(f"label/{label}/values", **{"match[]": selector})
-            selected["namespace"] = "newsroom"
-            selected["job"] = "writer" if "job" in values else ".*"
-    assert statuses
-    assert (values["namespace"], values["job"]) == (["newsroom"], COMPONENTS)
-    assert "writer" in values["component"]
-    assert not {"desk", "newsroom"} & set(values["component"])
-
-
-def test_cost_and_unpriced_calls(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
-    """The cost of each agent is the price of its calls; the calls of the desk are counted as unpriced."""
-
-    def per_call(metric: str) -> dict[str, float]:
-        query = f'sum by (component) ({metric}) / sum by (component) (podwright_model_calls_total{{status="ok"}})'
-        samples = newsroom.prometheus("query", query=query)["result"]
-        return {sample["metric"]["component"]: float(sample["value"][1]) for sample in samples}
-
-    assert statuses
-    assert until(lambda: per_call("podwright_unpriced_model_calls_total")) == {"desk": 1}
-    # 32 uncached, 8 cached and 10 output tokens of gpt-4o-mini
-    price = (32 * 0.15 + 8 * 0.075 + 10 * 0.6) / 1e6
-    assert per_call("podwright_cost_usd_total") == pytest.approx(dict.fromkeys(STAFF, price))
-
-
 def test_alerts(newsroom: Fleet, statuses: set[tuple[str, int]]) -> None:
     """The alerts with a reason become pending or firing, and the one without does not."""
     expected = {

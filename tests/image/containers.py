@@ -7,7 +7,6 @@ import tarfile
 import tempfile
 from typing import Any
 
-import httpx
 from tests.helpers import until
 from tests.image_support import Docker
 
@@ -85,11 +84,6 @@ class Container:
             " {'content-type': 'application/json'}); print(u.urlopen(r, timeout=60).read().decode())"
         )
         return json.loads(self.run("python", "-c", code, json.dumps(body)))
-
-    def client(self) -> httpx.Client:
-        """A client of the published port."""
-        address = self.docker("port", self.id, "8000/tcp").splitlines()[0]
-        return httpx.Client(base_url=f"http://{address}", timeout=60)
 
     def stop(self) -> int:
         """Stop it as `docker stop` does, and return its exit code."""

@@ -92,9 +92,8 @@ def test_two_lines(docker: Docker, slim: str, start: Start, tag: str, tmp_path: 
     (tmp_path / "writer").mkdir()
     (tmp_path / "writer" / "blueprint.json").write_bytes((NEWSROOM / "writer" / "blueprint.json").read_bytes())
     docker("build", "--quiet", f"--tag={tag}", tmp_path)
-    container = start(tag, "--publish=127.0.0.1::8000", **OFFLINE).healthy()
-    with container.client() as client:
-        assert client.post("/run", json={"input": "the moon"}).json()["output"].startswith("Echo")
+    container = start(tag, **OFFLINE).healthy()
+    assert container.post_run({"input": "the moon"})["output"].startswith("Echo")
     assert container.stop() == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import httpx
 import pytest
 from tests.service.support import Address, Command
 
-DISCONNECTS = 200
+DISCONNECTS = 1000 if os.environ.get("PROOF") else 100
 CONCURRENT = 4
 WITHIN = 0.1
 """Seconds between the end of the client's connection and that of the connection to the provider."""

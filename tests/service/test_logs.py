@@ -79,13 +79,6 @@ def test_requests_and_content_are_logged_on_request(lines_of: Callable[..., list
     assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [True]
 
 
-def test_console_lines_are_text(lines_of: Callable[..., list[str]]) -> None:
-    """With `log_format=console` the line of a run is text with key=value pairs."""
-    lines = lines_of(PODWRIGHT_LOG_FORMAT="console")
-    assert not [line for line in lines if line.startswith("{")]
-    assert [line for line in lines if "status=ok" in line and "component=writer" in line]
-
-
 def test_the_collectors_key_is_not_logged(lines_of: Callable[..., list[str]]) -> None:
     """A malformed variable with headers, which the SDK would log, is not in a log line."""
     malformed = f"authorization: Bearer {SECRET}"

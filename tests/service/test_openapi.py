@@ -27,27 +27,14 @@ def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> No
     Draft202012Validator({**schema, "components": document["components"]}).validate(value)
 
 
-def references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-        for item in value.values():
-            yield from references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from references(item)
-
-
 @each_kind
 def test_the_document_is_valid(example: Example, name: str) -> None:
-    """The document has every route; every schema is valid, and every reference resolves."""
+    """The document has every route, and every schema is valid."""
     document = example(name).get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == ROUTES
-    schemas = document["components"]["schemas"]
-    for schema in schemas.values():
+    for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    assert {reference.removeprefix("#/components/schemas/") for reference in references(document)} <= set(schemas)
     assert len({operation["operationId"] for _, _, operation in operations(document)}) == len(ROUTES)
 
 

@@ -249,8 +249,7 @@ class RecordingSampler(Sampler):
         self.attributes: dict[str, dict[str, Any]] = {}
 
     def should_sample(self, *arguments: Any, attributes: Any = None, **_: Any) -> SamplingResult:
-        _, _, name, *_ = arguments
-        self.attributes[name] = dict(attributes or {})
+        self.attributes[arguments[2]] = dict(attributes or {})
         return SamplingResult(Decision.DROP)
 
     def get_description(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers import environment
+from tests.image_support import Docker
 
 TESTS = """
 def test_a_stub(model_stub, span_collector, component_container):
@@ -50,21 +51,22 @@ def test_fixtures_need_no_set_up(project: Path, slim: str) -> None:
     assert "4 passed" in output, output
 
 
-@pytest.mark.parametrize("missing", ["engine", "image"])
-def test_skips_are_reported(project: Path, missing: str, request: pytest.FixtureRequest) -> None:
-    """Without an engine, or without the image, tests in containers are skipped, and the report says so at its end."""
-    if missing == "image":
-        request.getfixturevalue("slim")  # so that the test itself is skipped without an engine
-        output = run_pytest(project, "-o", "podwright_image=podwright:nowhere")
-    else:
-        output = run_pytest(project, DOCKER_HOST="unix:///nowhere.sock")
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere.sock"}
+
+
+@pytest.mark.parametrize(
+    ("image", "variables"), [("podwright:nowhere", {}), ("", NO_ENGINE)], ids=["no image", "no engine"]
+)
+def test_skips_are_reported(docker: Docker, project: Path, image: str, variables: dict[str, str]) -> None:
+    """Without an engine or an image, tests in containers are skipped, and the report says so at its end."""
+    output = run_pytest(project, *(["-o", f"podwright_image={image}"] if image else []), **variables)
     assert "2 passed, 2 skipped" in output, output
     assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), output
 
 
 def test_in_ci_a_missing_engine_is_a_failure(project: Path) -> None:
-    """Where the variable CI is set, nothing is skipped."""
-    output = run_pytest(project, DOCKER_HOST="unix:///nowhere.sock", CI="true")
+    """If the variable CI is set, nothing is skipped."""
+    output = run_pytest(project, **NO_ENGINE, CI="true")
     assert "2 failed, 2 passed" in output, output
 
 
