@@ -104,7 +104,7 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         "limit_exceeded",
     ),
     "the component's own limit": (lambda: agent("a", limits=RunLimits(model_calls=0)), {}, 422, "limit_exceeded"),
-    "an unknown model": (lambda: Agent("helper", "Help.", "offline/unknown"), {}, 500, "model_unknown"),
+    "an unknown model": (lambda: Agent("helper", "Help.", "unknown/model"), {}, 500, "model_unknown"),
 }
 
 
