@@ -11,7 +11,7 @@ from tests.library.shapes import events
 from tests.library.upstream import Upstream, upstream
 
 from podwright import Agent, Conductor, Event, EventManager, FunctionModel, Pipeline, Usage, Workflow
-from podwright.events import RUN_ENDS, RunStarted
+from podwright.events import RunEnded, RunStarted
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 settings.register_profile("podwright", deadline=None, derandomize=True)
@@ -50,7 +50,7 @@ def recorder() -> Recorder:
 def _assert_sound(trace: list[Any]) -> None:
     assert [event.seq for event in trace] == list(range(len(trace)))
     assert isinstance(trace[0], RunStarted)
-    assert isinstance(trace[-1], RUN_ENDS)
+    assert isinstance(trace[-1], RunEnded)
     assert trace[-1].run_id == trace[0].run_id
     assert trace[0].parent_id is None
     open_runs: list[str] = []
@@ -59,7 +59,7 @@ def _assert_sound(trace: list[Any]) -> None:
             assert event.parent_id is None or event.parent_id in open_runs
             open_runs.append(event.run_id)
         assert event.run_id in open_runs, f"{event.type} outside its run"
-        if isinstance(event, RUN_ENDS):
+        if isinstance(event, RunEnded):
             open_runs.remove(event.run_id)
     assert not open_runs
     started = sorted((event.run_id, event.call) for event in events(trace, "model_call_started"))

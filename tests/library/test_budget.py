@@ -45,7 +45,7 @@ async def test_reservations_are_served_in_order_of_arrival() -> None:
 
 async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     """A reservation that is cancelled while it waits reserves nothing, and the next in line is served."""
-    budget = Budget(RunLimits(tokens=100, model_calls=3))
+    budget = Budget(RunLimits(model_calls=3, tokens=100))
     first = await budget.reserve(10, 80, free)
     cancelled = asyncio.create_task(budget.reserve(10, 80, free))
     following = asyncio.create_task(budget.reserve(0, 10, free))
@@ -73,7 +73,7 @@ async def test_the_last_call_gets_what_is_left() -> None:
 
 async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     """A call that waits for tokens does not wait for model calls that will not come back."""
-    budget = Budget(RunLimits(tokens=100, model_calls=2))
+    budget = Budget(RunLimits(model_calls=2, tokens=100))
     first = await budget.reserve(0, 100, free)
     waiting = [asyncio.create_task(budget.reserve(0, 50, free)) for _ in range(2)]
     await idle()
@@ -92,7 +92,7 @@ async def borrow_in_parallel(budgets: Iterable[Budget], count: int) -> list[Loan
 @pytest.mark.parametrize("count", [1, 3, 8])
 async def test_parallel_tasks_borrow_equal_shares(count: int) -> None:
     """Each of n parallel tasks borrows one n-th of what is left; a single one borrows everything."""
-    budget = Budget(RunLimits(tokens=1000, model_calls=24, cost=2.4))
+    budget = Budget(RunLimits(model_calls=24, tokens=1000, cost=2.4))
     budget.settle(await budget.reserve(0, 40, free), Usage(0, 40, cost=0.0), 0)
     loans = await borrow_in_parallel([budget], count)
     assert [loan.limits.tokens for loan in loans] == [960 // count] * count

@@ -115,7 +115,7 @@ def test_a_wrong_skill_call_goes_back_to_the_model(arguments: dict[str, Any]) ->
     """A skill takes exactly one text."""
     conductor, model = desk(ToolCall.of("search", **arguments), "sorry")
     assert conductor.run("?") == "sorry"
-    assert "'task'" in model.requests[1].messages[-1].content
+    assert model.requests[1].messages[-1].content.startswith("Error: ")
 
 
 async def test_skills_of_one_turn_run_concurrently() -> None:

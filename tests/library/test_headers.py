@@ -21,7 +21,7 @@ def test_limits_survive_the_header(limits: RunLimits) -> None:
 
 def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
     """The header has the limits that are set; times are rounded down, and very large numbers limited."""
-    assert format_budget(RunLimits(12.5, 3, 1000, 0.5)) == 'wall_time=12.5, tokens=1000, model_calls=3, cost="0.5"'
+    assert format_budget(RunLimits(12.5, 3, 1000, 0.5)) == 'wall_time=12.5, model_calls=3, tokens=1000, cost="0.5"'
     assert format_budget(RunLimits(wall_time=0.0019, cost=0)) == 'wall_time=0.001, cost="0"'
     assert format_budget(RunLimits()) == ""
     huge = parse_budget(format_budget(RunLimits(wall_time=1e300, tokens=10**30)))

@@ -46,7 +46,6 @@ def test_json_and_yaml_contain_the_same_data(kind: str, data: st.DataObject, tmp
     for copy in (from_json, from_yaml, *(blueprints.read_file(path) for path in tmp_path.iterdir())):
         assert json.dumps(copy) == json.dumps(blueprint)
         assert blueprints.digest(copy) == blueprints.digest(blueprint)
-        assert blueprints.diff(blueprint, copy) == []
 
 
 writer = Agent("writer", "Write about {input}.", "offline/echo", temperature=0.5, description="Writes.")

@@ -125,7 +125,7 @@ async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) ->
     assert headers["traceparent"].startswith("00-")
     wall_time, *rest = headers["podwright-budget"].split(", ")
     assert 90 < float(wall_time.removeprefix("wall_time=")) <= 100
-    assert rest == ["tokens=900", "model_calls=7", 'cost="0.5"']
+    assert rest == ["model_calls=7", "tokens=900", 'cost="0.5"']
     assert server.requests == [{"input": "the moon"}]
 
 
@@ -200,11 +200,11 @@ async def test_events_of_a_newer_release_are_skipped(server: Upstream) -> None:
 async def test_limits_are_lent_and_come_back(server: Upstream) -> None:
     """What is left is lent to the remote run; what it did not use is there for the next one."""
     remote = writer(server)
-    limits = RunLimits(tokens=4000, model_calls=18)
+    limits = RunLimits(model_calls=18, tokens=4000)
     flow = Workflow("flow", [AgentStep(remote), AgentStep(remote, output="last")], limits=limits)
     result = await flow.arun("x", trace=True)
     budgets = [headers["podwright-budget"] for headers in server.headers]
-    assert budgets == ["tokens=4000, model_calls=18", "tokens=3800, model_calls=16"]
+    assert budgets == ["model_calls=18, tokens=4000", "model_calls=16, tokens=3800"]
     assert result.usage.total_tokens == 400
 
 
@@ -273,14 +273,14 @@ async def test_a_request_without_any_response_is_sent_again(
     server: Upstream, assert_sound: Any, recorder: Any, lost: Script
 ) -> None:
     """It is sent with the same key, so it runs once; the end of the lost attempt's run is waited for."""
-    remote = writer(server, limits=RunLimits(tokens=500, model_calls=5), event_manager=recorder.manager)
+    remote = writer(server, limits=RunLimits(model_calls=5, tokens=500), event_manager=recorder.manager)
     server.answers(WHOLE, lost, IN_PROGRESS, WHOLE)
     assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
     first, *again = [headers["idempotency-key"] for headers in server.headers]
     assert len(again) == 3
     assert first not in again
     assert len(set(again)) == 1
-    assert {headers["podwright-budget"] for headers in server.headers} == {"tokens=500, model_calls=5"}
+    assert {headers["podwright-budget"] for headers in server.headers} == {"model_calls=5, tokens=500"}
     assert_sound(recorder.events[len(recorder.events) // 2 :])
     assert remote.last_usage.total_tokens == 200
 

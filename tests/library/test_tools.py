@@ -246,7 +246,7 @@ def test_a_repeated_function_is_one_tool() -> None:
 
 
 async def call(tool: Any, arguments: Json) -> Any:
-    return await to_tool(tool).call(None, arguments)  # pyright: ignore[reportArgumentType] - functions need no run
+    return await to_tool(tool).call(arguments)
 
 
 @pytest.mark.parametrize(

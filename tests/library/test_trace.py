@@ -212,7 +212,7 @@ def test_replay_prints_the_steps_with_their_times(make_example: Any, pauses: lis
     assert lines == [
         "   0.000s [solo] started: hello",
         "   0.250s [solo] thinking (offline/example)",
-        '   0.750s [solo] calling look(word="moon")',
+        '   0.750s [solo] calling look({"word": "moon"})',
         "   1.000s [solo] look returned: moon: found",
         "   1.250s [solo] thinking (offline/example)",
     ]

@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from podwright import Agent, FunctionModel, Pipeline, Usage
-from podwright.result import parse_usage
 from podwright.testing import ModelResponse
 
 PICO = 10**12
@@ -58,7 +58,7 @@ def test_usage_survives_json(used: list[Usage]) -> None:
     """Usage is the same after a round trip through JSON, which always has all counts and the cost."""
     usage = total([Usage(tool_calls=2), *used])
     data = usage.to_dict()
-    assert parse_usage(json.loads(json.dumps(data, allow_nan=False))) == usage
+    assert TypeAdapter(Usage).validate_python(json.loads(json.dumps(data, allow_nan=False))) == usage
     names = {field.name for field in dataclasses.fields(Usage)}
     assert data.keys() == (names if used else names - {"by_model"})
 

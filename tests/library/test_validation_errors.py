@@ -37,8 +37,8 @@ ONE_PROBLEM: list[tuple[Any, Any, str, str]] = [
     (int, None, "", "integer null"),
     (dict[str, int], [], "", "object array"),
     (Annotated[int, Field(gt=0)], 0, "", "greater 0"),
-    (Annotated[str, Field(min_length=2)], "a", "", "at least 2 characters 1"),
-    (Annotated[list[int], Field(max_length=1)], [1, 2], "", "at most 1 item, 2"),
+    (Annotated[str, Field(min_length=2)], "a", "", "at least 2 characters"),
+    (Annotated[list[int], Field(max_length=1)], [1, 2], "", "at most 1 item"),
     (Literal["low", "high"], "hihg", "", "'low' or 'high' 'hihg'"),
     (dict[str, dict[str, int]], {"a/b": {"c~d": []}}, "/a~1b/c~0d", "integer array"),
     (int | list[int], {"x": 1}, "", "integer or array object"),
@@ -65,12 +65,10 @@ def test_every_wrong_value_is_a_problem() -> None:
     assert [problem.pointer for problem in problems(list[Shape], data)] == ["/0/size", "/1", "/2/size"]
 
 
-def test_misspelt_keys_types_and_values_have_suggestions() -> None:
-    """The most similar allowed key, type or value is suggested."""
+def test_misspelt_keys_and_types_have_suggestions() -> None:
+    """The most similar allowed key or type is suggested."""
     assert problems(Shape, {"type": "label", "line": []})[-1].suggestion == "Did you mean 'lines'?"
     assert problems(Shape, {"type": "sqare"})[0].suggestion == "Did you mean 'square'?"
-    assert problems(Literal["low", "high"], "hihg")[0].suggestion == "Did you mean 'high'?"
-    assert problems(Literal["low", "high"], 5)[0].suggestion == ""
 
 
 def test_the_message_of_a_validator_is_kept() -> None:

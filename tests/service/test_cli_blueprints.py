@@ -13,6 +13,7 @@ import pytest
 from tests.service.support import AGENT, Shell
 
 import podwright
+from podwright_service.cli.flowchart import mermaid
 from podwright_service.variables import LIBRARY
 
 TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
@@ -103,7 +104,7 @@ def test_schemas(shell: Shell) -> None:
 def test_a_graph(shell: Shell, newsroom: Path) -> None:
     """`graph` prints the library's flowchart of a folder's blueprint."""
     blueprint = podwright.load(newsroom / "newsroom").to_blueprint()
-    assert shell("graph", str(newsroom / "newsroom")).stdout == podwright.blueprints.mermaid(blueprint)
+    assert shell("graph", str(newsroom / "newsroom")).stdout == mermaid(blueprint)
 
 
 def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:

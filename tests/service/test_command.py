@@ -216,7 +216,6 @@ INVALID_FILES: dict[str, Callable[[Path], object]] = {
     "too large a file": lambda at: (at.touch(), os.truncate(at, 1 << 40)),
     "binary data": lambda at: at.write_bytes(b"\xb6\xfe\0" * 9),
     "NaN": lambda at: at.write_text('{"openai/gpt-4o": {"input": NaN}}'),
-    "a duplicate key": lambda at: at.write_text('{"a": "http://a", "a": "http://b"}'),
 }
 
 

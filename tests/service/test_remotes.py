@@ -169,7 +169,7 @@ def test_limits_hold_in_a_hundred_runs_at_once(serve: Serve) -> None:
 
     async def run(number: int) -> tuple[int, int, RunLimits]:
         limits = RunLimits(tokens=(300, 700, 5000)[number % 3], model_calls=(20, 4)[number % 2])
-        own = Workflow.from_parts(flow._blueprint, flow.members(), {}, {"limits": limits})
+        own = Workflow.from_blueprint(flow.to_blueprint(), flow.members(), limits=limits)
         with contextlib.suppress(errors.LimitExceededError):
             await own.arun("go")
         usage = own.last_usage

@@ -114,7 +114,7 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in invalid:
         assert any(line.startswith((f"{name}:", f"Unknown variable {name}.")) for line in lines), name
     assert "Unknown variable PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?" in lines
-    assert "PODWRIGHT_MAX_RUNS: Expected greater than 0, got the string '0'." in lines
+    assert "PODWRIGHT_MAX_RUNS: Expected a number greater than 0, got the string '0'." in lines
 
 
 @pytest.mark.parametrize("value", ['["sk-secret"]', "sk-secret", '{"writer": ["sk-secret"]}', '{"writer": sk-secret}'])

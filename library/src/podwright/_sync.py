@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -20,15 +19,17 @@ from podwright.errors import BlockingCallError
 T = TypeVar("T")
 
 _loop: asyncio.AbstractEventLoop | None = None
+_thread: threading.Thread | None = None
 _lock = threading.Lock()
 
 
 def _background_loop() -> asyncio.AbstractEventLoop:
-    global _loop  # noqa: PLW0603 - one loop for the whole process
+    global _loop, _thread  # noqa: PLW0603 - one loop for the whole process
     with _lock:
-        if _loop is None or _loop.is_closed():
+        if _loop is None or _thread is None or not _thread.is_alive():  # a forked child has no such thread
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_run_forever, args=(_loop,), daemon=True, name="podwright-loop").start()
+            _thread = threading.Thread(target=_run_forever, args=(_loop,), daemon=True, name="podwright-loop")
+            _thread.start()
         return _loop
 
 
@@ -39,12 +40,6 @@ def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
             loop.run_forever()
 
 
-def _forget_loop() -> None:
-    # a forked child inherits neither the thread of the loop nor a usable lock
-    global _loop, _lock
-    _loop, _lock = None, threading.Lock()
-
-
 def _shut_down_loop() -> None:
     # closes what belongs to the loop, such as its HTTP session
     if _loop is not None and _loop.is_running():
@@ -53,8 +48,6 @@ def _shut_down_loop() -> None:
 
 
 atexit.register(_shut_down_loop)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_loop)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:

@@ -45,7 +45,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from podwright.json_data import to_json_data
@@ -101,22 +101,14 @@ class PodwrightError(Exception):
         self.help_url = help_url or f"{HELP_URL}#{self.code}"
 
     def __str__(self) -> str:
-        return f"{self.message}\n  Suggestion: {self.suggestion}\n  Help: {self.help_url}"
+        lines = [self.message, *(f"  - {line}" for line in self.details())]
+        return "\n".join([*lines, f"  Suggestion: {self.suggestion}", f"  Help: {self.help_url}"])
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON-compatible data, as in traces and problem documents."""
-        facts: dict[str, Any] = {
-            "code": self.code,
-            "message": self.message,
-            "suggestion": self.suggestion,
-            "help_url": self.help_url,
-        }
-
-        for name in ("run_id", "component", "context", "resume_path"):
-            value = getattr(self, name)
-            if value is not None:
-                facts[name] = to_json_data(value)
-        return facts
+        names = ("code", "message", "suggestion", "help_url", "run_id", "component", "context", "resume_path")
+        values = {name: getattr(self, name) for name in names}
+        return {name: to_json_data(value) for name, value in values.items() if value is not None}
 
     def rich_print(self, console: Console | None = None) -> None:
         """Print the error in colour (spec §7).
@@ -131,7 +123,7 @@ class PodwrightError(Exception):
 
         body = Text(printable(self.message), style="bold")
         for line in self.details():
-            body.append(f"\n  {printable(line)}", style="not bold")
+            body.append(f"\n  - {printable(line)}", style="not bold")
         body.append("\n\nSuggestion: ", style="not bold green")
         body.append(printable(self.suggestion), style="not bold")
         body.append("\nHelp: ", style="not bold cyan")
@@ -140,7 +132,7 @@ class PodwrightError(Exception):
         (console or RichConsole(stderr=True)).print(Panel(body, title=title, border_style="red"))
 
     def details(self) -> Sequence[str]:
-        """Further lines for `rich_print`; none for most errors."""
+        """Further lines of the text; none for most errors."""
         return ()
 
 
@@ -177,15 +169,9 @@ class BlueprintValidationError(ConfigurationError):
         super().__init__(message, suggestion=suggestion)
         self.problems = tuple(problems)
 
-    def __str__(self) -> str:
-        return "\n".join([self.message, *(f"  - {problem}" for problem in self.problems)]) + (
-            f"\n  Suggestion: {self.suggestion}\n  Help: {self.help_url}"
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `problems`: a list of pointer, detail and suggestion."""
-        problems = [{"pointer": p.pointer, "detail": p.detail, "suggestion": p.suggestion} for p in self.problems]
-        return {**super().to_dict(), "problems": problems}
+        return {**super().to_dict(), "problems": [asdict(problem) for problem in self.problems]}
 
     def details(self) -> Sequence[str]:
         """One line a problem."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -23,18 +23,6 @@ Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 
 Outcome = Literal["ok", "failed", "cancelled", "paused"]
-
-
-class Stamp(TypedDict):
-    """The fields that all events have, as a run gives them; see `RunEvent`."""
-
-    seq: int
-    at: float
-    run_id: str
-    parent_id: str | None
-    component: str
-    kind: Kind
-    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +52,16 @@ class RunEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(RunEvent):
+    """The fields of the events that end a run."""
+
+    usage: Usage = field(default_factory=Usage)
+    """What the run used, nested runs included."""
+    duration_ms: float = 0.0
+    """Milliseconds from its start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(RunEvent):
     """A run began."""
 
@@ -73,30 +71,25 @@ class RunStarted(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFinished(RunEvent):
+class RunFinished(RunEnded):
     """A run ended with a value."""
 
     type: Literal["run_finished"] = "run_finished"
     value: Any = None
     """The value as JSON-compatible data."""
-    usage: Usage = field(default_factory=Usage)
-    """What the run used, nested runs included."""
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunFailed(RunEvent):
+class RunFailed(RunEnded):
     """A run ended with an error."""
 
     type: Literal["run_failed"] = "run_failed"
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`PodwrightError.to_dict()`; for a workflow with its context and resume path."""
-    usage: Usage = field(default_factory=Usage)
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunCancelled(RunEvent):
+class RunCancelled(RunEnded):
     """The run was cancelled, by its caller or because a parallel branch failed."""
 
     type: Literal["run_cancelled"] = "run_cancelled"
@@ -104,12 +97,10 @@ class RunCancelled(RunEvent):
     """The context of a workflow so far."""
     resume_path: tuple[int, ...] | None = None
     """Where a workflow resumes."""
-    usage: Usage = field(default_factory=Usage)
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPaused(RunEvent):
+class RunPaused(RunEnded):
     """A workflow waits for approval."""
 
     type: Literal["run_paused"] = "run_paused"
@@ -117,8 +108,6 @@ class RunPaused(RunEvent):
     """The question to the person who approves."""
     context: Mapping[str, Any] | None = None
     resume_path: tuple[int, ...] | None = None
-    usage: Usage = field(default_factory=Usage)
-    duration_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,9 +277,6 @@ Event = Annotated[
     Field(discriminator="type"),
 ]
 """Any event, discriminated by `type`."""
-
-RUN_ENDS = (RunFinished, RunFailed, RunCancelled, RunPaused)
-"""The events that end a run."""
 
 _TYPES = {event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])}
 

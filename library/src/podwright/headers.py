@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any, cast
 
@@ -30,14 +31,7 @@ def format_usage(usage: Usage) -> str:
 
 def format_budget(limits: RunLimits) -> str:
     """The value of `Podwright-Budget`; limits that are None are left out, so it may be empty."""
-    return _format(
-        {
-            "wall_time": limits.wall_time,
-            "tokens": limits.tokens,
-            "model_calls": limits.model_calls,
-            "cost": limits.cost,
-        }
-    )
+    return _format(asdict(limits))
 
 
 def parse_budget(value: str) -> RunLimits:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
 from podwright.events import Event
+from podwright.json_data import to_text
 from podwright.text import printable, truncate
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ def _line(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case fo
     """The style and the text of an event's line; the text is empty for events that print nothing."""
     match event:
         case events.RunStarted():
-            return "bold", f"started: {_values(event.input)}"
+            return "bold", f"started: {to_text(event.input)}"
         case events.RunFinished():
             usage = event.usage
             cost = "cost unknown" if usage.cost is None else f"{usage.cost:.6g} USD"
             used = f"{event.duration_ms / 1000:.2f} s, {usage.total_tokens} tokens, {cost}"
-            return "bold green", f"final answer ({used}): {_values(event.value)}"
+            return "bold green", f"final answer ({used}): {to_text(event.value)}"
         case events.RunFailed():
-            return "bold red", f"failed: {_message(event.error)}"
+            return "bold red", f"failed: {event.error.get('message', '')}"
         case events.RunCancelled():
             return "bold red", "cancelled"
         case events.RunPaused():
@@ -95,16 +95,16 @@ def _line(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case fo
         case events.ModelCallStarted():
             return "cyan", f"thinking ({event.request.model})"
         case events.ModelCallFailed():
-            return "red", f"model call failed: {_message(event.error)}"
+            return "red", f"model call failed: {event.error.get('message', '')}"
         case events.ModelCallRetried():
             wait = f"{event.wait_ms / 1000:.1f} s"
-            return "yellow", f"model call failed, retrying in {wait}: {_message(event.error)}"
+            return "yellow", f"model call failed, retrying in {wait}: {event.error.get('message', '')}"
         case events.ToolCallStarted():
-            return "blue", f"calling {event.tool}({_values(event.arguments)})"
+            return "blue", f"calling {event.tool}({to_text(event.arguments)})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {event.output}"
         case events.ToolCallFailed():
-            return "red", f"{event.tool} failed: {_message(event.error)}"
+            return "red", f"{event.tool} failed: {event.error.get('message', '')}"
         case events.PlanMade():
             steps = "; ".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(event.steps, 1))
             return "magenta", f"{'revised plan' if event.revision else 'plan'}: {steps}"
@@ -116,14 +116,3 @@ def _line(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case fo
             return "dim", f"condition {event.condition}: {'true' if event.result else 'false'}"
         case events.Token() | events.ModelCallFinished():
             return "", ""
-
-
-def _message(error: Mapping[str, Any]) -> str:
-    return str(error.get("message", ""))
-
-
-def _values(value: Any) -> str:
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
-        return ", ".join(f"{key}={json.dumps(item, ensure_ascii=False)}" for key, item in items)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

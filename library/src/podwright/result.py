@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podwright.errors import TraceError
 from podwright.events import Event, Subscriber
@@ -88,12 +88,3 @@ class _SavedResult(BaseModel):
     events: list[Event]
     duration_ms: float
     usage: Usage
-
-
-def parse_usage(data: Any) -> Usage:
-    """The usage that `Usage.to_dict` wrote.
-
-    Raises:
-        pydantic.ValidationError: The data has another shape.
-    """
-    return TypeAdapter(Usage).validate_python(data)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from podwright import events
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
-from podwright.events import Event, Kind, Outcome, Stamp, Subscriber
+from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.json_data import to_json_data
 from podwright.result import ExecutionResult
 from podwright.usage import NO_USAGE, RunLimits, Usage
@@ -136,7 +136,7 @@ class Run:
         own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
-    def stamp(self, path: tuple[int, ...] | None = None) -> Stamp:
+    def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
         """The common fields for an event that is emitted now.
 
         Args:
@@ -248,14 +248,16 @@ class Run:
             value = await self._perform_in_time(component, task)
         except asyncio.CancelledError as cancellation:
             await self._cancel_nested()
-            self._end_cancelled(cancellation)
+            error = RunCancelledError(f"The run of '{self.component}' was cancelled.")
+            self._emit_end(error)
+            # asyncio recognises a cancellation by the exact exception type, so the facts travel as its cause
+            raise asyncio.CancelledError(*cancellation.args) from error
         except BaseException as error:
             await self._cancel_nested()
-            self._end_failed(error)
+            self._emit_end(error)
             raise
         else:
-            duration = self.duration_ms
-            self.emit(events.RunFinished(**self.stamp(), value=_traced(value), usage=self.usage, duration_ms=duration))
+            self.emit(events.RunFinished(**self._end_stamp(), value=_traced(value)))
             return value
         finally:
             self.over = True
@@ -292,48 +294,30 @@ class Run:
             message = f"'{self.component}' ran for longer than {self.wall_time:g} s."
             raise LimitExceededError(message, limit="wall_time") from error
 
-    def _end_cancelled(self, cancellation: asyncio.CancelledError) -> None:
-        error = RunCancelledError(f"The run of '{self.component}' was cancelled.")
-        self._attach_facts(error)
-        resume_path = None if error.resume_path is None else tuple(error.resume_path)
-        event = events.RunCancelled(
-            **self.stamp(),
-            context=error.context,
-            resume_path=resume_path,
-            usage=self.usage,
-            duration_ms=self.duration_ms,
-        )
-        self.emit(event)
-        # asyncio recognises a cancellation by the exact exception type, so the facts travel as its cause
-        raise asyncio.CancelledError(*cancellation.args) from error
-
-    def _end_failed(self, error: BaseException) -> None:
-        if isinstance(error, PodwrightError):
-            self._attach_facts(error)
-            facts = error.to_dict()
-        else:
+    def _emit_end(self, error: BaseException) -> None:
+        """Attach the facts of this run to the error that ends it, and emit the event."""
+        if not isinstance(error, PodwrightError):
             facts = {"code": "internal_error", "message": type(error).__name__}
-        if isinstance(error, ApprovalRequired):
-            event: Event = events.RunPaused(
-                **self.stamp(),
-                message=error.message,
-                context=error.context,
-                resume_path=tuple(error.resume_path or ()),
-                usage=self.usage,
-                duration_ms=self.duration_ms,
-            )
-        else:
-            event = events.RunFailed(**self.stamp(), error=facts, usage=self.usage, duration_ms=self.duration_ms)
-        self.emit(event)
-
-    def _attach_facts(self, error: PodwrightError) -> None:
-        """Tell an error about its run: the innermost component raised it, the outermost run is the caller's."""
+            self.emit(events.RunFailed(**self._end_stamp(), error=facts))
+            return
+        # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
         error.component = error.component or self.component
-        error.run_id = self.id
-        error.usage = self.usage
-        # only the checkpoint of the outermost run is of use to the caller
+        error.run_id, error.usage = self.id, self.usage
         error.context = self.checkpoint.context if self.checkpoint else None
         error.resume_path = self.checkpoint.resume_path if self.checkpoint else None
+        path = None if error.resume_path is None else tuple(error.resume_path)
+        match error:
+            case RunCancelledError():
+                event = events.RunCancelled(**self._end_stamp(), context=error.context, resume_path=path)
+            case ApprovalRequired(message=message):
+                event = events.RunPaused(**self._end_stamp(), message=message, context=error.context, resume_path=path)
+            case _:
+                event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
+        self.emit(event)
+
+    def _end_stamp(self) -> dict[str, Any]:
+        """The common fields of the event that ends this run."""
+        return {**self.stamp(), "usage": self.usage, "duration_ms": self.duration_ms}
 
 
 def milliseconds_since(started: float) -> float:

@@ -18,8 +18,7 @@ def truncate(text: str, length: int) -> str:
 def short_repr(value: object, length: int = 60) -> str:
     """The `repr` of a value of any type, cut to `length` characters; never raises."""
     try:
-        # Python refuses to write an integer of thousands of digits in decimal
-        text = hex(value) if isinstance(value, int) and value.bit_length() > 256 else repr(value)
+        text = repr(value)
     except Exception:  # noqa: BLE001 - `__repr__` of a caller's class may raise anything
         text = f"({type(value).__name__})"
     return truncate(text, length)

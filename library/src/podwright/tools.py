@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, Protocol, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError, with_config
 from pydantic.fields import FieldInfo
@@ -25,30 +25,9 @@ from podwright.messages import ToolSchema
 from podwright.text import describe_error, did_you_mean, truncate
 from podwright.validation_errors import to_problems
 
-if TYPE_CHECKING:
-    from podwright.run import Run
-
-
-class Tool(Protocol):
-    """What a model may call."""
-
-    @property
-    def name(self) -> str:
-        """The name that the model uses."""
-        ...
-
-    @property
-    def schema(self) -> ToolSchema:
-        """What the model is shown."""
-        ...
-
-    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """Call it; raises `ToolArgumentsError` if the arguments do not fit."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
-class FunctionTool:
+class Tool:
     """A Python function as a tool; a blocking function runs in a thread of its own."""
 
     function: Callable[..., Any]
@@ -65,7 +44,7 @@ class FunctionTool:
         """The tool's entry in a blueprint (spec §2.1)."""
         return {"name": self.name, "schema": self.schema}
 
-    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
+    async def call(self, arguments: dict[str, Any]) -> Any:
         """Validate the arguments and call the function.
 
         Raises:
@@ -130,7 +109,7 @@ async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
     return await asyncio.wrap_future(future)
 
 
-def to_tool(function: Callable[..., Any]) -> FunctionTool:
+def to_tool(function: Callable[..., Any]) -> Tool:
     """The tool of a function.
 
     The name is the function's, the description its docstring, the parameters its type hints; Google-style `Args:`
@@ -155,7 +134,7 @@ class _SchemaWithoutTitles(GenerateJsonSchema):
         """Ignore defaults without a JSON form: they are left out of the schema."""
 
 
-def _make_tool(function: Callable[..., Any]) -> FunctionTool:
+def _make_tool(function: Callable[..., Any]) -> Tool:
     if not callable(function):
         raise ToolDefinitionError(f"A tool must be a function, not {function!r}.")
     inner = function
@@ -180,7 +159,7 @@ def _make_tool(function: Callable[..., Any]) -> FunctionTool:
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
         schema["function"]["description"] = description
-    return FunctionTool(function, schema, arguments)
+    return Tool(function, schema, arguments)
 
 
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)
@@ -219,7 +198,7 @@ def _parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]
     return (parsed.description or "").strip(), parameters
 
 
-def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, FunctionTool]:
+def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
     """The tools of functions, by name.
 
     Raises:
@@ -227,18 +206,16 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Function
     """
     if not isinstance(functions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
         raise ToolDefinitionError(f"Tools must be a list of functions, not {functions!r}.")
-    tools: dict[str, FunctionTool] = {}
+    tools: dict[str, Tool] = {}
     for function in functions:
-        tool = function if isinstance(function, FunctionTool) else to_tool(function)
+        tool = function if isinstance(function, Tool) else to_tool(function)
         if tools.get(tool.name, tool).function is not tool.function:
             raise ToolDefinitionError(f"Two tools are called '{tool.name}'.", suggestion="Give each its own name.")
         tools[tool.name] = tool
     return tools
 
 
-def attach(
-    entries: object, tools: Mapping[str, FunctionTool], at: str
-) -> tuple[dict[str, FunctionTool], list[Problem]]:
+def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[str, Tool], list[Problem]]:
     """Match the tool entries of a blueprint with functions by name (spec §2.1); malformed entries are skipped.
 
     Args:
@@ -250,7 +227,7 @@ def attach(
         The tools by name, each with the schema of its entry, and the problems: functions that are missing, or whose
         parameters no longer fit the stored schema.
     """
-    attached: dict[str, FunctionTool] = {}
+    attached: dict[str, Tool] = {}
     found: list[Problem] = []
     for number, entry in enumerate(as_array(entries)):
         match entry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from podwright.errors import ConfigurationError
@@ -61,10 +61,6 @@ class Usage:
             by_model,
         )
 
-    def with_cost(self, cost: float) -> Usage:
-        """The token counts of one call with its cost in USD."""
-        return Usage(self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens, cost=cost)
-
     def as_call(self, model: str) -> Usage:
         """The usage as that of one successful call to `model`, to be added to the usage of a run."""
         unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
@@ -74,25 +70,13 @@ class Usage:
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as JSON-compatible data with all fields."""
-        data: dict[str, Any] = {name: getattr(self, name) for name in _COUNTS}
-        data["cost"] = self.cost
-        if self.by_model:
-            data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model.items()}
-        return data
+        data: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        by_model = {name: usage.to_dict() for name, usage in data.pop("by_model").items()}
+        return {**data, "by_model": by_model} if by_model else data
 
 
 NO_USAGE = Usage()
 """The usage of a run at its start."""
-
-_COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "cached_input_tokens",
-    "reasoning_tokens",
-    "model_calls",
-    "tool_calls",
-    "unpriced_model_calls",
-)
 
 
 def add_cost(cost: float | None, other: float | None) -> float | None:
@@ -120,10 +104,9 @@ class RunLimits:
     """USD. With this limit, models of unknown price are refused."""
 
     def __post_init__(self) -> None:
-        for name in ("wall_time", "model_calls", "tokens", "cost"):
-            value = getattr(self, name)
-            whole = name in ("model_calls", "tokens")
-            types = int if whole else (int, float)
-            if value is not None and (not isinstance(value, types) or isinstance(value, bool) or not value >= 0):
+        for name in self.__slots__:
+            value, whole = getattr(self, name), name in ("model_calls", "tokens")
+            valid = isinstance(value, int if whole else int | float) and not isinstance(value, bool) and value >= 0
+            if value is not None and not valid:
                 expected = "an integer" if whole else "a number"
                 raise ConfigurationError(f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}.")

@@ -99,15 +99,6 @@ def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKey
             return Problem(f"{pointer}/type", f"Unknown type {tag}.", did_you_mean(str(context["tag"]), tags))
         case "union_tag_not_found":
             return Problem(pointer, "Missing key 'type'.")
-        case "literal_error":
-            options = [option.strip(" '") for option in str(context["expected"]).replace(" or ", ", ").split(", ")]
-            hint = did_you_mean(value, options) if isinstance(value, str) else ""
-            detail = f"Expected {context['expected']}, got {describe_value(value)}."
-            return Problem(pointer, detail, hint if hint.startswith("Did") else "")
-        case "too_short" | "string_too_short":
-            return Problem(pointer, f"Expected at least {_count(context['min_length'], value)}, got {_length(value)}.")
-        case "too_long" | "string_too_long":
-            return Problem(pointer, f"Expected at most {_count(context['max_length'], value)}, got {_length(value)}.")
         case "json_invalid":
             reason = context.get("error", error["msg"])
             return Problem("", f"Invalid JSON: {reason}.", "Check quotes, commas and brackets.")
@@ -123,14 +114,6 @@ def _reworded(message: str, value: object) -> str:
     if message.startswith("Expected "):
         return f"{message}, got {describe_value(value)}."
     return f"{message.removeprefix('Value error, ')}."
-
-
-def _count(number: int, value: object) -> str:
-    return f"{number} {'character' if isinstance(value, str) else 'item'}{'' if number == 1 else 's'}"
-
-
-def _length(value: Any) -> int:
-    return len(value) if hasattr(value, "__len__") else 0
 
 
 def _resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:

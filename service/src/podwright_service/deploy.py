@@ -16,6 +16,7 @@ from podwright.components.folder import Folder, agent_names
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright.json_data import as_array, as_object
 from podwright.text import os_error_reason
+from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.images.context import component_files, requirements
 
 _MAX_CONFIG_MAP_BYTES = 900_000
@@ -143,7 +144,7 @@ class ComponentChange:
     component: str
     """Its name; empty for values of the whole fleet."""
     what: Literal["added", "removed", "changed"]
-    blueprint: list[blueprints.Change] = field(default_factory=list[blueprints.Change])
+    blueprint: list[Change] = field(default_factory=list[Change])
     """The changes of its blueprint."""
     values: list[str] = field(default_factory=list[str])
     """The paths of its other values that change, such as `resources.limits.cpu`, sorted."""
@@ -179,7 +180,7 @@ def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
     old_blueprint, new_blueprint = _inline_blueprint(name, old), _inline_blueprint(name, new)
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
     if old_blueprint and new_blueprint:
-        changes = blueprints.diff(old_blueprint, new_blueprint)
+        changes = blueprint_changes(old_blueprint, new_blueprint)
         ignored = ("inline", "file")  # compared as data, whether the values have it as text or as an object
     else:
         changes, ignored = [], ()

@@ -14,7 +14,7 @@ from podwright.events import Kind
 from podwright.json_data import json_pointer
 from podwright.models import Model
 from podwright.text import did_you_mean
-from podwright.tools import FunctionTool
+from podwright.tools import Tool
 from podwright_service.inline_checks import Inspection, Objects, build_order
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
@@ -28,7 +28,7 @@ class InlinePolicy:
     """What an inline blueprint may name, and how large it may be."""
 
     models: tuple[str, ...]
-    tools: Mapping[str, FunctionTool]
+    tools: Mapping[str, Tool]
     agents: Mapping[str, Component]
     conditions: Mapping[str, Callable[..., Any]]
     settings: Settings
@@ -125,9 +125,9 @@ def models_of(component: Component) -> list[Model]:
     return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, ModelComponent)))
 
 
-def tools_of(component: Component) -> dict[str, FunctionTool]:
+def tools_of(component: Component) -> dict[str, Tool]:
     """The tools of a component and its parts by name, without names that stand for several functions."""
-    tools: dict[str, FunctionTool] = {}
+    tools: dict[str, Tool] = {}
     ambiguous: set[str] = set()
     for part in everything_in(component):
         for name, tool in part.tools.items() if isinstance(part, Agent) else ():

@@ -10,7 +10,7 @@ from typing import Any, cast
 from podwright.errors import Problem
 from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
 from podwright.text import did_you_mean, short_repr
-from podwright.tools import FunctionTool, to_tool
+from podwright.tools import Tool, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.settings import Settings
 
@@ -44,7 +44,7 @@ class Inspection:
         settings: The size limits.
     """
 
-    def __init__(self, models: Collection[str], tools: Mapping[str, FunctionTool], settings: Settings) -> None:
+    def __init__(self, models: Collection[str], tools: Mapping[str, Tool], settings: Settings) -> None:
         self._models, self._tools, self._settings = models, tools, settings
         self.problems: list[Problem] = []
         self.unsafe_to_build = False

@@ -70,7 +70,8 @@ def serve(component: Component, settings: Settings) -> None:
             try:
                 uvicorn.Server(config).run()
             except SystemExit as error:
-                raise ConfigurationError("The server cannot start; its last log lines say why.") from error
+                message = f"Could not listen on {settings.host}:{settings.port}; the log says why."
+                raise ConfigurationError(message) from error
 
 
 def server_options(settings: Settings) -> dict[str, Any]:

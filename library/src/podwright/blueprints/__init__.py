@@ -1,8 +1,6 @@
-"""Blueprints as data: read, write, validate, migrate, compare. Nothing here runs a component."""
+"""Blueprints as data: read, write, validate, migrate. Nothing here runs a component."""
 
-from podwright.blueprints.diff import Change, diff
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
-from podwright.blueprints.graph import mermaid
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, parse, problems
@@ -12,16 +10,13 @@ __all__ = [
     "SUFFIXES",
     "VERSION",
     "Blueprint",
-    "Change",
     "check",
-    "diff",
     "digest",
     "from_json",
     "from_yaml",
     "invalid",
     "json_schema",
     "kind_of",
-    "mermaid",
     "migrate",
     "parse",
     "problems",

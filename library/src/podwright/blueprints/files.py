@@ -80,14 +80,14 @@ def read_file(path: str | Path) -> Blueprint:
     """
     file = Path(path)
     name = truncate(str(file), 200)
-    if file.suffix.lower() not in SUFFIXES and _exists(file):
-        endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise ConfigurationError(f"'{name}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
     try:
         text = read_bytes(file)
     except (OSError, ValueError) as error:
-        hint = None if _exists(file) else _similar_name(file)
+        hint = _similar_name(file) if isinstance(error, FileNotFoundError) else None
         raise ConfigurationError(f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint) from error
+    if file.suffix.lower() not in SUFFIXES:
+        endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+        raise ConfigurationError(f"'{name}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
     try:
         text = text.removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
         data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
@@ -107,7 +107,7 @@ def read_bytes(path: str | Path) -> bytes:
         ValueError: It is larger, or not a regular file (reading a pipe may never end).
     """
     file = Path(path)
-    if file.exists() and not file.is_file() and not file.is_dir():
+    if file.exists() and not file.is_file():
         raise ValueError("not a regular file")
     with file.open("rb") as opened:
         content = opened.read(MAX_FILE_BYTES + 1)
@@ -116,17 +116,8 @@ def read_bytes(path: str | Path) -> bytes:
     return content
 
 
-def _exists(file: Path) -> bool:
-    try:
-        return file.exists()
-    except (OSError, ValueError):  # the name is too long, or contains a NUL
-        return False
-
-
 def _similar_name(file: Path) -> str | None:
     """A suggestion: the blueprint file or folder with the most similar name."""
-    if not _exists(file.parent):
-        return None
     siblings = sorted(file.parent.glob("*"))
     return did_you_mean(file.name, (path.name for path in siblings if path.suffix in SUFFIXES or path.is_dir())) or None
 

@@ -267,8 +267,6 @@ class WorkflowBlueprint(_Described, total=False):
     steps: Required[Steps]
 
 
-AnyBlueprint = AgentBlueprint | WorkflowBlueprint | ConductorBlueprint | PipelineBlueprint
-
 SHAPES: dict[Kind, type] = {
     "agent": AgentBlueprint,
     "workflow": WorkflowBlueprint,
@@ -316,8 +314,9 @@ def allowed_keys(kind: Kind, location: Sequence[str | int], value: Mapping[str, 
         return sorted(keys_of(kind))
     if names[-1] == "config":
         return sorted(_keys(_CONFIGS.get(kind, AgentConfig) if len(names) == 1 else MemberConfig))
-    if kind == "workflow" and value.get("type") in STEP_SHAPES:
-        return sorted(_keys(STEP_SHAPES[value["type"]]))
+    step_type = value.get("type")
+    if kind == "workflow" and isinstance(step_type, str) and step_type in STEP_SHAPES:
+        return sorted(_keys(STEP_SHAPES[step_type]))
     return sorted(_keys(_SHAPES_BY_KEY.get(names[-1], MemberBlueprint)))
 
 

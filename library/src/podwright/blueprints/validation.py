@@ -125,21 +125,8 @@ def _shape_problems(blueprint: Blueprint, kind: Kind) -> list[Problem]:
         def keys(location: Sequence[str | int]) -> list[str]:
             return allowed_keys(kind, location, as_object(_value_at(blueprint, location)))
 
-        found = to_problems(error.errors(include_url=False), blueprint, keys)
-        return [_with_config_hint(problem, blueprint, kind) for problem in found]
+        return to_problems(error.errors(include_url=False), blueprint, keys)
     return []
-
-
-def _with_config_hint(problem: Problem, blueprint: Blueprint, kind: Kind) -> Problem:
-    """A problem with a hint for keys of `config` that stand at the top level."""
-    key = problem.pointer.removeprefix("/")
-    if (
-        problem.detail.startswith("Unknown key")
-        and key in allowed_keys(kind, ["config"], blueprint)
-        and key in blueprint
-    ):
-        return Problem(problem.pointer, problem.detail, f"'{key}' belongs under 'config'.")
-    return problem
 
 
 def _value_at(data: Any, location: Sequence[str | int]) -> Any:

@@ -13,7 +13,7 @@ from podwright.components.options import AgentOptions, parse_arguments, parse_wi
 from podwright.events import Kind
 from podwright.models import Model
 from podwright.run import Run, Task
-from podwright.tools import FunctionTool, attach, tools_by_name
+from podwright.tools import Tool, attach, tools_by_name
 
 
 class Agent(ModelComponent):
@@ -43,7 +43,7 @@ class Agent(ModelComponent):
         max_loops: int = 10,
         **options: Unpack[AgentOptions],
     ) -> None:
-        self._tools: Mapping[str, FunctionTool] = tools_by_name(tools)
+        self._tools: Mapping[str, Tool] = tools_by_name(tools)
         fields = {
             "name": name,
             "instructions": instructions,
@@ -80,7 +80,7 @@ class Agent(ModelComponent):
         return self
 
     @property
-    def tools(self) -> Mapping[str, FunctionTool]:
+    def tools(self) -> Mapping[str, Tool]:
         """Its tools, by name."""
         return self._tools
 

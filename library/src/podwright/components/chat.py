@@ -8,19 +8,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, cast
 
-from podwright import events
+from podwright import errors, events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
 from podwright.components.response_format import response_format
 from podwright.components.tool_calls import CANCELLED, ToolCaller
-from podwright.errors import (
-    ContentFilterError,
-    ContextError,
-    LimitExceededError,
-    LoopLimitError,
-    ModelError,
-    OutputError,
-    PodwrightError,
-)
 from podwright.json_data import to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
@@ -70,19 +61,19 @@ def to_context(data: object) -> Mapping[str, Any]:
     elif isinstance(data, Mapping):
         context = cast("Mapping[str, Any]", data)
     else:
-        raise ContextError(
+        raise errors.ContextError(
             f"The input must be a string or an object of named inputs, not {type(data).__name__}.",
             suggestion="Pass a string, or named inputs such as {'input': …}.",
         )
     if not context:
-        raise ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
+        raise errors.ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
     for key, value in context.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise ContextError(f"The name of an input must be a string, not {key!r}.")
+            raise errors.ContextError(f"The name of an input must be a string, not {key!r}.")
         try:
             to_text(value).encode()
         except (ValueError, RecursionError, TypeError) as error:
-            raise ContextError(f"The input '{key}' cannot be written as JSON: {error}.") from error
+            raise errors.ContextError(f"The input '{key}' cannot be written as JSON: {error}.") from error
     return context
 
 
@@ -121,8 +112,8 @@ async def run_chat(run: Run, session: ChatSession, messages: list[Message], resp
             messages.append(Message("user", correction))
     if reason:
         tries = f"{session.max_loops} {'try' if session.max_loops == 1 else 'tries'}"
-        raise OutputError(f"'{run.component}' gave no answer that fits the response model in {tries}: {reason}.")
-    raise LoopLimitError(f"'{run.component}' still called tools after {session.max_loops} model calls.")
+        raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {tries}: {reason}.")
+    raise errors.LoopLimitError(f"'{run.component}' still called tools after {session.max_loops} model calls.")
 
 
 async def call_model(
@@ -156,12 +147,14 @@ async def call_model(
         for budget, reservation in zip(run.budgets, reservations, strict=False):
             budget.settle(reservation, used)
     if response.finish_reason == "content_filter":
-        raise ContentFilterError(f"The content filter of '{model.name}' stopped the answer.")
+        raise errors.ContentFilterError(f"The content filter of '{model.name}' stopped the answer.")
     if response.finish_reason == "length":
         limit = next((reservation.limit for reservation in reversed(reservations) if reservation.limit), "")
         if limit:
-            raise LimitExceededError(f"The answer of '{model.name}' was cut off at the run's limits.", limit=limit)
-        raise ModelError(
+            raise errors.LimitExceededError(
+                f"The answer of '{model.name}' was cut off at the run's limits.", limit=limit
+            )
+        raise errors.ModelError(
             f"The answer of '{model.name}' was cut off at {settings.get('max_tokens', 'its limit of')} output tokens.",
             suggestion="Raise max_tokens, or ask for a shorter answer.",
         )
@@ -198,7 +191,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
     async def attempt() -> ModelResponse:
         try:
             response = await model.complete(request, on_token if run.streaming else None)
-        except ModelError as error:
+        except errors.ModelError as error:
             if first_token_ms is not None:  # a reader has seen tokens, which a retry would repeat
                 error.transient = False
             raise
@@ -206,7 +199,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
             raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
         return response
 
-    def on_retry(tries: int, error: ModelError, wait: float) -> None:
+    def on_retry(tries: int, error: errors.ModelError, wait: float) -> None:
         wait_ms = round(wait * 1000, 3)
         run.emit(events.ModelCallRetried(**run.stamp(), call=call, tries=tries, error=error.to_dict(), wait_ms=wait_ms))
 
@@ -222,11 +215,11 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
     except CancelledError:
         emit_failed(CANCELLED)
         raise
-    except PodwrightError as error:
+    except errors.PodwrightError as error:
         emit_failed(error.to_dict())
         raise
     except Exception as error:
-        failure = ModelError(f"Model '{model.name}' raised {describe_error(error)}")
+        failure = errors.ModelError(f"Model '{model.name}' raised {describe_error(error)}")
         emit_failed(failure.to_dict())
         raise failure from error
     response = _with_price(model, response)
@@ -249,4 +242,4 @@ def _with_price(model: Model, response: ModelResponse) -> ModelResponse:
     if response.usage.cost is not None or response.usage.unpriced_model_calls:
         return response
     price = model.price(response.usage)
-    return response if price is None else replace(response, usage=response.usage.with_cost(price))
+    return response if price is None else replace(response, usage=replace(response.usage, cost=price))

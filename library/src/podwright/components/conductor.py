@@ -5,23 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from typing_extensions import Unpack
+from annotated_types import MaxLen, MinLen
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict, Unpack
 
 from podwright.components.base import Component, ModelComponent
 from podwright.components.chat import ChatSession, initial_messages, run_chat
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
-from podwright.errors import ToolArgumentsError
 from podwright.events import Kind, PlanMade, PlanStep
-from podwright.messages import Message, ToolSchema
+from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
 from podwright.tools import Tool
-from podwright.validation_errors import to_problems
 
 REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""
@@ -114,19 +113,20 @@ class Conductor(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Plan if told to, then chat with the skills as tools."""
-        progress = _PlanProgress()
+        progress = _Progress(run)
         messages = initial_messages(self.instructions, task.input)
-        tools: dict[str, Tool] = {name: _SkillTool(name, skill, progress) for name, skill in self._skills.items()}
+        tools = {
+            name: _tool(name, _purpose(skill), _SKILL_ARGUMENTS, partial(progress.call_skill, name, skill))
+            for name, skill in self._skills.items()
+        }
         if self.planning:
-            plan = _plan_model(tuple(self._skills))
+            plan = _plan_type(tuple(self._skills))
             messages += await self._plan(run, messages, plan, progress)
-            tools[REVISE_PLAN] = _RevisePlanTool(plan, progress)
+            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", TypeAdapter(plan), progress.revise)
         session = ChatSession(self.model, self.settings, self.max_loops, tools)
         return await run_chat(run, session, messages, task.response_model)
 
-    async def _plan(
-        self, run: Run, messages: list[Message], plan_model: type[BaseModel], progress: _PlanProgress
-    ) -> list[Message]:
+    async def _plan(self, run: Run, messages: list[Message], plan: Any, progress: _Progress) -> list[Message]:
         skills = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
         request = Message(
             "user",
@@ -135,104 +135,73 @@ class Conductor(ModelComponent):
         )
         with run.step("plan", "plan", run.path):
             session = ChatSession(self.model, self.settings, self.max_loops)
-            plan = await run_chat(run, session, [*messages, request], plan_model)
-            progress.replace(run, plan)
+            progress.replace(await run_chat(run, session, [*messages, request], plan))
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         return [Message("assistant", f"The plan:\n{progress.text()}"), Message("user", order)]
 
 
 @dataclass(slots=True)
-class _PlanProgress:
-    """The plan of one run, and which of its steps have begun."""
+class _Progress:
+    """The plan of one run, which of its steps have begun, and the functions behind the model's tools."""
 
+    run: Run
     revision: int = -1
     steps: list[PlanStep] = field(default_factory=list[PlanStep])
     begun: set[int] = field(default_factory=set[int])
     calls: int = 0
 
-    def replace(self, run: Run, plan: BaseModel) -> None:
+    def replace(self, plan: Mapping[str, Any]) -> None:
         """Replace the plan."""
         self.revision += 1
-        self.steps = [PlanStep(step["skill"], step["task"]) for step in plan.model_dump()["steps"]]
+        self.steps = [PlanStep(**step) for step in plan["steps"]]
         self.begun = set()
-        run.emit(PlanMade(**run.stamp(), revision=self.revision, steps=tuple(self.steps)))
-
-    def begin(self, skill: str) -> tuple[int, bool]:
-        """The number of a skill call, and whether it is a step of the plan, which then has begun."""
-        number, self.calls = self.calls, self.calls + 1
-        for index, step in enumerate(self.steps):
-            if step.skill == skill and index not in self.begun:
-                self.begun.add(index)
-                return number, True
-        return number, False
+        self.run.emit(PlanMade(**self.run.stamp(), revision=self.revision, steps=tuple(self.steps)))
 
     def text(self) -> str:
         """The plan as text."""
         return "\n".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(self.steps, 1))
 
+    async def revise(self, steps: list[dict[str, str]]) -> str:
+        """Replace the plan for the model."""
+        self.replace({"steps": steps})
+        return f"The plan is now:\n{self.text()}"
 
-class _SkillTool:
-    """A skill agent as a tool; each call is a nested run."""
-
-    def __init__(self, name: str, skill: Component, progress: _PlanProgress) -> None:
-        self.name = name
-        self._skill = skill
-        self._progress = progress
-        parameters: dict[str, Any] = {
-            "type": "object",
-            "properties": {"task": {"type": "string", "description": "The task, with everything that it needs."}},
-            "required": ["task"],
-            "additionalProperties": False,
-        }
-        function: Any = {"name": name, "description": _purpose(skill), "parameters": parameters}
-        self.schema: ToolSchema = {"type": "function", "function": function}
-
-    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """Give the skill its task."""
-        task = arguments.get("task")
-        if not isinstance(task, str) or set(arguments) != {"task"}:
-            raise ToolArgumentsError(f"Skill '{self.name}' takes one string, 'task', not {sorted(arguments)}.")
-        number, planned = self._progress.begin(self.name)
-        path = (*run.path, number)
-        with run.step(self._skill.name, "plan_step" if planned else "skill_step", path):
-            value = await run.child(self._skill, path).execute(self._skill, Task(task))
-        return self._skill.text(value)
+    async def call_skill(self, name: str, skill: Component, task: str) -> str:
+        """Give a skill a task, as a nested run."""
+        path = (*self.run.path, self.calls)
+        self.calls += 1
+        waiting = (index for index, step in enumerate(self.steps) if step.skill == name and index not in self.begun)
+        step = next(waiting, None)
+        if step is not None:
+            self.begun.add(step)
+        with self.run.step(skill.name, "skill_step" if step is None else "plan_step", path):
+            value = await self.run.child(skill, path).execute(skill, Task(task))
+        return skill.text(value)
 
 
-class _RevisePlanTool:
-    """The tool by which the model replaces its plan."""
+@with_config(CLOSED)
+class _SkillArguments(TypedDict):
+    task: Annotated[str, Field(description="The task, with everything that it needs.")]
 
-    name = REVISE_PLAN
 
-    def __init__(self, plan: type[BaseModel], progress: _PlanProgress) -> None:
-        self._plan = plan
-        self._progress = progress
-        function: Any = {
-            "name": REVISE_PLAN,
-            "description": "Replace the rest of the plan.",
-            "parameters": plan.model_json_schema(),
-        }
-        self.schema: ToolSchema = {"type": "function", "function": function}
+_SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
-    async def call(self, run: Run, arguments: dict[str, Any]) -> Any:
-        """Replace the plan."""
-        try:
-            plan = self._plan.model_validate(arguments)
-        except ValidationError as error:
-            problems = to_problems(error.errors(include_url=False), arguments)
-            raise ToolArgumentsError(f"Invalid plan: {'; '.join(map(str, problems))}") from error
-        self._progress.replace(run, plan)
-        return f"The plan is now:\n{self._progress.text()}"
+
+def _tool(name: str, description: str, arguments: TypeAdapter[Any], function: Callable[..., Any]) -> Tool:
+    parameters = arguments.json_schema()
+    schema: ToolSchema = {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }
+    return Tool(function, schema, arguments)
 
 
 @lru_cache(maxsize=64)
-def _plan_model(skills: tuple[str, ...]) -> type[BaseModel]:
-    """The type of a plan over these skills; cached, because making a model class takes milliseconds."""
-    closed = ConfigDict(extra="forbid")
-    skill: Any = Literal[skills]  # pyright: ignore[reportInvalidTypeForm] - a type that is known at run time only
-    step: Any = create_model("Step", __config__=closed, skill=skill, task=str)
-    steps: Any = Annotated[list[step], Field(min_length=1, max_length=32)]
-    return create_model("Plan", __config__=closed, steps=steps)
+def _plan_type(skills: tuple[str, ...]) -> Any:
+    """The type of a plan over these skills; cached, because making its schema takes milliseconds."""
+    typed_dict: Any = TypedDict  # its fields are known at run time only
+    step = with_config(CLOSED)(typed_dict("Step", {"skill": Literal[skills], "task": str}))
+    return with_config(CLOSED)(typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]}))
 
 
 def _purpose(skill: Component) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,8 +70,9 @@ def load(
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
         raise ConfigurationError(f"A component is loaded from a path or a dictionary, not from {source!r}.")
     path = Path(source)
-    if _is_folder(path):
-        return _load_folder(Folder(path), parts, options, ())
+    with contextlib.suppress(OSError):  # the name is too long: reading it explains that
+        if path.is_dir():
+            return _load_folder(Folder(path), parts, options, ())
     return _build(blueprints.read_file(path), parts, options)
 
 
@@ -83,13 +85,6 @@ class _Parts:
     conditions: dict[str, Callable[..., Any]]
     model: Model | None
     validate: bool
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # the name is too long, for example
-        return False
 
 
 def _build(blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, Any]) -> AnyComponent:

@@ -13,7 +13,7 @@ from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import as_array, as_object
 from podwright.models import Model
 from podwright.text import did_you_mean
-from podwright.tools import FunctionTool, attach, tools_by_name
+from podwright.tools import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
@@ -75,7 +75,7 @@ class _Team:
         self._model = model
         self._agents = agents
         self._functions = tools
-        self._tools: Mapping[str, FunctionTool] = tools_by_name(tools)
+        self._tools: Mapping[str, Tool] = tools_by_name(tools)
 
     def problems(self, entry: Mapping[str, Any], at: str, validate: bool) -> list[Problem]:
         """What is wrong with an entry beyond its shape."""

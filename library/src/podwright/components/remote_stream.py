@@ -9,19 +9,8 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
-from podwright.errors import (
-    LimitExceededError,
-    PodwrightError,
-    RemoteConnectionError,
-    RemoteError,
-    RemoteHopsError,
-    RemotePausedError,
-    RemoteRejectedError,
-    RemoteResponseError,
-    RemoteTimeoutError,
-    RemoteUnavailableError,
-)
-from podwright.events import RUN_ENDS, Event, Kind, ModelCallFinished, ModelCallStarted, RunStarted, Token, adapter
+from podwright import errors
+from podwright.events import Event, Kind, ModelCallFinished, ModelCallStarted, RunEnded, RunStarted, Token, adapter
 from podwright.json_data import as_array, as_object
 from podwright.models.http import Fault, Response, TransportError
 from podwright.models.retries import retry_after
@@ -30,7 +19,7 @@ from podwright.run import Run
 from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
 
-E = TypeVar("E", bound=RemoteError)
+E = TypeVar("E", bound=errors.RemoteError)
 
 MAX_EVENT = 8 * 2**20
 """Bytes of the longest event."""
@@ -39,11 +28,11 @@ _MAX_TEXT = 2000
 _CODE = re.compile(r"[a-z][a-z_]{0,63}")
 _EMPTY: Mapping[str, Any] = {}
 
-_TRANSPORT_ERRORS: dict[Fault, type[RemoteError]] = {
-    "connect_timeout": RemoteTimeoutError,
-    "timeout": RemoteTimeoutError,
-    "not_http": RemoteResponseError,
-    "too_large": RemoteResponseError,
+_TRANSPORT_ERRORS: dict[Fault, type[errors.RemoteError]] = {
+    "connect_timeout": errors.RemoteTimeoutError,
+    "timeout": errors.RemoteTimeoutError,
+    "not_http": errors.RemoteResponseError,
+    "too_large": errors.RemoteResponseError,
 }
 """The others are `RemoteConnectionError`."""
 _REPEATABLE: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "disconnected")
@@ -86,13 +75,13 @@ class RemoteStream:
                     raise self._failed(as_object(_json(event.data)))
                 self._relay(event.data)
             if parser.pending > MAX_EVENT:
-                raise self._error(RemoteResponseError, f"sent an event of more than {MAX_EVENT} bytes.")
-        raise self._error(RemoteConnectionError, "closed the stream before the end of its run.")
+                raise self._error(errors.RemoteResponseError, f"sent an event of more than {MAX_EVENT} bytes.")
+        raise self._error(errors.RemoteConnectionError, "closed the stream before the end of its run.")
 
-    def transport_error(self, error: TransportError) -> RemoteError:
+    def transport_error(self, error: TransportError) -> errors.RemoteError:
         """The error for a request without a complete response."""
         remote_error = self._error(
-            _TRANSPORT_ERRORS.get(error.fault, RemoteConnectionError), f"did not answer: {error}."
+            _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError), f"did not answer: {error}."
         )
         remote_error.transient = error.fault in _REPEATABLE
         return remote_error
@@ -103,7 +92,7 @@ class RemoteStream:
         except ValidationError as error:
             if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":  # a type of a newer release
                 return
-            raise self._error(RemoteResponseError, "sent an invalid event.") from None
+            raise self._error(errors.RemoteResponseError, "sent an invalid event.") from None
         self._count(event)
         if self._run.streaming or not isinstance(event, Token):
             self._run.relay(event, self._name)
@@ -115,39 +104,41 @@ class RemoteStream:
             self.calls += 1
         elif isinstance(event, ModelCallFinished):
             self.usage += event.response.usage.as_call(event.model)
-        elif isinstance(event, RUN_ENDS) and event.run_id == self._outermost:
+        elif isinstance(event, RunEnded) and event.run_id == self._outermost:
             self.usage = event.usage
 
     def _value(self, result: dict[str, Any]) -> Any:
         if self._kind == "workflow" and result:
             return result
         if "output" not in result:
-            raise self._error(RemoteResponseError, "sent an invalid result.")
+            raise self._error(errors.RemoteResponseError, "sent an invalid result.")
         return result["output"]
 
-    def _failed(self, problem: Mapping[str, Any]) -> PodwrightError:
+    def _failed(self, problem: Mapping[str, Any]) -> errors.PodwrightError:
         """The error for a run that failed there, from its problem document (RFC 9457)."""
         failed = f"failed: {_text(problem, 'detail')}"
         match code := _text(problem, "code"):
             case "limit_exceeded":
                 limit, hint = _text(problem, "limit"), _text(problem, "suggestion") or None
-                limit_error = LimitExceededError(f"The remote '{self._name}' {failed}", limit=limit, suggestion=hint)
+                limit_error = errors.LimitExceededError(
+                    f"The remote '{self._name}' {failed}", limit=limit, suggestion=hint
+                )
                 limit_error.component = _text(problem, "component") or None
                 return limit_error
             case "approval_required":
                 waits = f"waits for approval: {_text(problem, 'detail')}"
-                paused = self._error(RemotePausedError, waits, {**problem, "suggestion": ""})
+                paused = self._error(errors.RemotePausedError, waits, {**problem, "suggestion": ""})
                 paused.paused_context = as_object(problem.get("context"))
                 paused.paused_path = as_array(problem.get("resume_path"))
                 return paused
             case "remote_hops_exceeded":
-                return self._error(RemoteHopsError, failed, problem)
+                return self._error(errors.RemoteHopsError, failed, problem)
             case "run_cancelled":
-                return self._error(RemoteUnavailableError, failed, problem)
+                return self._error(errors.RemoteUnavailableError, failed, problem)
             case _:
-                return self._error(RemoteError, failed, problem, code if _CODE.fullmatch(code) else None)
+                return self._error(errors.RemoteError, failed, problem, code if _CODE.fullmatch(code) else None)
 
-    async def _refused(self, response: Response) -> RemoteError:
+    async def _refused(self, response: Response) -> errors.RemoteError:
         """The error for a response that is no stream of events; only a problem document is quoted."""
         problem: dict[str, Any] = {}
         if response.content_type == "application/problem+json":
@@ -156,16 +147,20 @@ class RemoteStream:
         wait = retry_after(response.headers)
         match response.status // 100:
             case 5:
-                error = self._error(RemoteUnavailableError, answered, problem)
+                error = self._error(errors.RemoteUnavailableError, answered, problem)
                 error.transient = response.status == 503 and wait is not None
             case 4:
-                error = self._error(RemoteRejectedError, answered, problem)
+                error = self._error(errors.RemoteRejectedError, answered, problem)
                 # an earlier attempt, whose connection was lost, still runs there
                 error.transient = error.remote_code == "idempotency_in_progress" and wait is not None
             case 3:
-                error = self._error(RemoteResponseError, f"answered {response.status}: redirects are not followed.")
+                error = self._error(
+                    errors.RemoteResponseError, f"answered {response.status}: redirects are not followed."
+                )
             case _:
-                error = self._error(RemoteResponseError, f"answered {response.status} without a stream of events.")
+                error = self._error(
+                    errors.RemoteResponseError, f"answered {response.status} without a stream of events."
+                )
         error.retry_after = wait if error.transient else None
         error.status = response.status
         return error

@@ -63,9 +63,7 @@ class ResponseFormat:
             ) from error
 
 
-@lru_cache(maxsize=256)
-def _cached_format(response_model: Any) -> ResponseFormat:
-    return ResponseFormat(response_model)
+_cached_format = lru_cache(maxsize=256)(ResponseFormat)
 
 
 def response_format(response_model: Any) -> ResponseFormat | None:

@@ -91,7 +91,10 @@ class StepRunner:
             node: The progress of the sequence, updated in place.
             path: The position of the sequence.
         """
-        node.setdefault("step", 0)
+        if node.setdefault("step", 0) > len(steps):
+            raise ResumePathError(
+                f"The saved progress has no step {node['step']} at {list(path)}; the workflow differs."
+            )
         while (index := cast("int", node["step"])) < len(steps):
             step, here = resolved(steps)[index], (*path, index)
             await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits

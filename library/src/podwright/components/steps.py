@@ -210,11 +210,6 @@ class References:
 
     def _resolve_agent(self, step: AgentStep) -> AgentStep:
         agent = cast("object", step.agent)  # a caller may pass anything
-        if isinstance(step.name, Component):
-            raise ConfigurationError(
-                f"AgentStep takes the agent first and then the name of the step, not {step.name!r}.",
-                suggestion=f"Write AgentStep({step.name.name}, {agent!r}).",
-            )
         if isinstance(agent, Component):
             self.add_agent(agent.name, agent)
             agent = agent.name

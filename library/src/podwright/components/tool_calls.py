@@ -92,7 +92,7 @@ class ToolCaller:
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
             raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}")
-        return to_text(await tool.call(self._run, arguments))
+        return to_text(await tool.call(arguments))
 
     def _emit_failed(self, call: ToolCall, error: Mapping[str, Any], started: float) -> None:
         duration = milliseconds_since(started)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
@@ -17,7 +18,7 @@ from podwright.components.options import (
     parse_arguments,
     parse_with_overrides,
 )
-from podwright.components.resume import KEY, Level, Node, initial_progress, path_of
+from podwright.components.resume import KEY, Node, initial_progress, path_of
 from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask, shown
 from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
 from podwright.conditions import Conditions
@@ -189,7 +190,7 @@ class Workflow(Component):
             InputError: The context, the start step or the resume path is wrong.
         """
         named = dict(to_context({"input": ""} if context is None else context))
-        progress = initial_progress(Level(self._steps, self._agents), named.pop(KEY, None), start_step, resume_path)
+        progress = initial_progress(len(self._steps), named.pop(KEY, None), start_step, resume_path)
         inputs = {key: value for key, value in named.items() if key not in ("input", *self.output_names)}
         combined = sections(inputs)
         if "input" not in named:
@@ -208,14 +209,7 @@ class Workflow(Component):
         """The task of a run as a step of another workflow, which saves its context and progress."""
         task = self.task(progress.get("context", data))
         progress["context"] = task.scope.context
-        return WorkflowTask(
-            input=task.input,
-            scope=task.scope,
-            progress=progress.setdefault("in", {}),
-            approved=approved,
-            hidden=task.hidden,
-            nested=True,
-        )
+        return replace(task, progress=progress.setdefault("in", {}), approved=approved, nested=True)
 
     def _task(
         self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]

@@ -17,9 +17,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Literal
 
 import aiohttp
-from pydantic import TypeAdapter, ValidationError
 
-from podwright.errors import ConfigurationError
 from podwright.models.retries import Timeouts
 from podwright.text import os_error_reason
 
@@ -32,6 +30,8 @@ _KEEP_ALIVE = 30.0
 """Seconds that an unused connection is kept."""
 _DRAIN = 0.1
 """Seconds to wait for the end of a response whose last event has arrived."""
+_TRUE = ("1", "true", "yes", "on")
+"""Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
 _MAX_HEADER = 64 * 1024
 """Bytes of one response header."""
 
@@ -164,19 +164,17 @@ async def _session() -> aiohttp.ClientSession:
     """The session of the running event loop."""
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
-        trusted = await asyncio.to_thread(_trusted_certificates)
-        if loop not in _sessions:  # a concurrent call may have made it meanwhile
-            keeper = _keep_session(loop, trusted)
-            _sessions[loop] = await anext(keeper), keeper
+        keeper = _keep_session(loop)
+        _sessions[loop] = await anext(keeper), keeper  # nothing is awaited before, so no other task makes a second one
     return _sessions[loop][0]
 
 
-async def _keep_session(loop: AbstractEventLoop, trusted: ssl.SSLContext) -> AsyncGenerator[aiohttp.ClientSession]:
+async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=_trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=_trust_env(),
+        trust_env=os.environ.get("PODWRIGHT_TRUST_ENV", "").lower() in _TRUE,
         max_line_size=_MAX_HEADER,
         max_field_size=_MAX_HEADER,
     )
@@ -195,25 +193,3 @@ def _trusted_certificates() -> ssl.SSLContext:
     except OSError as error:
         message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
         raise TransportError("tls", message) from error
-
-
-def _trust_env() -> bool:
-    value = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
-    try:
-        return TypeAdapter(bool).validate_python(value)
-    except ValidationError:
-        message = f"PODWRIGHT_TRUST_ENV is '{value}'."
-        raise ConfigurationError(message, suggestion="Set it to true or false.") from None
-
-
-_of_parent: list[object] = []
-
-
-def _forget_sessions() -> None:
-    """In a forked process: the sockets are the parent's, and closing the sessions would act on them."""
-    _of_parent.append(dict(_sessions))
-    _sessions.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_sessions)

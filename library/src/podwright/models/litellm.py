@@ -7,17 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from podwright.errors import (
-    ContentFilterError,
-    ContextWindowError,
-    ModelConnectionError,
-    ModelError,
-    ModelRequestError,
-    ModelResponseError,
-    ModelTimeoutError,
-    PodwrightError,
-    UnknownModelError,
-)
+from podwright import errors
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
 from podwright.models.base import Connection, Model, TokenCallback
@@ -53,7 +43,7 @@ class LiteLLMModel(Model):
         self._connection = connection
         self._has_json_schema: bool | None = None
         if not litellm_loader.installed():
-            raise UnknownModelError(
+            raise errors.UnknownModelError(
                 f"The model '{name}' needs LiteLLM, which is not installed.",
                 suggestion="Install it: pip install 'podwright[litellm]'.",
             )
@@ -83,8 +73,8 @@ class LiteLLMModel(Model):
         except ErrorInResponseError as error:
             model_error = refusal(self.name, error.status, error.text)
         except InvalidResponseError:
-            model_error = ModelResponseError(f"'{self.name}': the response is not a chat completion.")
-        except PodwrightError:
+            model_error = errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.")
+        except errors.PodwrightError:
             raise
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             model_error = self._translate(error, request)
@@ -98,7 +88,7 @@ class LiteLLMModel(Model):
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.BadRequestError:
-            raise UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
+            raise errors.UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
         return bool(litellm.supports_response_schema(self.name))
 
     async def _fetch(self, request: ModelRequest, builder: ResponseBuilder) -> None:
@@ -133,7 +123,7 @@ class LiteLLMModel(Model):
         except TimeoutError:
             if not deadline.expired():
                 raise
-            raise ModelTimeoutError(f"'{self.name}': no data for {seconds:g} s.") from None
+            raise errors.ModelTimeoutError(f"'{self.name}': no data for {seconds:g} s.") from None
 
     def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
         return {
@@ -146,7 +136,7 @@ class LiteLLMModel(Model):
             "max_retries": 0,
         }
 
-    def _translate(self, error: Any, request: ModelRequest) -> ModelError:
+    def _translate(self, error: Any, request: ModelRequest) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
         litellm = litellm_loader.loaded()
         error = getattr(error, "original_exception", None) or error  # of a stream that broke off
@@ -154,19 +144,19 @@ class LiteLLMModel(Model):
             case litellm.UnsupportedParamsError():
                 names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in str(error))
                 message = f"'{self.name}' does not support {names or 'a setting'}."
-                return ModelRequestError(message, suggestion="Remove it from the config.")
+                return errors.ModelRequestError(message, suggestion="Remove it from the config.")
             case litellm.ContextWindowExceededError():
-                return ContextWindowError(f"'{self.name}': the request is too long for the model.")
+                return errors.ContextWindowError(f"'{self.name}': the request is too long for the model.")
             case litellm.ContentPolicyViolationError():
-                return ContentFilterError(f"'{self.name}': the content filter stopped the request.")
+                return errors.ContentFilterError(f"'{self.name}': the content filter stopped the request.")
             case litellm.Timeout():
-                return ModelTimeoutError(f"'{self.name}': no answer in time.")
+                return errors.ModelTimeoutError(f"'{self.name}': no answer in time.")
             case litellm.APIConnectionError():
-                return ModelConnectionError(f"'{self.name}': no connection, or it was lost.")
+                return errors.ModelConnectionError(f"'{self.name}': no connection, or it was lost.")
             case litellm.APIResponseValidationError():
-                return ModelResponseError(f"'{self.name}': the response is not a chat completion.")
+                return errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.")
             case _ if hasattr(error, "status_code"):
                 headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
                 return refusal(self.name, error.status_code, str(error), headers)
             case _:
-                return ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
+                return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")

@@ -12,12 +12,12 @@ import json
 import math
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
-from podwright.events import Event, ModelCallFailed, ModelCallFinished, ModelCallStarted
+from podwright.events import ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Model, TokenCallback
@@ -25,6 +25,9 @@ from podwright.models.retries import Timeouts
 from podwright.models.schema_example import example
 from podwright.text import truncate
 from podwright.usage import Usage
+
+if TYPE_CHECKING:
+    from podwright.result import ExecutionResult
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 
@@ -114,12 +117,11 @@ def _as_response(answer: Answer) -> ModelResponse:
             return answer
         case str():
             return ModelResponse(answer)
-        case ToolCall():
-            return ModelResponse(tool_calls=(answer,), finish_reason="tool_calls")
         case BaseException():
             raise answer
         case _:
-            return ModelResponse(tool_calls=tuple(answer), finish_reason="tool_calls")
+            calls = (answer,) if isinstance(answer, ToolCall) else tuple(answer)
+            return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
 
 
 class ScriptedModel(OfflineModel):
@@ -170,15 +172,6 @@ class FunctionModel(OfflineModel):
         return self._finish(request, _as_response(answer), on_token)
 
 
-class Trace(Protocol):
-    """An object with recorded events, such as an `ExecutionResult`."""
-
-    @property
-    def events(self) -> Iterable[Event]:
-        """The events, in order."""
-        ...
-
-
 class ReplayModel(OfflineModel):
     """Gives the answers that a trace recorded, so that a component runs again without a model.
 
@@ -195,7 +188,7 @@ class ReplayModel(OfflineModel):
 
     name = "offline/replay"
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: ExecutionResult) -> None:
         self._recorded: defaultdict[tuple[str, tuple[int, ...]], deque[_Call]] = defaultdict(deque)
         calls: dict[tuple[str, int], _Call] = {}
         for event in trace.events:

@@ -8,16 +8,8 @@ from typing import Any
 
 import orjson
 
+from podwright import errors
 from podwright._version import __version__
-from podwright.errors import (
-    ConfigurationError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelError,
-    ModelResponseError,
-    ModelTimeoutError,
-    PodwrightError,
-)
 from podwright.json_data import as_object, to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
@@ -40,12 +32,12 @@ from podwright.usage import Usage
 MAX_RESPONSE = 16 * 2**20
 """Bytes of the longest response, decompressed."""
 
-_TRANSPORT_ERRORS: dict[Fault, type[ModelError]] = {
-    "connect_timeout": ModelTimeoutError,
-    "timeout": ModelTimeoutError,
-    "truncated": ModelResponseError,
-    "not_http": ModelResponseError,
-    "too_large": ModelResponseError,
+_TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
+    "connect_timeout": errors.ModelTimeoutError,
+    "timeout": errors.ModelTimeoutError,
+    "truncated": errors.ModelResponseError,
+    "not_http": errors.ModelResponseError,
+    "too_large": errors.ModelResponseError,
 }
 """The others are `ModelConnectionError`."""
 _PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
@@ -93,7 +85,7 @@ class ChatModel(Model):
         except ErrorInResponseError as error:
             raise refusal(self.name, error.status, error.text) from None
         except (InvalidResponseError, orjson.JSONDecodeError):
-            raise ModelResponseError(f"'{self.name}': the response is not a chat completion.") from None
+            raise errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.") from None
 
     def price(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
@@ -103,7 +95,7 @@ class ChatModel(Model):
         """Host and port of the endpoint; None if no base URL is set."""
         try:
             return host_and_port((self._destination or self._find_destination())[0])
-        except PodwrightError:  # raised again by the first call
+        except errors.PodwrightError:  # raised again by the first call
             return None
 
     async def _prepare(self) -> tuple[str, dict[str, str]]:
@@ -118,14 +110,16 @@ class ChatModel(Model):
         base_url = connection.base_url or _first_set(endpoint.urls) or endpoint.url
         if not base_url:
             variables = " or ".join(endpoint.urls) or "PODWRIGHT_MODEL_BASE_URL"
-            raise ConfigurationError(f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url.")
+            raise errors.ConfigurationError(
+                f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url."
+            )
         base_url = base_url.rstrip("/")
         if not base_url.endswith(endpoint.suffix):
             base_url += endpoint.suffix
         try:
             url = join_url(base_url, "/chat/completions")
         except ValueError:
-            raise ConfigurationError(
+            raise errors.ConfigurationError(
                 f"Invalid base URL of '{self.name}'.",
                 suggestion="Write base_url, PODWRIGHT_MODEL_BASE_URL or the provider's variable as https://host/path.",
             ) from None
@@ -139,13 +133,13 @@ class ChatModel(Model):
         key = (_first_set(self._endpoint.keys) if key is None else key).strip()
         if not key and base_url == self._endpoint.url and base_url.startswith("https:"):
             hint = f"Set {' or '.join(self._endpoint.keys)}, or api_key."
-            raise ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+            raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
         if not is_header_value(key):
-            raise ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
+            raise errors.ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
         return key
 
-    def _transport_error(self, error: TransportError) -> ModelError:
-        model_error = _TRANSPORT_ERRORS.get(error.fault, ModelConnectionError)(f"'{self.name}': {error}.")
+    def _transport_error(self, error: TransportError) -> errors.ModelError:
+        model_error = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)(f"'{self.name}': {error}.")
         model_error.transient = error.fault not in _PERMANENT
         return model_error
 
@@ -174,7 +168,7 @@ class ChatModel(Model):
                 if text := builder.add(orjson.loads(event.data)):
                     on_token(text)
         if not builder.finish_reason:
-            raise ModelResponseError(f"'{self.name}': the stream ended before the answer did.")
+            raise errors.ModelResponseError(f"'{self.name}': the stream ended before the answer did.")
 
 
 async def _refusal_text(response: Response) -> str:

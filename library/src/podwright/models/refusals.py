@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from podwright.errors import (
-    ContentFilterError,
-    ContextWindowError,
-    ModelAuthenticationError,
-    ModelError,
-    ModelRateLimitError,
-    ModelRequestError,
-    ModelResponseError,
-    ModelTimeoutError,
-    ModelUnavailableError,
-)
+from podwright import errors
 from podwright.json_data import as_object
 from podwright.models.retries import retry_after
 
@@ -52,7 +42,7 @@ def error_status(error: Any) -> int:
     return 500
 
 
-def refusal(model: str, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> ModelError:
+def refusal(model: str, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> errors.ModelError:
     """The error for a refused request.
 
     Its message has none of the provider's words, which may repeat the request or a part of the key.
@@ -69,45 +59,47 @@ def refusal(model: str, status: int, text: str = "", headers: Mapping[str, str] 
     return error
 
 
-def _by_text(prefix: str, status: int, text: str) -> ModelError:
+def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
     def mentions(phrases: tuple[str, ...]) -> bool:
         return any(phrase in text for phrase in phrases)
 
     if status in (400, 403, 413, 422) and mentions(_FILTERED):
-        return ContentFilterError(f"{prefix}: the content filter stopped the request.")
+        return errors.ContentFilterError(f"{prefix}: the content filter stopped the request.")
     if status == 413 or (400 <= status < 500 and status != 429 and mentions(_TOO_LONG)):
-        return ContextWindowError(f"{prefix}: the request is too long for the model.")
+        return errors.ContextWindowError(f"{prefix}: the request is too long for the model.")
     if status == 402 or (status == 429 and mentions(_NO_CREDIT)):
         hint = "Add credit to the account, or use another one."
-        return _final(ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint))
+        return _final(errors.ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint))
     return _by_status(prefix, status)
 
 
-def _by_status(prefix: str, status: int) -> ModelError:
+def _by_status(prefix: str, status: int) -> errors.ModelError:
     match status:
         case 401 | 403:
-            return ModelAuthenticationError(f"{prefix}: the API key is missing or not accepted for this model.")
+            return errors.ModelAuthenticationError(f"{prefix}: the API key is missing or not accepted for this model.")
         case 404:
             hint = "Check the model's name and the base URL."
-            return ModelRequestError(f"{prefix}: unknown model, or no chat completions at this URL.", suggestion=hint)
+            return errors.ModelRequestError(
+                f"{prefix}: unknown model, or no chat completions at this URL.", suggestion=hint
+            )
         case 408:
-            return ModelTimeoutError(f"{prefix}: time-out at the provider.")
+            return errors.ModelTimeoutError(f"{prefix}: time-out at the provider.")
         case 429:
-            return ModelRateLimitError(f"{prefix}: too many requests or tokens.")
+            return errors.ModelRateLimitError(f"{prefix}: too many requests or tokens.")
         case 409 | 425:
-            return ModelUnavailableError(f"{prefix}: temporary conflict at the provider.")
+            return errors.ModelUnavailableError(f"{prefix}: temporary conflict at the provider.")
         case _ if 300 <= status < 400:
             hint = "Set the base URL to the address that the provider documents."
             message = f"{prefix}: redirects are not followed, because the API key would go along."
-            return _final(ModelResponseError(message, suggestion=hint))
+            return _final(errors.ModelResponseError(message, suggestion=hint))
         case _ if 400 <= status < 500:
-            return ModelRequestError(f"{prefix}: the provider refused the request.")
+            return errors.ModelRequestError(f"{prefix}: the provider refused the request.")
         case _ if 500 <= status < 600:
-            return ModelUnavailableError(f"{prefix}: the provider cannot serve requests now.")
+            return errors.ModelUnavailableError(f"{prefix}: the provider cannot serve requests now.")
         case _:
-            return ModelResponseError(f"{prefix}: unexpected status.")
+            return errors.ModelResponseError(f"{prefix}: unexpected status.")
 
 
-def _final(error: ModelError) -> ModelError:
+def _final(error: errors.ModelError) -> errors.ModelError:
     error.transient = False
     return error

@@ -15,7 +15,9 @@ from podwright.conditions import problems as condition_problems
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.json_data import as_array, as_object
 from podwright.text import did_you_mean, short_repr, truncate
+from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
+from podwright_service.cli.flowchart import mermaid
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
 from podwright_service.source import is_folder, load_component
@@ -101,7 +103,7 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
     Raises:
         PodwrightError: One of the two is not a valid blueprint.
     """
-    changes = blueprints.diff(_read_valid(old), _read_valid(new))
+    changes = blueprint_changes(_read_valid(old), _read_valid(new))
     if as_json:
         print_json(changes)
     else:
@@ -110,7 +112,7 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
     return any(change.breaking for change in changes)
 
 
-def describe_change(change: blueprints.Change) -> str:
+def describe_change(change: Change) -> str:
     """A change with its values, on one line."""
     old, new = short_repr(change.old), short_repr(change.new)
     values = {"added": new, "removed": old, "changed": f"{old} -> {new}"}[change.op]
@@ -136,4 +138,4 @@ def print_graph(path: str) -> None:
     Raises:
         PodwrightError: It is not a valid blueprint.
     """
-    print_text(blueprints.mermaid(_read_valid(path)).rstrip("\n"))
+    print_text(mermaid(_read_valid(path)).rstrip("\n"))

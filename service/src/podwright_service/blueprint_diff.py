@@ -53,7 +53,7 @@ _HARMLESS = re.compile(
 """Descriptive texts; but not entries with such a name, for example a parameter called `title`."""
 
 
-def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
+def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """The changes from one blueprint to another, in document order.
 
     Both are migrated to the current schema version first. Tools, skills and steps are matched by name, so that one

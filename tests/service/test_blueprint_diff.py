@@ -1,0 +1,89 @@
+"""The changes between two blueprints."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.library.shapes import AGENT, CONDUCTOR, EVERY_STEP, REMOVED, TOOL, WORKFLOW, Json, edited
+from tests.library.strategies import valid
+
+from podwright_service.blueprint_diff import blueprint_changes
+
+COMPATIBLE, BREAKING = False, True
+FUNCTION = "/tools/0/schema/function"
+PARAMETERS = f"{FUNCTION}/parameters/properties"
+APPROVAL: Json = {"type": "approval_step", "name": "ask", "message": ""}
+CHANGES: list[tuple[Json, str, Any, str, bool]] = [
+    # blueprint, what is changed there, pointer of the change (empty for none), whether it breaks callers
+    (AGENT, "/description", "New.", "/description", COMPATIBLE),
+    (AGENT, "/version", "1", "", COMPATIBLE),
+    (AGENT, "/config/max_loops", 5.0, "", COMPATIBLE),
+    (AGENT, "/tools", REMOVED, "/tools/forecast", COMPATIBLE),
+    ({**AGENT, "tools": []}, "/tools", REMOVED, "", COMPATIBLE),
+    (AGENT, "/tools/1", {**TOOL, "name": "title"}, "/tools/title", BREAKING),
+    (AGENT, f"{FUNCTION}/description", "d", "/tools/forecast/schema/function/description", COMPATIBLE),
+    (AGENT, f"{PARAMETERS}/city/type", "integer", PARAMETERS.replace("0", "forecast") + "/city/type", BREAKING),
+    (AGENT, f"{PARAMETERS}/days/examples", [1], PARAMETERS.replace("0", "forecast") + "/days/examples", COMPATIBLE),
+    (AGENT, f"{PARAMETERS}/title", {}, PARAMETERS.replace("0", "forecast") + "/title", BREAKING),
+    (WORKFLOW, "/steps", [APPROVAL, *WORKFLOW["steps"]], "/steps/ask", BREAKING),
+    (WORKFLOW, "/steps", WORKFLOW["steps"][::-1], "/steps", BREAKING),
+    (WORKFLOW, "/steps/0/agent", "poet", "/steps/write/agent", BREAKING),
+    (WORKFLOW, "/steps/0/input", "{input}", "/steps/write/input", COMPATIBLE),
+    (WORKFLOW, "/steps/0/type", "approval_step", "/steps/write/type", BREAKING),
+    (EVERY_STEP, "/steps/1/condition/name", "x", "/steps/check/condition/name", BREAKING),
+    (EVERY_STEP, "/steps/1/else", [], "/steps/check/else/again", BREAKING),
+    (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
+    (EVERY_STEP, "/steps/5/workflow/steps/0/agent", "poet", "/steps/nest/workflow/steps/w/agent", BREAKING),
+    (CONDUCTOR, "/skills/1", {"type": "Agent", "name": "b"}, "/skills/b", BREAKING),
+    (CONDUCTOR, "/skills/0/tools", [TOOL], "/skills/writer/tools/forecast", BREAKING),
+]
+
+
+@pytest.mark.parametrize(("old", "place", "value", "pointer", "breaking"), CHANGES)
+def test_a_change_is_breaking_or_compatible(old: Json, place: str, value: Any, pointer: str, breaking: bool) -> None:
+    """A change is listed once, with its place by name, and whether those who call or deploy must act."""
+    new = edited(old, place, value)
+    before = copy.deepcopy((old, new))
+    changes = blueprint_changes(old, new)
+    assert [(change.pointer, change.breaking) for change in changes] == ([(pointer, breaking)] if pointer else [])
+    reverse = {"added": "removed", "removed": "added", "changed": "changed"}
+    assert [(change.pointer, reverse[change.op]) for change in blueprint_changes(new, old)] == [
+        (change.pointer, change.op) for change in changes
+    ]
+    assert (old, new) == before
+
+
+def test_a_change_has_both_values() -> None:
+    """A change has the value before and after, and None where there is none."""
+    (change,) = blueprint_changes(AGENT, edited(AGENT, "/config/model", "a/b"))
+    assert (change.op, change.old, change.new) == ("changed", "openai/gpt-4o-mini", "a/b")
+    assert str(change) == "compatible: /config/model changed"
+    (change,) = blueprint_changes(AGENT, edited(AGENT, "/description", "New."))
+    assert (change.op, change.old, change.new) == ("added", None, "New.")
+
+
+def test_another_kind_is_one_breaking_change() -> None:
+    """Blueprints of two kinds differ in their type only."""
+    (change,) = blueprint_changes(AGENT, WORKFLOW)
+    assert (change.pointer, change.old, change.new, change.breaking) == ("/type", "agent", "workflow", True)
+
+
+def test_blueprints_are_compared_in_the_current_version() -> None:
+    """Both sides are migrated before they are compared."""
+    old = {**CONDUCTOR, "version": "0", "config": {"model": "a/b"}}
+    new = {**CONDUCTOR, "version": "1", "config": {"model": "a/b", "planning": False}}
+    assert blueprint_changes(old, new) == []
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_a_difference_is_the_same_from_both_sides(data: st.DataObject) -> None:
+    """A blueprint does not differ from itself; the places where two differ do not depend on their order."""
+    kind = data.draw(st.sampled_from(list(valid)))
+    left, right = data.draw(valid[kind]), data.draw(valid[kind])
+    assert blueprint_changes(left, left) == []
+    there, back = blueprint_changes(left, right), blueprint_changes(right, left)
+    assert sorted(change.pointer for change in there) == sorted(change.pointer for change in back)
+    assert all(change.old != change.new for change in there)
