@@ -45,7 +45,7 @@ def test_hardened(services: dict[str, Any]) -> None:
     """Each service has a numeric user that is not root, a read-only root, no capabilities, and limits."""
     for name, service in services.items():
         assert re.fullmatch(r"[1-9]\d*:\d+", service["user"]), name
-        assert service["read_only"], name
+        assert (service["read_only"], service["restart"]) == (True, "unless-stopped"), name
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert int(service["mem_limit"]) <= 2**30, name

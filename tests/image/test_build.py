@@ -160,9 +160,8 @@ def test_errors_before_the_build(shell: Shell, tmp_path: Path) -> None:
     assert "/config/model" in message
     assert "/config/max_loops" in message
     folder = agent(tmp_path / "valid")
-    for name in ("$(id)", ""):
-        error_of(shell("build", str(folder), f"--tag={name}", "--docker", "true"))
-        error_of(shell("build", str(folder), "-t", "x", f"--base={name}", "--docker", "true"))
+    error_of(shell("build", str(folder), "--tag=$(id)", "--docker", "true"))
+    error_of(shell("build", str(folder), "-t", "x", "--base=", "--docker", "true"))
 
 
 HOSTILE = '$(touch /pwned) `touch /pwned` ${PATH} "; RUN touch /pwned\nRUN touch /pwned\n# \\\nLABEL a=b\tü'

@@ -20,7 +20,6 @@ from tests.service.support import (
     FaultyAgent,
     Gate,
     Serve,
-    check_problem,
     connect,
     sse_events,
 )
@@ -69,16 +68,6 @@ def test_an_unexpected_error_ends_the_stream(serve: Serve) -> None:
     _, events = read_stream(serve(FaultyAgent("helper", "Help.", "offline/echo")), {"input": "x"})
     assert (events[-1][1], events[-1][2]["code"]) == ("problem", "internal_error")
     assert "secret" not in str(events)
-
-
-def test_a_rejected_request_has_no_stream(serve: Serve) -> None:
-    """A request that is rejected before its run starts gets the problem of `/run`."""
-    gate = Gate()
-    client = serve(gate.agent(), max_runs=1, max_wait=0)
-    check_problem(client.post("/run/stream", json={"inptu": "x"}), 422, "request_invalid")
-    with connect(client, "/run", BODY):
-        assert gate.called.wait(30)
-        check_problem(client.post("/run/stream", json={"input": "x"}), 503, "overloaded")
 
 
 def test_events_are_sent_at_once(serve: Serve) -> None:
