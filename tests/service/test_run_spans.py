@@ -248,8 +248,8 @@ class RecordingSampler(Sampler):
     def __init__(self) -> None:
         self.attributes: dict[str, dict[str, Any]] = {}
 
-    def should_sample(self, *arguments: Any, attributes: Any = None, **_: Any) -> SamplingResult:
-        self.attributes[arguments[2]] = dict(attributes or {})
+    def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, *_, **__) -> SamplingResult:
+        self.attributes[name] = dict(attributes or {})
         return SamplingResult(Decision.DROP)
 
     def get_description(self) -> str:

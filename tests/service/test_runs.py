@@ -22,7 +22,7 @@ from podwright import (
     ScriptedModel,
     Workflow,
 )
-from podwright.errors import ModelError
+from podwright.errors import ModelError, UnknownModelError
 from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 
 SECRET = "sk-canary-1234567890"
@@ -104,7 +104,7 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         "limit_exceeded",
     ),
     "the component's own limit": (lambda: agent("a", limits=RunLimits(model_calls=0)), {}, 422, "limit_exceeded"),
-    "an unknown model": (lambda: Agent("helper", "Help.", "unknown/model"), {}, 500, "model_unknown"),
+    "an unknown model": (lambda: agent(UnknownModelError("Unknown.")), {}, 500, "model_unknown"),
 }
 
 
