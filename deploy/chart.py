@@ -1,11 +1,14 @@
-"""Makes what is derived in helm/podwright, or, with --check, tells what is not up to date.
+"""Writes the generated files of helm/podwright; with --check, lists those that are not up to date.
 
-The chart's README and version, its copies of the observability files, two of the examples, and the renders of three.
+Generated are the chart's version, the table of values in its README, its copies of the observability files, two
+examples, and the rendered manifests of three.
 """
 
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +22,39 @@ ROOT = Path(__file__).parents[1]
 CHART = ROOT / "helm" / "podwright"
 EXAMPLES = CHART / "examples"
 NEWSROOM = ("desk", "newsroom", "researcher", "reviewer", "writer")
-# The keys in the renders are made from this: those of an installation are made from a text that nobody else knows.
-SEED = "the seed of the renders, and of nothing else"
+# For the keys in the rendered examples; each installation has a secret seed of its own.
+SEED = "the public seed of the rendered examples"
 RENDERED = ("minimal", "newsroom", "production")
 RELEASE, NAMESPACE = "fleet", "prod"
+BEGIN = "<!-- values: written by deploy/chart.py from the comments in values.yaml -->\n"
+END = "<!-- end of values -->\n"
 
 
-def values(example: str) -> dict[str, Any]:
+def example_values(example: str) -> dict[str, Any]:
     return yaml.safe_load((EXAMPLES / example / "values.yaml").read_text())
 
 
-def render(given: dict[str, Any], release: str = RELEASE) -> dict[str, str]:
+def render(values: dict[str, Any], release: str = RELEASE) -> dict[str, str]:
     """The chart's manifests by template, as Helm 4 renders them."""
     with helm_python.Chart.load(CHART) as chart:
-        return chart.render(given, name=release, namespace=NAMESPACE)
+        return chart.render(values, name=release, namespace=NAMESPACE)
 
 
-def golden(example: str) -> str:
-    given = values(example)
-    given.setdefault("apiKeys", {}).setdefault("seeds", [SEED])
-    rendered = render(given)
-    notes = {template for template in rendered if template.endswith("NOTES.txt")}
-    texts = [
-        f"---\n# Source: {template}\n{rendered[template].strip().removeprefix('---').strip()}\n"
-        for template in sorted(set(rendered) - notes)
-        if rendered[template].strip()
-    ]
-    return "".join(texts)
+def rendered_example(example: str) -> str:
+    values = example_values(example)
+    values.setdefault("apiKeys", {}).setdefault("seeds", [SEED])
+    manifests = {
+        template: text.strip().removeprefix("---").strip()
+        for template, text in render(values).items()
+        if text.strip() and not template.endswith("NOTES.txt")
+    }
+    return "".join(f"---\n# Source: {template}\n{manifests[template]}\n" for template in sorted(manifests))
 
 
 def newsroom() -> str:
     folders = [ROOT / "deploy" / "examples" / "newsroom" / name for name in NEWSROOM]
     return (
-        "# The newsroom, from its folders. Its agents name a vendor's model; here the echo model answers for all.\n"
+        "# The newsroom, from its component folders, with an offline model instead of the one in its blueprints.\n"
         + deploy.write_values({"defaults": {"model": "offline/echo"}, **deploy.render(folders)})
     )
 
@@ -64,7 +67,7 @@ def hundred() -> str:
         return {"type": "Agent", "name": name, "instructions": "Answer in a word.", "config": config, "tools": []}
 
     def workflow(name: str, agents: list[str]) -> dict[str, Any]:
-        steps = [{"type": "agent_step", "agent": one, "name": one} for one in agents]
+        steps = [{"type": "agent_step", "agent": agent, "name": agent} for agent in agents]
         return {"blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}}, "agents": agents}
 
     components: dict[str, Any] = {}
@@ -73,10 +76,10 @@ def hundred() -> str:
         components |= {name: {"blueprint": {"inline": agent(name)}} for name in members}
         components[f"team-{team}"] = workflow(f"team-{team}", members)
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
-    return "# A hundred components, made by deploy/chart.py.\n" + deploy.write_values({"components": components})
+    return "# A hundred components, written by deploy/chart.py.\n" + deploy.write_values({"components": components})
 
 
-def described(lines: list[str]) -> list[tuple[str, str, str]]:
+def commented_values(lines: list[str]) -> list[tuple[str, str, str]]:
     """Key, default and comment of each value that has a comment."""
     rows: list[tuple[str, str, str]] = []
     path: list[tuple[int, str]] = []
@@ -87,69 +90,70 @@ def described(lines: list[str]) -> list[tuple[str, str, str]]:
             comment.append(text.lstrip("# "))
         elif match := re.match(r"( *)([A-Za-z]\w*):(.*)", line):
             indent, key, default = len(match[1]), match[2], match[3].strip()
-            path = [*(one for one in path if one[0] < indent), (indent, key)]
+            path = [*((outer, name) for outer, name in path if outer < indent), (indent, key)]
             if comment:
-                if not default:
-                    block = [one for one in lines[number + 1 :] if one.strip()]
-                    ends = next(
-                        (n for n, one in enumerate(block) if len(one) - len(one.lstrip()) <= indent), len(block)
-                    )
-                    inside = block[:ends]
-                    plain = not any(one.lstrip().startswith("#") for one in inside)
-                    default = json.dumps(yaml.safe_load("\n".join(inside))) if plain else ""
-                rows.append((".".join(one for _, one in path), default, " ".join(comment)))
+                default = default or block_default(lines[number + 1 :], indent)
+                rows.append((".".join(name for _, name in path), default, " ".join(comment)))
             comment = []
         elif not text:
             comment = []
     return rows
 
 
+def block_default(lines: list[str], indent: int) -> str:
+    """The value in the lines below a key, as JSON; empty if its parts have comments of their own."""
+    block: list[str] = []
+    for line in filter(None, lines):
+        if len(line) - len(line.lstrip()) <= indent:
+            break
+        block.append(line)
+    if any(line.lstrip().startswith("#") for line in block):
+        return ""
+    return json.dumps(yaml.safe_load("\n".join(block)))
+
+
 def readme() -> str:
-    begin, end = (
-        "<!-- values: made by deploy/chart.py from the comments in values.yaml -->\n",
-        "<!-- end of values -->\n",
-    )
-    text = (CHART / "README.md").read_text()
-    head, _, rest = text.partition(begin)
-    _, _, tail = rest.partition(end)
+    head, _, rest = (CHART / "README.md").read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
     cells = [
         (f"`{key}`", f"`{default}`" if default else "", comment.replace("|", "\\|"))
-        for key, default, comment in described((CHART / "values.yaml").read_text().splitlines())
+        for key, default, comment in commented_values((CHART / "values.yaml").read_text().splitlines())
     ]
-    table = ["| value | default | what it sets |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in cells)]
-    return f"{head}{begin}" + "\n".join(table) + f"\n{end}{tail}"
+    table = ["| value | default | description |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in cells)]
+    return head + BEGIN + "\n".join(table) + "\n" + END + tail
 
 
-def versioned() -> str:
+def chart_yaml() -> str:
     return re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", (CHART / "Chart.yaml").read_text())
 
 
-def derived() -> list[tuple[Path, Any]]:
-    """The files that are made, with what makes their text; later ones are made from earlier ones."""
+def generated() -> list[tuple[Path, Callable[[], str]]]:
+    """The generated files with the functions that return their text; later ones depend on earlier ones."""
     observability = ROOT / "deploy" / "observability"
     return [
-        (CHART / "Chart.yaml", versioned),
+        (CHART / "Chart.yaml", chart_yaml),
         (CHART / "README.md", readme),
         (CHART / "files" / "alerts.yaml", (observability / "alerts.yaml").read_text),
         (CHART / "files" / "dashboard.json", (observability / "dashboard.json").read_text),
         (EXAMPLES / "newsroom" / "values.yaml", newsroom),
         (EXAMPLES / "hundred" / "values.yaml", hundred),
-        *((EXAMPLES / one / "rendered.yaml", lambda one=one: golden(one)) for one in RENDERED),
+        *((EXAMPLES / example / "rendered.yaml", partial(rendered_example, example)) for example in RENDERED),
     ]
 
 
-def main() -> None:
+def main() -> int:
+    """Write the files, or check them; the exit code is 1 if a checked file is not up to date."""
     check = sys.argv[1:] == ["--check"]
-    stale = []
-    for file, make in derived():
-        text = make()
+    stale: list[str] = []
+    for file, text_of in generated():
+        text = text_of()
         if not file.exists() or file.read_text() != text:
             stale.append(str(file.relative_to(ROOT)))
             if not check:
                 file.write_text(text)
-    print("\n".join(f"{'not up to date' if check else 'made'}: {one}" for one in stale) or "all up to date")
-    sys.exit(1 if check and stale else 0)
+    print("\n".join(f"{'not up to date' if check else 'updated'}: {name}" for name in stale) or "all up to date")
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -130,7 +130,10 @@ def test_the_notes_name_addresses_and_commands() -> None:
         "port-forward service/fleet-desk 8000:8000",
     ):  # fmt: skip
         assert line in text, line
-    assert "get secret" not in notes({"components": {"x": {}}, "apiKeys": {"enabled": False}})
+    assert "Warning" not in text
+    monitored = notes({"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}})
+    assert "Warning" in monitored  # the network policies do not let Prometheus in
+    assert "get secret" not in monitored
     assert "http://" not in notes({})
 
 

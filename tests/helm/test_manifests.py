@@ -13,6 +13,7 @@ from tests.helm.test_chart import validate
 import podwright
 from podwright import blueprints
 from podwright_service.settings import Settings, read_settings
+from podwright_service.variables import LIBRARY
 
 AGENT: Manifest = {
     "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
@@ -52,7 +53,8 @@ def test_the_service_accepts_its_environment(helm: Helm, monkeypatch: pytest.Mon
     for name in [name for kind, name in manifests if kind == "Deployment"]:
         variables = environment(manifests["Deployment", name])
         settings_of_pod = {key: text for key, text in variables.items() if key.startswith("PODWRIGHT_")}
-        assert {key.removeprefix("PODWRIGHT_").lower() for key in settings_of_pod} <= set(Settings.model_fields)
+        known = {f"PODWRIGHT_{name.upper()}" for name in Settings.model_fields}
+        assert set(settings_of_pod) <= known | set(LIBRARY)
         with monkeypatch.context() as patch:
             for key, text in {**settings_of_pod, "PODWRIGHT_SECRETS_DIR": str(tmp_path)}.items():
                 patch.setenv(key, text)

@@ -263,11 +263,8 @@ def test_rich_print_writes_text_to_standard_error(capsys: Any) -> None:
 
 
 def test_every_code_is_in_the_reference() -> None:
-    """The page that the links lead to has an entry for each code, with its class, when it comes and what to do."""
+    """The page that the links lead to has an entry for each code, in the order of the tree, with its class."""
     text = REFERENCE.read_text()
-    library = text.partition("\n# Of the service alone\n")[0]
+    library = text.partition("\n# The service\n")[0]
     entries = re.findall(r"^## (\w+)\n+`(\w+)`", library, re.MULTILINE)
     assert entries == [(error_class.code, error_class.__name__) for error_class in tree()]
-    for entry in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        assert re.search(r"^\*\*When:\*\* \S.*$", entry, re.MULTILINE), entry
-        assert re.search(r"^\*\*What to do:\*\* \S.*$", entry, re.MULTILINE), entry

@@ -149,14 +149,14 @@ def test_the_file_is_read_every_minute(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "pointers"),
     [
-        ("{", ["''"]),
-        ("[]", ["''"]),
-        ('{"a/b": 3}', ["'/a~1b'"]),
-        ('{"a/b": {"input": 1}}', ["'/a~1b'"]),
-        ('{"a/b": {"input": -1, "output": "free"}}', ["'/a~1b/input'", "'/a~1b/output'"]),
-        ('{"a/b": {"input": 1, "output": true}}', ["'/a~1b/output'"]),
-        ('{"a/b": {"input": 1, "output": NaN}}', ["''"]),
-        ('{"a/b": {"input": 1, "output": 1, "cached": 1}}', ["'/a~1b/cached'", "Did you mean 'cached_input'?"]),
+        ("{", []),
+        ("[]", []),
+        ('{"a/b": 3}', ["/a~1b"]),
+        ('{"a/b": {"input": 1}}', ["/a~1b"]),
+        ('{"a/b": {"input": -1, "output": "free"}}', ["/a~1b/input", "/a~1b/output"]),
+        ('{"a/b": {"input": 1, "output": true}}', ["/a~1b/output"]),
+        ('{"a/b": {"input": 1, "output": NaN}}', []),
+        ('{"a/b": {"input": 1, "output": 1, "cached": 1}}', ["/a~1b/cached", "Did you mean 'cached_input'?"]),
     ],
 )
 def test_an_invalid_file_is_an_error(

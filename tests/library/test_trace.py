@@ -192,16 +192,10 @@ def test_replay_emits_the_recorded_events(kind: str, make_example: Any, pauses: 
     assert pauses == [0.5] * (len(result.events) - 1)
 
 
-@pytest.mark.parametrize(
-    ("apart", "duration", "total"), [(0.25, 60_000, 1.75), (1e18, 2_000, 2.0), (1e18, 1e300, 3600.0), (1, -1.0, 0.0)]
-)
-def test_replay_can_pause_as_long_as_the_run_did(
-    apart: float, duration: float, total: float, make_example: Any, pauses: list[float]
-) -> None:
-    """With a delay of None replay takes as long as the run, and at most an hour, whatever a damaged trace says."""
-    result = spread(make_example("agent").component.run("hello", trace=True), apart)
-    dataclasses.replace(result, duration_ms=duration).replay(delay=None, subscriber=lambda _: None)
-    assert sum(pauses) == total
+def test_replay_can_pause_as_long_as_the_run_did(make_example: Any, pauses: list[float]) -> None:
+    """With a delay of None replay pauses between events as the run did."""
+    spread(make_example("agent").component.run("hello", trace=True), 0.25).replay(None, subscriber=lambda _: None)
+    assert set(pauses) == {0.25}
 
 
 def test_replay_prints_the_steps_with_their_times(make_example: Any, pauses: list[float], capsys: Any) -> None:

@@ -1,4 +1,4 @@
-"""Runs a component once, and tells how it went: what `helm test` does."""
+"""Runs a component once and prints the response, for `helm test`."""
 
 import json
 import os
@@ -12,10 +12,10 @@ request.add_header("content-type", "application/json")
 if "KEY_FILE" in os.environ:
     request.add_header("authorization", f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}")
 try:
-    with urllib.request.urlopen(request, timeout=float(os.environ["TIMEOUT"])) as answer:
-        print(f"{request.full_url} answered run {answer.headers['podwright-run-id']}:")
-        print(json.dumps(json.load(answer), indent=2, ensure_ascii=False))
+    with urllib.request.urlopen(request, timeout=float(os.environ["TIMEOUT"])) as response:
+        print(f"{request.full_url} completed run {response.headers['podwright-run-id']}:")
+        print(json.dumps(json.load(response), indent=2, ensure_ascii=False))
 except urllib.error.HTTPError as error:
     sys.exit(f"{request.full_url} answered {error.code}: {error.read().decode()}")
 except OSError as error:
-    sys.exit(f"{request.full_url} did not answer: {error}")
+    sys.exit(f"{request.full_url} cannot be reached: {error}")

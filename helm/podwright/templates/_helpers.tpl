@@ -1,5 +1,5 @@
-{{/* Puts what a component says into a copy of the defaults: maps key by key, and null takes a key away. Sprig's merges
-     leave null in, and some of them take 0 and false for nothing. */}}
+{{/* Merges a component's values into a copy of the defaults: maps key by key, and null removes a key. Sprig's merge
+     functions keep null, and some of them ignore 0 and false. */}}
 {{- define "podwright.merge" -}}
 {{- $into := index . 0 }}
 {{- range $key, $value := index . 1 }}
@@ -13,12 +13,12 @@
 {{- end }}
 {{- end }}
 
-{{/* <release>-<component>. Too long a name is refused: a shortened one could meet another. */}}
+{{/* <release>-<component>. A name that is too long is an error, because a shortened one may not be unique. */}}
 {{- define "podwright.fullname" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}
 {{- $full := printf "%s-%s" $root.Release.Name $name }}
 {{- if gt (len $full) 63 }}
-{{- fail (printf "components.%s: the name %s is longer than the 63 characters that Kubernetes takes; shorten the component's or the release's" $name $full) }}
+{{- fail (printf "components.%s: the name %s is longer than 63 characters, the maximum of Kubernetes; use a shorter name for the component or the release" $name $full) }}
 {{- end }}
 {{- if not (regexMatch "^[a-z]" $full) }}
 {{- fail (printf "components.%s: the name %s does not begin with a letter; choose another name for the release" $name $full) }}
@@ -33,7 +33,7 @@ app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ quote $name }}
 {{- end }}
 
-{{/* Labels of what belongs to the fleet, or, with a component's name, to that component. */}}
+{{/* Labels of objects of the fleet or, with a component's name, of that component. */}}
 {{- define "podwright.labels" -}}
 {{- $root := index . 0 }}
 {{- if gt (len .) 1 }}
@@ -47,7 +47,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace "+" "_") }}
 {{- end }}
 
-{{/* Text of a scalar. YAML's numbers come as floats, and 1048576 would be written as 1.048576e+06. */}}
+{{/* A scalar as text. Numbers from YAML are floats, and 1048576 would be written as 1.048576e+06. */}}
 {{- define "podwright.text" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
@@ -57,40 +57,40 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* A component's agents, as JSON: what each is called, its URL, and its component here or its key and peers. */}}
+{{/* A component's agents as a JSON object by name: URL, and component of this fleet, or key and peers. */}}
 {{- define "podwright.agents" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
 {{- range $agent := index . 2 }}
 {{- if kindIs "string" $agent }}{{ $agent = dict "name" $agent }}{{ end }}
-{{- $called := $agent.name }}
-{{- if hasKey $agents $called }}
-{{- fail (printf "components.%s.agents: %s is there twice" $name $called) }}
+{{- $agentName := $agent.name }}
+{{- if hasKey $agents $agentName }}
+{{- fail (printf "components.%s.agents: the name %s is used twice" $name $agentName) }}
 {{- end }}
 {{- if not (hasKey $agent "url") }}
 {{- $component := $agent.component | default $agent.name }}
 {{- if not (hasKey $root.Values.components $component) }}
-{{- fail (printf "components.%s.agents: there is no component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
+{{- fail (printf "components.%s.agents: unknown component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
 {{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
 {{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
 {{- $agent = dict "component" $component "url" $url }}
 {{- end }}
-{{- $_ := set $agents $called $agent }}
+{{- $_ := set $agents $agentName $agent }}
 {{- end }}
 {{- toJson $agents }}
 {{- end }}
 
-{{/* Texts that keys are made from, as a JSON list. One made here is kept beside the values, for all templates of a
-     rendering must agree; among the values it could get into the release, and from there into the next one's values. */}}
+{{/* The seeds of the keys, as a JSON list. A new seed is kept outside .Values, for all templates of this rendering:
+     inside, it could get into the stored values of the release. */}}
 {{- define "podwright.seeds" -}}
-{{- if and (not .Values.apiKeys.seeds) (not (hasKey . "madeSeed")) }}
-{{- $_ := set . "madeSeed" (randAlphaNum 48) }}
-{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}{{ $_ := set $ "madeSeed" (b64dec .data.seed) }}{{ end }}
+{{- if and (not .Values.apiKeys.seeds) (not (hasKey . "newSeed")) }}
+{{- $_ := set . "newSeed" (randAlphaNum 48) }}
+{{- with lookup "v1" "Secret" .Release.Namespace (printf "%s-seed" .Release.Name) }}{{ $_ := set $ "newSeed" (b64dec .data.seed) }}{{ end }}
 {{- end }}
-{{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .madeSeed | toJson }}{{ end }}
+{{- if .Values.apiKeys.seeds }}{{ toJson .Values.apiKeys.seeds }}{{ else }}{{ list .newSeed | toJson }}{{ end }}
 {{- end }}
 
-{{/* A component's key for one purpose (admin, run, read). From one key, neither the seed nor another key can be told. */}}
+{{/* A component's key for one purpose (admin, run, read). A key reveals neither the seed nor other keys. */}}
 {{- define "podwright.key" -}}
 {{- $root := index . 0 }}
 {{- printf "%s/%s/%s/%s/%s" (index . 3) $root.Release.Namespace $root.Release.Name (index . 1) (index . 2) | sha256sum }}
@@ -109,25 +109,25 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- toJson $keys }}
 {{- end }}
 
-{{/* Not empty where a component has keys to send. With a Secret of the user's, nobody here knows. */}}
+{{/* Not empty if a component may have keys to send; the content of the user's own Secret is unknown here. */}}
 {{- define "podwright.sendsKeys" -}}
 {{- $root := index . 0 }}
 {{- if and (index . 1) (or $root.Values.apiKeys.enabled (ne "{}" (include "podwright.agentKeys" .))) }}yes{{ end }}
 {{- end }}
 
-{{/* The files of a component's folder that the values hold: a JSON object of texts by path. */}}
+{{/* The files of a component's folder in the values: a JSON object of texts by path. */}}
 {{- define "podwright.files" -}}
 {{- $c := index . 1 }}{{ $files := deepCopy $c.files }}
 {{- with $c.blueprint.inline }}
 {{- $_ := set $files $c.blueprint.file (kindIs "map" . | ternary (toPrettyJson .) (toString .)) }}
 {{- end }}
 {{- if and $files $c.blueprint.configMap }}
-{{- fail (printf "components.%s.blueprint.configMap: with it, the folder has no other files; put them into the ConfigMap, or leave it out" (index . 0)) }}
+{{- fail (printf "components.%s.blueprint.configMap: cannot be combined with files; put them into the ConfigMap, or remove it" (index . 0)) }}
 {{- end }}
 {{- toJson $files }}
 {{- end }}
 
-{{/* The ConfigMap with a component's folder, as a volume's source. */}}
+{{/* The ConfigMap with a component's folder, as the source of a volume. */}}
 {{- define "podwright.folder" -}}
 name: {{ index . 0 | quote }}
 {{- with index . 1 }}
@@ -139,21 +139,21 @@ items:
 {{- end }}
 {{- end }}
 
-{{/* The digest of the blueprint in the values, as `podwright.blueprints.digest` has it: sha256 over canonical JSON. Go
-     writes two line breaks as escapes, which Python does not; an escaped backslash before them must not be taken for one. */}}
+{{/* The digest of the blueprint in the values, the same as `podwright.blueprints.digest`: SHA-256 of canonical JSON. Go
+     escapes U+2028 and U+2029, which Python does not; an escaped backslash before `u2028` is not such an escape. */}}
 {{- define "podwright.digest" -}}
-{{- $name := index . 0 }}{{ $given := index . 1 }}{{ $blueprint := $given.inline }}
+{{- $name := index . 0 }}{{ $values := index . 1 }}{{ $blueprint := $values.inline }}
 {{- if kindIs "string" $blueprint }}
-{{- $json := hasSuffix ".json" $given.file }}
-{{- if $json }}{{ $blueprint = fromJson $given.inline }}{{ else }}{{ $blueprint = fromYaml $given.inline }}{{ end }}
+{{- $json := hasSuffix ".json" $values.file }}
+{{- if $json }}{{ $blueprint = fromJson $values.inline }}{{ else }}{{ $blueprint = fromYaml $values.inline }}{{ end }}
 {{- if or (not $blueprint) (and (hasKey $blueprint "Error") (not (hasKey $blueprint "name"))) }}
-{{- fail (printf "components.%s.blueprint.inline: it is no %s object, which blueprint.file says it is: %v" $name ($json | ternary "JSON" "YAML") (get $blueprint "Error")) }}
+{{- fail (printf "components.%s.blueprint.inline: not a %s object, as the name in blueprint.file requires: %v" $name ($json | ternary "JSON" "YAML") (get $blueprint "Error")) }}
 {{- end }}
 {{- end -}}
 sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u2028" | replace "\\u2029" "\u2029" | replace "\x00" "\\\\" | sha256sum }}
 {{- end }}
 
-{{/* ConfigMap keys have no slash, and paths no two dots in a row. */}}
+{{/* ConfigMap keys cannot contain a slash, and paths in the values cannot contain two dots in a row. */}}
 {{- define "podwright.fileKey" -}}
 {{- replace "/" ".." . }}
 {{- end }}
@@ -163,7 +163,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
 {{- end }}
 
-{{/* Environment variables of a component, as a JSON object; `env` has the last word. */}}
+{{/* Environment variables of a component, as a JSON object; `env` takes precedence. */}}
 {{- define "podwright.environment" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $agents := index . 3 }}{{ $env := dict }}
 {{- $_ := set $env "PODWRIGHT_PORT" "8000" }}
@@ -191,7 +191,7 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- end }}
 {{- range $variable, $value := $c.env }}
 {{- if hasPrefix "PODWRIGHT_" $variable }}
-{{- fail (printf "components.%s.env.%s: the service's own variables are given by settings" $name $variable) }}
+{{- fail (printf "components.%s.env.%s: variables of the service are set in settings" $name $variable) }}
 {{- end }}
 {{- $_ := set $env $variable (include "podwright.text" $value) }}
 {{- end }}
@@ -212,7 +212,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* What marks the pods of `helm test`. They are no pods of the component: its Service must not send requests there. */}}
+{{/* Labels of the pods of `helm test`. They differ from the component's, whose Service must not select these pods. */}}
 {{- define "podwright.testSelector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: podwright-test

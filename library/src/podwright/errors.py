@@ -156,7 +156,7 @@ class Problem:
 
     def __str__(self) -> str:
         hint = f" {self.suggestion}" if self.suggestion else ""
-        return f"{self.pointer or '(whole document)'}: {self.detail}{hint}"
+        return f"{self.pointer}: {self.detail}{hint}" if self.pointer else f"{self.detail}{hint}"
 
 
 class BlueprintValidationError(ConfigurationError):

@@ -19,9 +19,6 @@ from podwright.validation_errors import to_problems
 FORMAT = "podwright.trace/1"
 """The format that `to_dict` writes; it changes only if the meaning of the data changes."""
 
-_MAX_REPLAY_SECONDS = 3600.0
-"""Longest total pause of a replay in real time: timestamps of a damaged trace may be centuries apart."""
-
 
 @dataclass(slots=True)
 class ExecutionResult:
@@ -40,19 +37,15 @@ class ExecutionResult:
         """Emit the recorded events again, step by step.
 
         Args:
-            delay: Seconds to pause between events; None pauses as long as the run did, for at most an hour in all.
+            delay: Seconds to pause between events; None pauses as long as the run did.
             subscriber: Is called with each event; by default the events are printed with their times.
         """
         emit = subscriber or Printer(timing=True)
-        previous: float | None = None
-        remaining = min(_MAX_REPLAY_SECONDS, self.duration_ms / 1000)
-        for event in self.events:
-            if previous is not None:
-                pause = min(remaining, event.at - previous) if delay is None else delay
+        for number, event in enumerate(self.events):
+            if number > 0:
+                pause = event.at - self.events[number - 1].at if delay is None else delay
                 if pause > 0:
-                    remaining -= pause
                     time.sleep(pause)
-            previous = event.at
             emit(event)
 
     def to_dict(self) -> dict[str, Any]:

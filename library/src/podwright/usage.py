@@ -11,8 +11,6 @@ from podwright.errors import ConfigurationError
 _PICO = 1_000_000_000_000
 """Amounts are rounded to 1e-12 USD, so that a sum does not depend on its order."""
 
-_NO_MODELS: Mapping[str, Usage] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -34,7 +32,7 @@ class Usage:
     """USD, exact to 1e-12; None when the price of at least one call is unknown."""
     unpriced_model_calls: int = 0
     """Model calls of unknown price."""
-    by_model: Mapping[str, Usage] = field(default_factory=lambda: _NO_MODELS)
+    by_model: Mapping[str, Usage] = field(default_factory=dict[str, "Usage"])
     """The same by model name; empty inside the entries."""
 
     @property
@@ -43,12 +41,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if other.by_model:
-            by_model = dict(self.by_model)
-            for name, usage in other.by_model.items():
-                by_model[name] = by_model[name] + usage if name in by_model else usage
-        else:
-            by_model = self.by_model
+        by_model = {**self.by_model}
+        for name, usage in other.by_model.items():
+            by_model[name] = by_model[name] + usage if name in by_model else usage
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

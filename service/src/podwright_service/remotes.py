@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from podwright.blueprints import from_json, read_bytes
+from pydantic import TypeAdapter, ValidationError
+
+from podwright.blueprints import read_data
 from podwright.components import Component
 from podwright.components.remote import Remote
-from podwright.errors import BlueprintValidationError, ConfigurationError
-from podwright.json_data import as_object
-from podwright.text import did_you_mean, os_error_reason
+from podwright.errors import ConfigurationError
+from podwright.text import did_you_mean
+from podwright.validation_errors import to_problems
 from podwright_service.settings import Settings
 
 
@@ -47,18 +49,15 @@ def everything_in(component: Component) -> Iterator[Component]:
 def _urls_in(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
+    data: Any = None
     try:
-        data: Any = from_json(read_bytes(path))
-    except BlueprintValidationError as error:
-        reason = error.problems[0].detail
-    except (OSError, ValueError) as error:
-        reason = f"{os_error_reason(error)}."
-    else:
-        urls = as_object(data)
-        if isinstance(data, dict) and all(isinstance(url, str) for url in urls.values()):
-            return urls
-        reason = 'Expected a JSON object of URLs by name, such as {"writer": "http://writer:8000"}.'
+        data = read_data(path)
+        return TypeAdapter(dict[str, str]).validate_python(data)
+    except ConfigurationError as error:
+        reason = "; ".join([error.message, *error.details()])
+    except ValidationError as error:
+        reason = "; ".join(map(str, to_problems(error.errors(include_url=False), data)))
     raise ConfigurationError(
-        f"PODWRIGHT_AGENTS_FILE: '{path}' cannot be read: {reason}",
-        suggestion="Correct the file, or unset the variable.",
+        f"PODWRIGHT_AGENTS_FILE: {reason}",
+        suggestion='Write an object of URLs by name: {"writer": "http://writer:8000"}.',
     )

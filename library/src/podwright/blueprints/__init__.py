@@ -1,6 +1,16 @@
 """Blueprints as data: read, write, validate, migrate. Nothing here runs a component."""
 
-from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_bytes, read_file, to_json, to_yaml
+from podwright.blueprints.files import (
+    SUFFIXES,
+    digest,
+    from_json,
+    from_yaml,
+    read_bytes,
+    read_data,
+    read_file,
+    to_json,
+    to_yaml,
+)
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import MAX_DEPTH, Blueprint, check, invalid, kind_of, migrate, parse, problems
@@ -21,6 +31,7 @@ __all__ = [
     "parse",
     "problems",
     "read_bytes",
+    "read_data",
     "read_file",
     "to_json",
     "to_yaml",

@@ -78,25 +78,33 @@ def read_file(path: str | Path) -> Blueprint:
         ConfigurationError: The file does not exist or cannot be read.
         BlueprintValidationError: It does not contain a JSON or YAML object.
     """
-    file = Path(path)
-    name = truncate(str(file), 200)
+    data, file = read_data(path), Path(path)
+    if file.suffix.lower() not in SUFFIXES:
+        endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+        raise ConfigurationError(f"'{file}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
+    if not isinstance(data, dict):
+        problem = Problem("", f"A blueprint must be an object, not {type(data).__name__}.")
+        raise invalid([problem], f"The blueprint '{file}'")
+    return cast("Blueprint", data)
+
+
+def read_data(path: str | Path) -> Any:
+    """The data in a file: JSON if its name ends in `.json`, else YAML.
+
+    Raises:
+        ConfigurationError: The file does not exist or cannot be read.
+        BlueprintValidationError: It is not valid JSON or YAML.
+    """
+    file, name = Path(path), truncate(str(path), 200)
     try:
-        text = read_bytes(file)
+        text = read_bytes(file).removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
     except (OSError, ValueError) as error:
         hint = _similar_name(file) if isinstance(error, FileNotFoundError) else None
         raise ConfigurationError(f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint) from error
-    if file.suffix.lower() not in SUFFIXES:
-        endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise ConfigurationError(f"'{name}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
     try:
-        text = text.removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
-        data = from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
+        return from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     except BlueprintValidationError as error:
-        raise invalid(error.problems, f"The blueprint '{name}'") from error
-    if not isinstance(data, dict):
-        problem = Problem("", f"A blueprint must be an object, not {type(data).__name__}.")
-        raise invalid([problem], f"The blueprint '{name}'")
-    return cast("Blueprint", data)
+        raise invalid(error.problems, f"The file '{name}'") from error
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -9,21 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from podwright.components import steps
 from podwright.components.base import Component
 from podwright.components.resume import MAX_ITEMS, Node
-from podwright.components.steps import (
-    STEP_TYPES,
-    AgentStep,
-    ApprovalStep,
-    ConditionStep,
-    LoopStep,
-    MapStep,
-    ParallelStep,
-    Step,
-    WorkflowStep,
-    output_names,
-    resolved,
-)
+from podwright.components.steps import STEP_TYPES, Step, output_names, resolved
 from podwright.conditions import Conditions, holds
 from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, ResumePathError
 from podwright.events import ConditionChecked
@@ -82,21 +71,21 @@ class StepRunner:
         self._approved = None if task.approved is None else (*run.path, *task.approved)
         self._hidden = task.hidden
 
-    async def run_sequence(self, steps: Sequence[Step | Component], scope: Scope, node: Node, path: Path) -> None:
+    async def run_sequence(self, sequence: Sequence[Step | Component], scope: Scope, node: Node, path: Path) -> None:
         """Run the steps of a sequence that are not finished, one after the other.
 
         Args:
-            steps: The resolved steps.
+            sequence: The resolved steps.
             scope: Their context.
             node: The progress of the sequence, updated in place.
             path: The position of the sequence.
         """
-        if node.setdefault("step", 0) > len(steps):
+        if node.setdefault("step", 0) > len(sequence):
             raise ResumePathError(
                 f"The saved progress has no step {node['step']} at {list(path)}; the workflow differs."
             )
-        while (index := cast("int", node["step"])) < len(steps):
-            step, here = resolved(steps)[index], (*path, index)
+        while (index := cast("int", node["step"])) < len(sequence):
+            step, here = resolved(sequence)[index], (*path, index)
             await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits
             with self._run.step(step.name or "", STEP_TYPES[type(step)], here):
                 await self._run_step(step, scope, node.setdefault("in", {}), here)
@@ -104,23 +93,23 @@ class StepRunner:
 
     async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> None:
         match step:
-            case AgentStep():
+            case steps.AgentStep():
                 await self._run_agent(step, scope, node, path)
-            case ConditionStep():
+            case steps.ConditionStep():
                 await self._run_condition(step, scope, node, path)
-            case LoopStep():
+            case steps.LoopStep():
                 await self._run_loop(step, scope, node, path)
-            case ParallelStep():
+            case steps.ParallelStep():
                 await self._run_parallel(step, scope, node, path)
-            case MapStep():
+            case steps.MapStep():
                 await self._run_map(step, scope, node, path)
-            case WorkflowStep():
+            case steps.WorkflowStep():
                 await self._run_workflow(step, scope, node, path)
-            case ApprovalStep():
+            case steps.ApprovalStep():
                 if self._approved != path:
                     raise ApprovalRequired(fill(step.message, scope.context))
 
-    async def _run_agent(self, step: AgentStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
         name = cast("str", step.agent)
         agent = self._agents.get(name)
         if agent is None:
@@ -133,7 +122,7 @@ class StepRunner:
         value = await self._run.child(agent, path).execute(agent, task)
         scope.write(step.output or f"{name}_output", agent.text(value))
 
-    async def _run_workflow(self, step: WorkflowStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_workflow(self, step: steps.WorkflowStep, scope: Scope, node: Node, path: Path) -> None:
         task = WorkflowTask(
             input=shown(scope.context),
             scope=scope,
@@ -150,8 +139,8 @@ class StepRunner:
             return None
         return self._approved[len(path) :]
 
-    async def _holds(self, step: ConditionStep | LoopStep, scope: Scope, path: Path) -> bool:
-        reference = cast("Mapping[str, Any]", step.condition if isinstance(step, ConditionStep) else step.until)
+    async def _holds(self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path) -> bool:
+        reference = cast("Mapping[str, Any]", step.condition if isinstance(step, steps.ConditionStep) else step.until)
         result = await holds(reference, scope.context, self._conditions)
         event = ConditionChecked(
             **self._run.stamp(path), step=step.name or "", condition=reference["name"], result=result
@@ -159,13 +148,13 @@ class StepRunner:
         self._run.emit(event)
         return result
 
-    async def _run_condition(self, step: ConditionStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_condition(self, step: steps.ConditionStep, scope: Scope, node: Node, path: Path) -> None:
         if "at" not in node:
             node["at"] = 0 if await self._holds(step, scope, path) else 1
         chosen = step.then if node["at"] == 0 else step.else_
         await self.run_sequence(chosen, scope, node.setdefault("in", {}), (*path, node["at"]))
 
-    async def _run_loop(self, step: LoopStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_loop(self, step: steps.LoopStep, scope: Scope, node: Node, path: Path) -> None:
         node.setdefault("at", 0)
         while True:
             await self.run_sequence(step.steps, scope, node.setdefault("in", {}), (*path, node["at"]))
@@ -173,13 +162,13 @@ class StepRunner:
                 return
             node["at"], node["in"] = node["at"] + 1, {}
 
-    async def _run_parallel(self, step: ParallelStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_parallel(self, step: steps.ParallelStep, scope: Scope, node: Node, path: Path) -> None:
         contexts: list[Mapping[str, Any]] = [{}] * len(step.branches)
         for written in await self._run_all(step.branches, contexts, len(contexts), scope, node, path):
             for key, value in written.items():
                 scope.write(key, value)
 
-    async def _run_map(self, step: MapStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_map(self, step: steps.MapStep, scope: Scope, node: Node, path: Path) -> None:
         items = _items(step, scope.context)
         if node.get("at", 0) >= max(1, len(items)):
             raise ResumePathError(f"Step '{step.name}' has no item {node['at']}, only {len(items)} items.")
@@ -242,7 +231,7 @@ def shown(context: Mapping[str, Any]) -> dict[str, Any]:
     return {key: context[key] for key in visible(context)}
 
 
-def _items(step: MapStep, context: Mapping[str, Any]) -> list[Any]:
+def _items(step: steps.MapStep, context: Mapping[str, Any]) -> list[Any]:
     """The items of a map step: a list, a JSON array as text, or the non-empty lines of a text."""
     name = step.over
     if name not in context:

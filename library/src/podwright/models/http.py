@@ -129,7 +129,7 @@ async def post(
                 yield response
     except aiohttp.ClientError as error:
         quotes = isinstance(error, aiohttp.ClientResponseError)  # its message may quote the response
-        raise _describe(error, timeouts.connect) from None if quotes else error
+        raise _describe(error) from None if quotes else error
     except TimeoutError as error:
         if not deadline.expired():
             raise
@@ -138,22 +138,21 @@ async def post(
         raise TransportError("timeout", message) from error
 
 
-def _describe(error: aiohttp.ClientError, connect: float) -> TransportError:
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            return TransportError("connect_timeout", f"no connection within {connect:g} s")
-        case aiohttp.ClientConnectorDNSError():
-            return TransportError("dns", "the host name cannot be resolved")
-        case aiohttp.ClientSSLError():
-            return TransportError("tls", "no secure connection: invalid certificate or TLS error")
-        case aiohttp.ClientHttpProxyError():
-            return TransportError("connect", f"the proxy answered {error.status}")
-        case aiohttp.ClientConnectorError() | aiohttp.InvalidURL():
-            return TransportError("connect", "the connection failed")
-        case aiohttp.ClientResponseError():
-            return TransportError("not_http", "the response is not valid HTTP")
-        case _:
-            return TransportError("disconnected", "the connection was lost before a response")
+_FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
+    aiohttp.ConnectionTimeoutError: ("connect_timeout", "no connection in time"),
+    aiohttp.ClientConnectorDNSError: ("dns", "the host name cannot be resolved"),
+    aiohttp.ClientSSLError: ("tls", "no secure connection: invalid certificate or TLS error"),
+    aiohttp.ClientHttpProxyError: ("connect", "the proxy refused the connection"),
+    aiohttp.ClientConnectorError: ("connect", "the connection failed"),
+    aiohttp.InvalidURL: ("connect", "the connection failed"),
+    aiohttp.ClientResponseError: ("not_http", "the response is not valid HTTP"),
+    aiohttp.ClientError: ("disconnected", "the connection was lost before a response"),
+}
+"""What aiohttp's errors mean; the first class that fits counts."""
+
+
+def _describe(error: aiohttp.ClientError) -> TransportError:
+    return next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
 
 
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}

@@ -20,11 +20,10 @@ from annotated_types import Ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from podwright.blueprints import from_json, from_yaml, read_bytes
-from podwright.errors import BlueprintValidationError, ConfigurationError, Problem
+from podwright.blueprints import read_data
+from podwright.errors import ConfigurationError
 from podwright.models import litellm_loader
 from podwright.models.providers import ANY, ENDPOINTS, PRICE_NAMES
-from podwright.text import os_error_reason
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
 
@@ -126,18 +125,13 @@ class _Rates(TypedDict):
 def _read_file(file: str, minute: int) -> Mapping[str, _Rates]:
     data: Any = None
     try:
-        text = read_bytes(file)
-        data = from_json(text) if file.lower().endswith(".json") else from_yaml(text)
+        data = read_data(file)
         return TypeAdapter(dict[str, _Rates]).validate_python(data)
-    except OSError as error:
-        problems = [Problem("", f"{os_error_reason(error)}.")]
+    except ConfigurationError as error:
+        details = "; ".join([error.message, *error.details()])
     except ValidationError as error:
         problems = to_problems(error.errors(), data, lambda _: _Rates.__annotations__)
-    except BlueprintValidationError as error:
-        problems = list(error.problems)
-    except ValueError as error:  # not a regular file
-        problems = [Problem("", f"{error}.")]
-    details = "; ".join(f"'{problem.pointer}': {problem.detail} {problem.suggestion}".rstrip() for problem in problems)
+        details = "; ".join(map(str, problems))
     raise ConfigurationError(
         f"Invalid price file '{file}' ({VARIABLE}): {details}",
         suggestion="Write {model: {input, output, cached_input?, reasoning?}} in USD per million tokens.",

@@ -69,37 +69,32 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
         return errors.ContextWindowError(f"{prefix}: the request is too long for the model.")
     if status == 402 or (status == 429 and mentions(_NO_CREDIT)):
         hint = "Add credit to the account, or use another one."
-        return _final(errors.ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint))
+        error = errors.ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint)
+        error.transient = False
+        return error
     return _by_status(prefix, status)
 
 
+_BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
+    401: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
+    403: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
+    404: (errors.ModelRequestError, "unknown model, or no chat completions at this base URL."),
+    408: (errors.ModelTimeoutError, "time-out at the provider."),
+    409: (errors.ModelUnavailableError, "temporary conflict at the provider."),
+    425: (errors.ModelUnavailableError, "temporary conflict at the provider."),
+    429: (errors.ModelRateLimitError, "too many requests or tokens."),
+}
+_BY_CLASS: dict[int, tuple[type[errors.ModelError], str]] = {
+    3: (errors.ModelResponseError, "redirects are not followed, because the API key would go along."),
+    4: (errors.ModelRequestError, "the provider refused the request."),
+    5: (errors.ModelUnavailableError, "the provider cannot serve requests now."),
+}
+"""By the first digit of the status."""
+
+
 def _by_status(prefix: str, status: int) -> errors.ModelError:
-    match status:
-        case 401 | 403:
-            return errors.ModelAuthenticationError(f"{prefix}: the API key is missing or not accepted for this model.")
-        case 404:
-            hint = "Check the model's name and the base URL."
-            return errors.ModelRequestError(
-                f"{prefix}: unknown model, or no chat completions at this URL.", suggestion=hint
-            )
-        case 408:
-            return errors.ModelTimeoutError(f"{prefix}: time-out at the provider.")
-        case 429:
-            return errors.ModelRateLimitError(f"{prefix}: too many requests or tokens.")
-        case 409 | 425:
-            return errors.ModelUnavailableError(f"{prefix}: temporary conflict at the provider.")
-        case _ if 300 <= status < 400:
-            hint = "Set the base URL to the address that the provider documents."
-            message = f"{prefix}: redirects are not followed, because the API key would go along."
-            return _final(errors.ModelResponseError(message, suggestion=hint))
-        case _ if 400 <= status < 500:
-            return errors.ModelRequestError(f"{prefix}: the provider refused the request.")
-        case _ if 500 <= status < 600:
-            return errors.ModelUnavailableError(f"{prefix}: the provider cannot serve requests now.")
-        case _:
-            return errors.ModelResponseError(f"{prefix}: unexpected status.")
-
-
-def _final(error: errors.ModelError) -> errors.ModelError:
-    error.transient = False
+    unexpected = errors.ModelResponseError, "unexpected status."
+    kind, reason = _BY_STATUS.get(status) or _BY_CLASS.get(status // 100, unexpected)
+    error = kind(f"{prefix}: {reason}")
+    error.transient = error.transient and status // 100 != 3
     return error
