@@ -61,7 +61,7 @@ test: install  ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
 
 proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
-	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py \
+	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py disconnects.py \
 		remote_restarts.py)
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders

@@ -8,42 +8,16 @@ import functools
 import json
 import os
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 import pytest
+from tests.helpers import ROOT, skip
 
-ROOT = Path(__file__).parents[1]
 BASE = "python:3.13-slim-trixie"
 INHERITED = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "XDG_RUNTIME_DIR")
 """The environment variables that a Docker client gets."""
-
-Value = TypeVar("Value")
-
-
-def skip(reason: str) -> NoReturn:
-    """Skip a test whose tool this machine lacks; fail it where the variable CI is set."""
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    raise AssertionError
-
-
-def eventually(
-    condition: Callable[[], Value], within: float = 60, report: Callable[[], object] = lambda: "nothing to report"
-) -> Value:
-    """The first true value of a condition, which is polled.
-
-    Args:
-        condition: A function that returns a false value as long as it does not hold.
-        within: Seconds to wait.
-        report: Called for the message of the failure.
-    """
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {within:g} seconds: {report()}"
-        time.sleep(0.1)
-    return value
 
 
 class Docker:
@@ -73,10 +47,10 @@ class Docker:
 @functools.cache
 def docker() -> Docker:
     """The client of a running engine with the base image."""
-    found = subprocess.run([ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
-    client = Docker(found.stdout.strip())
-    if found.returncode or client.run("image", "inspect", BASE).returncode:
-        skip(f"there is no container engine, or it lacks {BASE}; `make engine` provides both")
+    located = subprocess.run([ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
+    client = Docker(located.stdout.strip())
+    if located.returncode or client.run("image", "inspect", BASE).returncode:
+        skip(f"A container engine with {BASE} is missing; `make engine` provides both.")
     return client
 
 

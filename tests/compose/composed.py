@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.image_support import ROOT, Docker
+from tests.helpers import ROOT
+from tests.image_support import Docker
 
 STAFF = ["researcher", "reviewer", "writer"]
 COMPONENTS = ["desk", "newsroom", *STAFF]

@@ -1,4 +1,4 @@
-"""The image of the components, and images in place of those that need a registry."""
+"""Fleets of containers, and images in place of those that need a registry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests import image_support
 from tests.compose.composed import Fleet
-from tests.image_support import ROOT, Docker
+from tests.helpers import ROOT
+from tests.image_support import Docker
 
 MakeFleet = Callable[..., Fleet]
 
@@ -25,25 +25,12 @@ ENTRYPOINT ["/bin/prometheus"]
 
 
 @pytest.fixture(scope="session")
-def docker() -> Docker:
-    """The client of this machine's engine."""
-    return image_support.docker()
-
-
-@pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
-    """The image of the flavour `slim`."""
-    with image_support.built_image(tmp_path_factory, testrun_uid) as tag:
-        yield tag
-
-
-@pytest.fixture(scope="session")
-def observers(docker: Docker, image: str) -> Iterator[dict[str, Any]]:
+def observers(docker: Docker, slim: str) -> Iterator[dict[str, Any]]:
     """The services that observe the fleet, with images of this machine, and without Grafana."""
 
     def stand_in(role: str) -> dict[str, Any]:
         return {
-            "image": image,
+            "image": slim,
             "entrypoint": ["tini", "--", "python", "/stand_in.py", role],
             "volumes": [f"{ROOT}/tests/compose/stand_in.py:/stand_in.py:ro"],
             "healthcheck": {"test": ["CMD", "true"], "interval": "1s"},
@@ -57,12 +44,12 @@ def observers(docker: Docker, image: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def make_fleet(docker: Docker, image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeFleet]:
+def make_fleet(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeFleet]:
     """Makes a fleet, which is removed after the module's tests."""
     fleets: list[Fleet] = []
 
     def make(services: dict[str, Any] | None = None, **variables: str) -> Fleet:
-        fleets.append(Fleet(docker, tmp_path_factory.mktemp("fleet"), image, services, **variables))
+        fleets.append(Fleet(docker, tmp_path_factory.mktemp("fleet"), slim, services, **variables))
         return fleets[-1]
 
     try:

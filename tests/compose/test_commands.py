@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.compose.composed import PUBLISHED
-from tests.image_support import INHERITED, ROOT, Docker
+from tests.helpers import ROOT, until
+from tests.image_support import INHERITED, Docker
 
 PAGE = (ROOT / "docs" / "fleet.md").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
 
 
-def test_the_commands_work(docker: Docker, image: str, observers: dict[str, Any], tmp_path: Path) -> None:
+def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any], tmp_path: Path) -> None:
     """Each command succeeds, from the first `up` to the one with the profile, and `down` removes all containers."""
     services = tmp_path / "services.yaml"
     services.write_text(json.dumps({"services": {**observers, "grafana": observers["jaeger"]}}))
@@ -24,7 +25,7 @@ def test_the_commands_work(docker: Docker, image: str, observers: dict[str, Any]
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     variables = {
-        **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": image,
+        **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": slim,
         "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{services}",
     }  # fmt: skip
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -41,7 +42,7 @@ def test_the_commands_work(docker: Docker, image: str, observers: dict[str, Any]
         assert done.returncode == 0, done.stdout + done.stderr
         assert set(done.stdout.split()) >= {"newsroom", "desk", "collector", "grafana", "jaeger", "prometheus"}
         label = f"label=com.docker.compose.project={project}"
-        assert docker("ps", "--all", "--quiet", "--filter", label) == ""
+        until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
         docker.run("compose", "--project-name", project, "down", "--volumes", "--timeout", "5")
 

@@ -1,4 +1,4 @@
-"""An API server of Kubernetes' kind, as far as Helm talks to one: it keeps objects, and runs nothing."""
+"""A Kubernetes API server that stores objects and runs nothing: as much of it as Helm uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-
-from .conftest import Manifest
+from tests.helm.conftest import Manifest
 
 KINDS = {
     "v1": ["Namespace", "ConfigMap", "Pod", "Secret", "Service", "ServiceAccount"],
@@ -19,40 +18,42 @@ KINDS = {
     "networking.k8s.io/v1": ["NetworkPolicy"],
     "policy/v1": ["PodDisruptionBudget"],
 }
-VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.0"}
+VERBS = ["create", "delete", "get", "list", "patch", "update"]
 
 
 def plural(kind: str) -> str:
     return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("y") else f"{kind.lower()}s"
 
 
-def discovery(path: str) -> Manifest | None:
-    """What the API server tells of itself, by path."""
-    groups = {api: dict(zip(("name", "version"), api.split("/"), strict=True)) for api in KINDS if "/" in api}
-    pages: dict[str, Manifest] = {
-        "/version": VERSION,
+def _discovery() -> dict[str, Manifest]:
+    """The documents that list groups, versions and kinds, by path."""
+    groups = []
+    documents: dict[str, Manifest] = {
+        "/version": {"major": "1", "minor": "34", "gitVersion": "v1.34.0"},
         "/api": {"kind": "APIVersions", "versions": ["v1"]},
-        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [
-            {"name": one["name"], "versions": [version], "preferredVersion": version}
-            for api, one in groups.items()
-            for version in [{"groupVersion": api, "version": one["version"]}]
-        ]},
-    }  # fmt: skip
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+    }
     for api, kinds in KINDS.items():
+        group, _, version = api.rpartition("/")
+        if group:
+            served = {"groupVersion": api, "version": version}
+            groups.append({"name": group, "versions": [served], "preferredVersion": served})
         resources = [
             {"name": plural(kind), "singularName": kind.lower(), "kind": kind, "namespaced": kind != "Namespace"}
-            | {"verbs": ["create", "delete", "get", "list", "patch", "update"]}
+            | {"verbs": VERBS}
             for kind in kinds
         ]
-        pages[f"/api{'s' if '/' in api else ''}/{api}"] = {
-            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api,
-            "resources": resources,
+        documents[f"/api{'s' if group else ''}/{api}"] = {
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api, "resources": resources,
         }  # fmt: skip
-    return pages.get(path)
+    return documents
 
 
-def merged(old: Any, patch: Any) -> Any:
-    """A merge patch (RFC 7396); of lists, which other patches merge by name, it takes the new one."""
+DISCOVERY = _discovery()
+
+
+def merge(old: Any, patch: Any) -> Any:
+    """Apply a merge patch (RFC 7396). Lists are replaced, although a strategic merge patch merges some by name."""
     if not isinstance(patch, dict):
         return patch
     new = dict(old) if isinstance(old, dict) else {}
@@ -60,12 +61,12 @@ def merged(old: Any, patch: Any) -> Any:
         if value is None:
             new.pop(key, None)
         elif not key.startswith("$"):
-            new[key] = merged(new.get(key), value)
+            new[key] = merge(new.get(key), value)
     return new
 
 
 class Cluster(ThreadingHTTPServer):
-    """Listens on this machine alone; `objects` are what it keeps, by path, and `written` what was asked of it."""
+    """Listens on the loopback address; `objects` are the stored objects by path."""
 
     daemon_threads = True
 
@@ -73,104 +74,93 @@ class Cluster(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.objects: dict[str, Manifest] = {}
-        self.written: list[tuple[str, str]] = []
+        self.writes = 0
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def all(self, kind: str, namespace: str = "prod") -> dict[str, Manifest]:
-        """The objects of a kind by name, but for what Helm keeps of its own."""
-        found = [each for path, each in self.objects.items() if f"/namespaces/{namespace}/{plural(kind)}/" in path]
-        return {
-            each["metadata"]["name"]: each for each in copy.deepcopy(found) if each.get("type") != "helm.sh/release.v1"
-        }
+        """The objects of a kind by name, without the Secrets in which Helm stores releases."""
+        folder = f"/namespaces/{namespace}/{plural(kind)}/"
+        objects = copy.deepcopy([manifest for path, manifest in self.objects.items() if folder in path])
+        return {each["metadata"]["name"]: each for each in objects if each.get("type") != "helm.sh/release.v1"}
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for a `Cluster`."""
+    """Handles the requests to a `Cluster`."""
 
     protocol_version = "HTTP/1.1"
-    server: Cluster  # pyright: ignore[reportIncompatibleVariableOverride] - it answers for no other
+    server: Cluster  # pyright: ignore[reportIncompatibleVariableOverride] - it handles no other server's requests
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/openapi/v2":
-            return self._say(200, b"")  # a Swagger document without a schema, in protobuf
-        if page := discovery(url.path):
-            return self._answer(200, page)
+            return self._send(200, b"")  # an empty document in protobuf
         with self.server.lock:
-            if url.path in self.server.objects:
-                return self._answer(200, self.server.objects[url.path])
-            if (kind := self._kind(url.path)) is None:
-                return self._missing()
-            wanted = dict(
-                one.split("=", 1) for one in parse_qs(url.query).get("labelSelector", [""])[0].split(",") if one
-            )
+            if document := DISCOVERY.get(url.path) or self.server.objects.get(url.path):
+                return self._respond(200, document)
+            collection = url.path.rpartition("/")[2]
+            kinds = {plural(kind): (kind, api) for api in KINDS for kind in KINDS[api]}
+            if collection not in kinds:
+                return self._fail(404, "NotFound")
+            kind, api = kinds[collection]
+            selector = parse_qs(url.query).get("labelSelector", [""])[0]
+            labels = dict(label.split("=", 1) for label in selector.split(",") if label)
             items = [
-                each
-                for path, each in self.server.objects.items()
-                if path.rpartition("/")[0] == url.path and wanted.items() <= each["metadata"].get("labels", {}).items()
+                manifest
+                for path, manifest in self.server.objects.items()
+                if path.rpartition("/")[0] == url.path and labels.items() <= manifest["metadata"]["labels"].items()
             ]
-        return self._answer(200, {"kind": f"{kind[1]}List", "apiVersion": kind[0], "metadata": {}, "items": items})
+        return self._respond(200, {"kind": f"{kind}List", "apiVersion": api, "metadata": {}, "items": items})
 
     def do_POST(self) -> None:
-        body, collection = self._body(), urlsplit(self.path).path
-        self._keep("POST", f"{collection}/{body['metadata']['name']}", body, 201)
+        body = self._body()
+        path = f"{urlsplit(self.path).path}/{body['metadata']['name']}"
+        if path in self.server.objects:
+            return self._fail(409, "AlreadyExists")
+        return self._store(path, body, 201)
 
     def do_PUT(self) -> None:
-        self._keep("PUT", urlsplit(self.path).path, self._body(), 200)
+        self._store(urlsplit(self.path).path, self._body(), 200)
 
     def do_PATCH(self) -> None:
         path, body = urlsplit(self.path).path, self._body()
-        applied = "apply-patch" in self.headers["content-type"]
+        server_side_apply = "apply-patch" in self.headers["content-type"]
         old = self.server.objects.get(path)
-        if old is None and not applied:
-            return self._missing()
-        return self._keep("PATCH", path, body if applied else merged(old, body), 200)
+        if old is None and not server_side_apply:
+            return self._fail(404, "NotFound")
+        return self._store(path, body if server_side_apply else merge(old, body), 200)
 
     def do_DELETE(self) -> None:
         self._body()
-        path = urlsplit(self.path).path
-        with self.server.lock:
-            self.server.written.append(("DELETE", path))
-            if self.server.objects.pop(path, None) is None:
-                return self._missing()
-        return self._answer(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
+        if self.server.objects.pop(urlsplit(self.path).path, None) is None:
+            return self._fail(404, "NotFound")
+        return self._respond(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})
 
-    def _keep(self, method: str, path: str, body: Manifest, status: int) -> None:
+    def _store(self, path: str, manifest: Manifest, status: int) -> None:
         with self.server.lock:
-            self.server.written.append((method, path))
-            if method == "POST" and path in self.server.objects:
-                self._answer(
-                    409,
-                    {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "AlreadyExists", "code": 409},
-                )
-                return
-            body["metadata"].setdefault("uid", f"uid-{len(self.server.written)}")
-            body["metadata"]["resourceVersion"] = str(len(self.server.written))
-            self.server.objects[path] = body
-        self._answer(status, body)
-
-    def _kind(self, path: str) -> tuple[str, str] | None:
-        last = path.rpartition("/")[2]
-        return next(((api, kind) for api, kinds in KINDS.items() for kind in kinds if plural(kind) == last), None)
+            self.server.writes += 1
+            manifest["metadata"].setdefault("uid", f"uid-{self.server.writes}")
+            manifest["metadata"].setdefault("labels", {})
+            manifest["metadata"]["resourceVersion"] = str(self.server.writes)
+            self.server.objects[path] = manifest
+        self._respond(status, manifest)
 
     def _body(self) -> Any:
         return yaml.safe_load(self.rfile.read(int(self.headers.get("content-length") or 0)))
 
-    def _missing(self) -> None:
-        self._answer(
-            404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
-        )
+    def _fail(self, status: int, reason: str) -> None:
+        failure = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}
+        self._respond(status, failure)
 
-    def _answer(self, status: int, data: Manifest) -> None:
-        self._say(status, json.dumps(data).encode())
+    def _respond(self, status: int, data: Manifest) -> None:
+        self._send(status, json.dumps(data).encode())
 
-    def _say(self, status: int, text: bytes) -> None:
+    def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
-        self.send_header("content-type", "application/json" if text else "application/octet-stream")
-        self.send_header("content-length", str(len(text)))
+        self.send_header("content-type", "application/json" if content else "application/octet-stream")
+        self.send_header("content-length", str(len(content)))
         self.end_headers()
-        self.wfile.write(text)
+        self.wfile.write(content)
 
-    def log_message(self, *words: object) -> None:
+    def log_message(self, *_: object) -> None:
         pass

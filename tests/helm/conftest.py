@@ -1,63 +1,48 @@
-"""Renders the chart, on Helm 4 as a library and on Helm 3 as a program."""
+"""Renders the chart with Helm 4 as a library and with Helm 3 as a program."""
 
 from __future__ import annotations
 
-import importlib.util
+import base64
+import functools
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 import helm_python
 import pytest
 import yaml
+from tests.helpers import ROOT, tool
 
-ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "podwright"
+EXAMPLES = sorted(path.parent.name for path in CHART.glob("examples/*/values.yaml"))
+SEEDS = {"seeds": ["a seed for tests, of 32 characters or more"]}
 
 Manifest = dict[str, Any]
-Render = Callable[..., list[Manifest]]
+Helm = Callable[..., list[Manifest]]
+"""Renders values, optionally for a release and a namespace."""
 
 
-class RefusedError(Exception):
-    """Helm did not render; the text is Helm's."""
+class RenderError(Exception):
+    """Helm did not render the chart; the text is Helm's error message."""
 
 
 class _Loader(yaml.CSafeLoader):
-    """Refuses a key that is there twice, as server-side apply does."""
+    """Rejects duplicate keys, as server-side apply does."""
 
 
 def _mapping(loader: yaml.CSafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     keys = [loader.construct_object(key) for key, _ in node.value]
-    assert len(keys) == len(set(keys)), f"a key is there twice: {keys}"
+    assert len(keys) == len(set(keys)), f"duplicate key: {keys}"
     return loader.construct_mapping(node, deep=True)
 
 
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-class Helm(Protocol):
-    def __call__(self, values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]: ...
-
-
 def read(texts: Iterable[str]) -> list[Manifest]:
+    """The manifests in YAML documents."""
     return [manifest for text in texts for manifest in yaml.load_all(text, _Loader) if manifest]
-
-
-def missing(what: str) -> NoReturn:
-    """Skip a test for want of something; in CI it must be there."""
-    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"NOT TESTED with {what}")
-
-
-def tool(name: str) -> str:
-    """The path of a tool, which is brought where it is missing."""
-    done = subprocess.run([ROOT / "deploy" / "tools.sh", name], capture_output=True, text=True)
-    if done.returncode:
-        missing(f"{name}: {done.stderr.strip()}")
-    return done.stdout.strip()
 
 
 def helm4(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
@@ -65,34 +50,41 @@ def helm4(values: Manifest, release: str = "fleet", namespace: str = "prod") -> 
         try:
             rendered = chart.render(values, name=release, namespace=namespace)
         except helm_python.HelmError as error:
-            raise RefusedError(str(error)) from None
+            raise RenderError(str(error)) from None
     return read(text for template, text in rendered.items() if not template.endswith(".txt"))
 
 
-def helm3(program: str) -> Helm:
-    def render(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
-        command = [program, "template", release, CHART, "--namespace", namespace, "--values", "-"]
-        done = subprocess.run(
-            [*command, "--kube-version", "1.30.0"], input=json.dumps(values), capture_output=True, text=True
-        )
-        if done.returncode:
-            raise RefusedError(done.stderr)
-        return read([done.stdout])
-
-    return render
+def helm3(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
+    options = ["--namespace", namespace, "--kube-version", "1.30.0", "--values", "-"]
+    command = [tool("helm3"), "template", release, CHART, *options]
+    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
+    if done.returncode:
+        raise RenderError(done.stderr)
+    return read([done.stdout])
 
 
-@pytest.fixture(scope="session", params=["helm4", "helm3"])
+@pytest.fixture(scope="session", params=[helm4, helm3], ids=["helm4", "helm3"])
 def helm(request: pytest.FixtureRequest) -> Helm:
-    return helm4 if request.param == "helm4" else helm3(tool("helm3"))
+    return request.param
 
 
-@pytest.fixture(scope="session")
-def tools() -> ModuleType:
-    """The script that makes what is derived in the chart."""
-    spec = importlib.util.spec_from_file_location("chart_script", ROOT / "deploy" / "chart.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example_values(example: str) -> Manifest:
+    return yaml.safe_load((CHART / "examples" / example / "values.yaml").read_text())
+
+
+@functools.cache
+def rendered(example: str) -> list[Manifest]:
+    """The manifests of an example, which must not be changed: a large one takes seconds to render."""
+    return helm4(example_values(example))
+
+
+def by_name(manifests: list[Manifest]) -> dict[tuple[str, str], Manifest]:
+    """The manifests by kind and name."""
+    named = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in manifests}
+    assert len(named) == len(manifests), "two objects have the same name"
+    return named
+
+
+def decoded(secret: Manifest) -> dict[str, str]:
+    """The entries of a Secret."""
+    return {key: base64.b64decode(text).decode() for key, text in secret["data"].items()}

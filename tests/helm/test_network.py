@@ -1,18 +1,13 @@
-"""The network policies, evaluated for every pair of pods as a cluster would: what may call what, and nothing else."""
+"""The network policies, evaluated for every pair of pods as a cluster does."""
 
 from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 import pytest
-import yaml
-
-from .conftest import CHART, Helm, Manifest, helm4
-
-DNS = {"k8s-app": "kube-dns"}
+from tests.helm.conftest import Helm, Manifest, example_values, rendered
 
 
 @dataclass(frozen=True)
@@ -22,72 +17,67 @@ class Pod:
     labels: dict[str, str] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True)
-class Outside:
-    """An address outside the cluster."""
+Peer = Pod | str
+"""A pod, or an IP address outside of the cluster."""
 
-    name: str
+DNS = Pod("dns", "kube-system", {"k8s-app": "kube-dns"})
+PROVIDER = "203.0.113.9"
 
 
-class Cluster:
-    """What network policies let through (`networking.k8s.io/v1`), for pods with one policy engine between them."""
+class Policies:
+    """What the network policies (`networking.k8s.io/v1`) in some manifests allow."""
 
     def __init__(self, manifests: list[Manifest]) -> None:
         self._policies = [each for each in manifests if each["kind"] == "NetworkPolicy"]
-        self._of: dict[tuple[str, Pod], list[Manifest]] = {}
+        self._selecting: dict[tuple[str, Pod], list[Manifest]] = {}
 
-    def lets(self, source: Pod | Outside, target: Pod | Outside, port: int, protocol: str = "TCP") -> bool:
-        return self.sends(source, target, port, protocol) and self.takes(source, target, port, protocol)
+    def allow(self, source: Peer, target: Peer, port: int = 8000, protocol: str = "TCP") -> bool:
+        """Whether a connection is allowed by the policies of both sides."""
+        egress = self.allow_side("Egress", source, target, port, protocol)
+        return egress and self.allow_side("Ingress", target, source, port, protocol)
 
-    def sends(self, source: Pod | Outside, target: Pod | Outside, port: int, protocol: str = "TCP") -> bool:
-        """Whether the caller's policies let it out."""
-        return self._side("Egress", source, target, port, protocol)
-
-    def takes(self, source: Pod | Outside, target: Pod | Outside, port: int, protocol: str = "TCP") -> bool:
-        """Whether the policies of who is called let it in."""
-        return self._side("Ingress", target, source, port, protocol)
-
-    def _side(self, side: str, pod: Pod | Outside, peer: Pod | Outside, port: int, protocol: str) -> bool:
-        if isinstance(pod, Outside):
+    def allow_side(self, side: str, pod: Peer, peer: Peer, port: int = 8000, protocol: str = "TCP") -> bool:
+        """Whether the policies of a pod allow `Egress` to a peer, or `Ingress` from it."""
+        if isinstance(pod, str):
             return True
-        if (side, pod) not in self._of:
-            self._of[side, pod] = [
-                each["spec"]
-                for each in self._policies
-                if each["metadata"]["namespace"] == pod.namespace
-                and side in each["spec"]["policyTypes"]
-                and selects(each["spec"]["podSelector"], pod.labels)
+        if (side, pod) not in self._selecting:
+            self._selecting[side, pod] = [
+                policy["spec"]
+                for policy in self._policies
+                if policy["metadata"]["namespace"] == pod.namespace
+                and side in policy["spec"]["policyTypes"]
+                and selects(policy["spec"]["podSelector"], pod.labels)
             ]
-        mine = self._of[side, pod]
-        if not mine:
-            return True
+        rules = [rule for spec in self._selecting[side, pod] for rule in spec.get(side.lower()) or []]
         peers = "to" if side == "Egress" else "from"
-        return any(
-            self._port(rule, port, protocol) and self._peer(rule.get(peers), peer, pod.namespace)
-            for spec in mine
-            for rule in spec.get(side.lower()) or []
+        return not self._selecting[side, pod] or any(
+            has_port(rule, port, protocol) and has_peer(rule.get(peers), peer, pod.namespace) for rule in rules
         )
 
-    @staticmethod
-    def _port(rule: Manifest, port: int, protocol: str) -> bool:
-        ports = rule.get("ports")
-        return not ports or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports)
 
-    @staticmethod
-    def _peer(peers: list[Manifest] | None, peer: Pod | Outside, namespace: str) -> bool:
-        if not peers:
-            return True
-        for each in peers:
-            if isinstance(peer, Outside):
-                if (block := each.get("ipBlock")) and within(peer.name, block["cidr"]):
-                    return not any(within(peer.name, out) for out in block.get("except", []))
-            elif "ipBlock" not in each:
-                home = {"kubernetes.io/metadata.name": peer.namespace}
-                spaces = each.get("namespaceSelector")
-                in_space = peer.namespace == namespace if spaces is None else selects(spaces, home)
-                if in_space and selects(each.get("podSelector") or {}, peer.labels):
-                    return True
+def has_port(rule: Manifest, port: int, protocol: str) -> bool:
+    ports = rule.get("ports")
+    return not ports or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports)
+
+
+def has_peer(peers: list[Manifest] | None, peer: Peer, namespace: str) -> bool:
+    return not peers or any(is_peer(each, peer, namespace) for each in peers)
+
+
+def is_peer(rule: Manifest, peer: Peer, namespace: str) -> bool:
+    block = rule.get("ipBlock")
+    if isinstance(peer, str):
+        return (
+            block is not None
+            and within(peer, block["cidr"])
+            and not any(within(peer, excepted) for excepted in block.get("except", []))
+        )
+    if block is not None:
         return False
+    spaces = rule.get("namespaceSelector")
+    name = {"kubernetes.io/metadata.name": peer.namespace}
+    in_namespace = peer.namespace == namespace if spaces is None else selects(spaces, name)
+    return in_namespace and selects(rule.get("podSelector") or {}, peer.labels)
 
 
 def within(address: str, block: str) -> bool:
@@ -100,24 +90,18 @@ def selects(selector: Manifest, labels: dict[str, str]) -> bool:
 
 
 def pods_of(manifests: list[Manifest]) -> tuple[dict[str, Pod], dict[str, Pod]]:
-    """The components' pods and the test pods, by component."""
-    components, tests = {}, {}
-    for each in manifests:
-        if each["kind"] == "Deployment":
-            labels = each["spec"]["template"]["metadata"]["labels"]
-            components[labels["app.kubernetes.io/component"]] = Pod(each["metadata"]["name"], labels=labels)
-        elif each["kind"] == "Pod":
-            labels = each["metadata"]["labels"]
-            tests[labels["app.kubernetes.io/component"]] = Pod(each["metadata"]["name"], labels=labels)
-    return components, tests
-
-
-def example(name: str) -> dict[str, Any]:
-    return yaml.safe_load((CHART / "examples" / name / "values.yaml").read_text())
+    """The pods of the components, and the pods of `helm test`, by component."""
+    pods: dict[str, dict[str, Pod]] = {"Deployment": {}, "Pod": {}}
+    for manifest in manifests:
+        if manifest["kind"] in pods:
+            labels = (manifest["spec"].get("template") or manifest)["metadata"]["labels"]
+            pod = Pod(manifest["metadata"]["name"], labels=labels)
+            pods[manifest["kind"]][labels["app.kubernetes.io/component"]] = pod
+    return pods["Deployment"], pods["Pod"]
 
 
 def edges(values: Manifest) -> set[tuple[str, str]]:
-    """Who names whom as an agent."""
+    """Each component with each of its agents in the release."""
     return {
         (caller, agent if isinstance(agent, str) else agent["component"])
         for caller, component in values["components"].items()
@@ -126,90 +110,70 @@ def edges(values: Manifest) -> set[tuple[str, str]]:
     }
 
 
-@pytest.mark.parametrize("name", ["minimal", "newsroom", "production", "hundred"])
-def test_exactly_the_edges_of_the_graph(name: str) -> None:
-    """One component may call another if it names it as its agent, and not otherwise, by the policies of either side."""
-    values = example(name)
-    manifests = helm4(values)
-    components, _ = pods_of(manifests)
-    cluster = Cluster(manifests)
-    for side in (cluster.sends, cluster.takes):
-        pairs = {
-            (caller, called)
-            for caller, called in product(components, repeat=2)
-            if side(components[caller], components[called], 8000)
-        }
-        assert pairs == edges(values)
+@pytest.mark.parametrize("example", ["minimal", "newsroom", "production", "hundred"])
+def test_a_component_may_call_its_agents_only(example: str) -> None:
+    """By the policies of either side, a component may call its agents on their port, and no other component."""
+    values, policies = example_values(example), Policies(rendered(example))
+    components, _ = pods_of(rendered(example))
+    pairs = list(product(components, repeat=2))
+    sent = {(a, b) for a, b in pairs if policies.allow_side("Egress", components[a], components[b])}
+    received = {(a, b) for a, b in pairs if policies.allow_side("Ingress", components[b], components[a])}
+    assert sent == received == edges(values)
     assert len(components) == len(values["components"])
     for caller, called in edges(values):
-        assert not cluster.lets(components[caller], components[called], 8001)
-        assert not cluster.lets(components[caller], components[called], 8000, "UDP")
+        assert not policies.allow(components[caller], components[called], 8001)
+        assert not policies.allow(components[caller], components[called], 8000, "UDP")
 
 
-def test_the_outside_world(helm: Helm) -> None:
-    """Strangers cannot call, the test pods can; DNS, models, agents elsewhere and the collector can be called."""
-    values = example("production")
-    manifests = helm(values)
-    components, tests = pods_of(manifests)
-    cluster = Cluster(manifests)
+def test_peers_outside_of_the_release(helm: Helm) -> None:
+    """Prometheus, the ingress and a component's own test may call; DNS, providers and the collector can be called."""
+    manifests = helm(example_values("production"))
+    (components, tests), policies = pods_of(manifests), Policies(manifests)
     prometheus = Pod("prometheus", "monitoring", {"app.kubernetes.io/name": "prometheus"})
     controller = Pod("nginx", "ingress", {"app.kubernetes.io/name": "nginx"})
-    strangers = [
+    collector = Pod("collector", "observability")
+    strangers: list[Peer] = [
         Pod("neighbour", "prod", {"app.kubernetes.io/name": "podwright"}),
-        Pod("impostor", "elsewhere", components["newsroom"].labels),
+        Pod("same-labels", "elsewhere", components["newsroom"].labels),
         Pod("grafana", "monitoring", {"app.kubernetes.io/name": "grafana"}),
-        Pod("prometheus", "elsewhere", {"app.kubernetes.io/name": "prometheus"}),
+        Pod("prometheus", "elsewhere", prometheus.labels),
+        "192.0.2.1",
     ]
-    dns = Pod("dns", "kube-system", DNS)
-    collector = Pod("collector", "observability", {})
     for name, pod in components.items():
-        assert cluster.lets(prometheus, pod, 8000)
-        assert cluster.lets(controller, pod, 8000) is (name == "newsroom")
-        assert not [each.name for each in strangers if cluster.lets(each, pod, 8000) or cluster.lets(pod, each, 8000)]
-        assert not cluster.lets(Outside("192.0.2.1"), pod, 8000)
-        assert {each for each, test in tests.items() if cluster.lets(test, pod, 8000)} == {name} & set(tests)
-        assert not [each.name for each in tests.values() if cluster.lets(pod, each, 8000)]
-        assert cluster.lets(pod, dns, 53)
-        assert cluster.lets(pod, dns, 53, "UDP")
-        assert not cluster.lets(pod, Pod("no-dns", "kube-system"), 53)
-        assert cluster.lets(pod, collector, 4318)
-        assert not cluster.lets(pod, collector, 443)
-        assert not cluster.lets(pod, Pod("other", "elsewhere"), 4318)
-        assert cluster.lets(pod, Outside("203.0.113.9"), 443)
-        assert not cluster.lets(pod, Outside("203.0.113.9"), 80)
-        assert not cluster.lets(pod, Outside("192.0.2.1"), 443)
-        assert cluster.lets(pod, Outside("198.51.100.7"), 8443) is (name == "newsroom")
+        assert policies.allow(prometheus, pod)
+        assert policies.allow(controller, pod) is (name == "newsroom")
+        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {name} & set(tests)
+        assert not [each for each in strangers if policies.allow(each, pod) or policies.allow(pod, each)]
+        assert all(policies.allow(pod, DNS, 53, protocol) for protocol in ("TCP", "UDP"))
+        assert policies.allow(pod, collector, 4318)
+        assert policies.allow(pod, PROVIDER, 443)
+        assert policies.allow(pod, "198.51.100.7", 8443) is (name == "newsroom")
+        others: list[tuple[Peer, int]] = [
+            (Pod("other", "kube-system"), 53), (collector, 443), (Pod("other", "elsewhere"), 4318), (PROVIDER, 80),
+            ("192.0.2.1", 443), *((test, 8000) for test in tests.values()),
+        ]  # fmt: skip
+        assert not [peer for peer, port in others if policies.allow(pod, peer, port)]
 
 
-def test_by_default_models_are_public(helm: Helm) -> None:
-    """Without settings a component reaches HTTPS anywhere but in private networks and at the cloud's metadata."""
-    manifests = helm({"components": {"x": {}}})
-    (pod,) = pods_of(manifests)[0].values()
-    cluster = Cluster(manifests)
-    assert cluster.lets(pod, Outside("192.0.2.1"), 443)
-    (test,) = pods_of(manifests)[1].values()
-    assert cluster.lets(test, pod, 8000)
-    assert not cluster.lets(test, Outside("192.0.2.1"), 443)
-    for address in ("10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1"):
-        assert not cluster.lets(pod, Outside(address), 443), address
-    assert not cluster.lets(pod, Pod("vault", "elsewhere"), 443)
+def test_the_default_policies(helm: Helm) -> None:
+    """By default only its test may call a component, which reaches HTTPS anywhere but in private networks."""
+    manifests = helm({"components": {"x": {}, "y": {"test": {"enabled": False}}}})
+    (components, tests), policies = pods_of(manifests), Policies(manifests)
+    stranger = Pod("stranger", "elsewhere")
+    assert policies.allow(tests["x"], components["x"])
+    for caller in (stranger, components["x"], tests["x"]):
+        assert not policies.allow(caller, components["y"])
+    assert policies.allow(components["x"], PROVIDER, 443)
+    private = ("10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", stranger)
+    assert not [peer for peer in private if policies.allow(components["x"], peer, 443)]
+    assert not policies.allow(tests["x"], PROVIDER, 443)
 
 
-def test_nobody_may_call(helm: Helm) -> None:
-    """A component that nobody names and nothing tests lets nobody in, not everybody."""
-    manifests = helm({"components": {"x": {"test": {"enabled": False}}, "y": {}}})
-    components, tests = pods_of(manifests)
-    cluster = Cluster(manifests)
-    assert not cluster.lets(components["y"], components["x"], 8000)
-    assert not cluster.lets(tests["y"], components["x"], 8000)
-    assert not cluster.lets(Pod("other", "elsewhere"), components["x"], 8000)
-
-
-def test_two_releases_are_apart(helm: Helm) -> None:
-    """Components of one release cannot call those of another, though they have the same names."""
-    values = example("newsroom")
+def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
+    """Components of one release cannot call those of another, although they have the same names."""
+    values = example_values("newsroom")
     blue, green = helm(values, "blue"), helm(values, "green")
-    cluster = Cluster(blue + green)
-    for caller, called in product(pods_of(blue)[0].values(), pods_of(green)[0].values()):
-        assert not cluster.lets(caller, called, 8000)
-        assert not cluster.lets(called, caller, 8000)
+    policies = Policies(blue + green)
+    for one, other in product(pods_of(blue)[0].values(), pods_of(green)[0].values()):
+        assert not policies.allow(one, other)
+        assert not policies.allow(other, one)

@@ -1,4 +1,4 @@
-"""Alerts and dashboard: what Prometheus says of them, and what the chart makes of them."""
+"""Alert rules and dashboard: Prometheus accepts the rules, and the chart installs both for a release."""
 
 from __future__ import annotations
 
@@ -6,42 +6,17 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-
-from .conftest import ROOT, Helm, Manifest, tool
+from tests.helm.conftest import Helm, Manifest
+from tests.helpers import ROOT, tool
 
 FOLDER = ROOT / "deploy" / "observability"
-
-
-def rules() -> list[Manifest]:
-    return [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
-
-
-def test_each_series_can_be_narrowed() -> None:
-    """Wherever the rules name a metric, they have the matcher that the chart narrows to a release's components."""
-    for rule in rules():
-        assert rule["expr"].count('job=~".+"') == len(re.findall(r"podwright[_:][a-z_:0-9]+", rule["expr"]))
-
-
-def test_panels_do_not_overlap() -> None:
-    """The dashboard's panels have places and numbers of their own, and every one says what it shows."""
-    panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    cells: set[tuple[int, int]] = set()
-    for panel in panels:
-        place = panel["gridPos"]
-        mine = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert not mine & cells, panel["title"]
-        assert max(x for x, _ in mine) < 24
-        cells |= mine
-        assert panel["type"] == "row" or panel["description"]
+RULES: list[Manifest] = [
+    rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+]
+ALERTS = {rule["alert"] for rule in RULES if "alert" in rule}
 
 
 def promtool(*arguments: str | Path) -> None:
@@ -49,60 +24,48 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_promtool_takes_the_rules() -> None:
-    """Prometheus' own checker has nothing to say against the rules, and each alert does as its tests say."""
+def test_promtool_accepts_the_rules() -> None:
+    """Prometheus' checker has no finding, and each alert fires as its unit tests expect."""
     promtool("check", "rules", "--lint-fatal", "alerts.yaml")
     promtool("test", "rules", "alerts_test.yaml")
 
 
 def test_every_alert_is_tested() -> None:
-    """Each alert has a test in which it fires, and one in which it does not."""
-    cases = [
-        case
-        for each in yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
-        for case in each["alert_rule_test"]
-    ]
-    for alert in (rule["alert"] for rule in rules() if "alert" in rule):
-        fired = [bool(case["exp_alerts"]) for case in cases if case["alertname"] == alert]
-        assert True in fired, alert
-        assert False in fired, alert
+    """Each alert has a unit test in which it fires, and one in which it does not."""
+    tests = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
+    cases = {(case["alertname"], bool(case["exp_alerts"])) for test in tests for case in test["alert_rule_test"]}
+    assert {(alert, fires) for alert in ALERTS for fires in (True, False)} <= cases
 
 
 @pytest.fixture
-def installed(helm: Helm) -> dict[str, Any]:
-    values = {
-        "components": {"a": {}, "b": {}},
-        "prometheusRule": {
-            "enabled": True, "labels": {"release": "p"}, "costPerHour": 2.5, "disabled": ["PodwrightWaiting"],
-        },
-        "dashboard": {"enabled": True},
-    }  # fmt: skip
+def installed(helm: Helm) -> dict[str, Manifest]:
+    """The objects of a release with rules and dashboard, by kind."""
+    rules = {"enabled": True, "labels": {"release": "p"}, "costPerHour": 2.5, "disabled": ["PodwrightWaiting"]}
+    values = {"components": {"a": {}, "b": {}}, "prometheusRule": rules, "dashboard": {"enabled": True}}
     return {each["kind"]: each for each in helm(values) if each["kind"] in ("PrometheusRule", "ConfigMap")}
 
 
-def test_the_chart_narrows_the_rules(installed: dict[str, Any], tmp_path: Path) -> None:
-    """The installed rules are the file's, for this release's components, with its cost, without what is off."""
-    rule = installed["PrometheusRule"]
-    assert rule["metadata"]["labels"]["release"] == "p"
+def test_the_installed_rules(installed: dict[str, Manifest], tmp_path: Path) -> None:
+    """Every series is limited to the release's components; the cost is the values', and a disabled alert is absent."""
+    manifest = installed["PrometheusRule"]
+    assert manifest["metadata"]["labels"]["release"] == "p"
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump(rule["spec"]))
+    file.write_text(yaml.safe_dump(manifest["spec"]))
     promtool("check", "rules", file)
-    found = [each for group in rule["spec"]["groups"] for each in group["rules"]]
-    names = {each.get("alert") for each in rules()}
-    assert {each.get("alert") for each in found} == names - {"PodwrightWaiting"}
-    for each in found:
-        assert 'job=~".+"' not in each["expr"]
-        assert 'namespace="prod",job=~"fleet-a|fleet-b"' in each["expr"]
-    (cost,) = [each["expr"] for each in found if each.get("alert") == "PodwrightCostPerHour"]
+    rules = [rule for group in manifest["spec"]["groups"] for rule in group["rules"]]
+    assert {rule["alert"] for rule in rules if "alert" in rule} == ALERTS - {"PodwrightWaiting"}
+    for rule in rules:
+        series = re.findall(r"podwright[_:][a-z_:0-9]+", rule["expr"])
+        assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(series)
+    (cost,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"]
     assert cost.endswith("> 2.5")
 
 
-def test_the_chart_brings_the_dashboard(installed: dict[str, Any]) -> None:
-    """The installed dashboard is that of the file, under a name and id of the release."""
-    shown = json.loads(installed["ConfigMap"]["data"]["fleet-dashboard.json"])
+def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:
+    """The dashboard is that of the file, with a title and an id of the release."""
+    dashboard = json.loads(installed["ConfigMap"]["data"]["fleet-dashboard.json"])
     file = json.loads((FOLDER / "dashboard.json").read_text())
-    assert shown["title"] == "Podwright prod/fleet"
-    assert len(shown["uid"]) == 16
-    assert shown["uid"] != file["uid"]
-    assert {**shown, "title": "", "uid": ""} == {**file, "title": "", "uid": ""}
+    assert dashboard["title"] == "Podwright prod/fleet"
+    assert dashboard["uid"] != file["uid"]
+    assert {**dashboard, "title": "", "uid": ""} == {**file, "title": "", "uid": ""}
     assert installed["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"

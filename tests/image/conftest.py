@@ -1,44 +1,20 @@
-"""Real images and containers."""
+"""Images and containers for the tests of this folder."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests import image_support
+from tests.helpers import COMMAND, environment
 from tests.image.containers import Container
 from tests.image_support import Docker
 
-COMMAND = Path(sys.executable).with_name("podwright")
-
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., Container]
-
-
-@pytest.fixture(scope="session")
-def docker() -> Docker:
-    """The client of this machine's engine."""
-    return image_support.docker()
-
-
-@pytest.fixture(scope="session")
-def slim(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
-    """The image of the flavour `slim`."""
-    with image_support.built_image(tmp_path_factory, testrun_uid) as tag:
-        yield tag
-
-
-@pytest.fixture(scope="session")
-def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator[str]:
-    """The image of the flavour `full`."""
-    with image_support.built_image(tmp_path_factory, testrun_uid, "full") as tag:
-        yield tag
 
 
 @pytest.fixture(scope="session", params=["slim", "full"])
@@ -74,14 +50,9 @@ def shell(tmp_path: Path) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does."""
 
     def run(*arguments: str, program: tuple[str, ...] = (str(COMMAND),), **variables: str):
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PODWRIGHT_")}
+        command = [*program, *arguments]
         return subprocess.run(
-            [*program, *arguments],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**inherited, **variables},
-            timeout=900,
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment(**variables), timeout=900
         )
 
     return run

@@ -7,11 +7,11 @@ import tarfile
 import tempfile
 from typing import Any
 
-import httpx
-from tests.image_support import Docker, eventually
+from tests.helpers import until
+from tests.image_support import Docker
 
 
-def tool(name: str) -> dict[str, Any]:
+def tool_entry(name: str) -> dict[str, Any]:
     """A blueprint's entry for a tool without arguments."""
     parameters = {"type": "object", "properties": {}, "additionalProperties": False}
     function = {"name": name, "parameters": parameters, "description": f"{name.title()}."}
@@ -65,7 +65,7 @@ class Container:
             state = self.state()
             return not state["Running"] or state["Health"]["Status"] == "healthy"
 
-        eventually(ended_or_healthy, 120, self.logs)
+        until(ended_or_healthy, 120, self.logs)
         assert self.state()["Running"], self.logs()
         return self
 
@@ -84,11 +84,6 @@ class Container:
             " {'content-type': 'application/json'}); print(u.urlopen(r, timeout=60).read().decode())"
         )
         return json.loads(self.run("python", "-c", code, json.dumps(body)))
-
-    def client(self) -> httpx.Client:
-        """A client of the published port."""
-        address = self.docker("port", self.id, "8000/tcp").splitlines()[0]
-        return httpx.Client(base_url=f"http://{address}", timeout=60)
 
     def stop(self) -> int:
         """Stop it as `docker stop` does, and return its exit code."""

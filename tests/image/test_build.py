@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.image.conftest import COMMAND, Shell, Start
-from tests.image.containers import layers, tool
-from tests.image_support import ROOT, Docker
+from tests.helpers import COMMAND, NEWSROOM, ROOT
+from tests.image.conftest import Shell, Start
+from tests.image.containers import layers, tool_entry
+from tests.image_support import Docker
 
 from podwright import blueprints
 from podwright.components.folder import Folder
@@ -135,12 +136,12 @@ def test_dependencies_that_cannot_be_installed(build: Build, tmp_path: Path) -> 
 
 def test_tools_are_checked_in_the_build(build: Build, tmp_path: Path) -> None:
     """A missing tool, and code that fails without a network, fail the build."""
-    folder = agent(tmp_path / "bird", tools=[tool("fly")])
+    folder = agent(tmp_path / "bird", tools=[tool_entry("fly")])
     (folder / "tools.py").write_text("def walk() -> str:\n    '''Walk.'''\n    return 'walked'\n")
     message = error_of(build(folder))
     assert "[blueprint_invalid]" in message
     assert "/tools/0" in message
-    folder = agent(tmp_path / "caller", tools=[tool("call")])
+    folder = agent(tmp_path / "caller", tools=[tool_entry("call")])
     (folder / "tools.py").write_text(
         "import os, socket\n"
         "assert os.getuid() == 65532\n"
@@ -159,9 +160,8 @@ def test_errors_before_the_build(shell: Shell, tmp_path: Path) -> None:
     assert "/config/model" in message
     assert "/config/max_loops" in message
     folder = agent(tmp_path / "valid")
-    for name in ("$(id)", ""):
-        error_of(shell("build", str(folder), f"--tag={name}", "--docker", "true"))
-        error_of(shell("build", str(folder), "-t", "x", f"--base={name}", "--docker", "true"))
+    error_of(shell("build", str(folder), "--tag=$(id)", "--docker", "true"))
+    error_of(shell("build", str(folder), "-t", "x", "--base=", "--docker", "true"))
 
 
 HOSTILE = '$(touch /pwned) `touch /pwned` ${PATH} "; RUN touch /pwned\nRUN touch /pwned\n# \\\nLABEL a=b\tü'
@@ -216,7 +216,7 @@ def test_agents_in_the_folders_beside(
     build: Build, facts: Callable[[], dict[str, Any]], tag: str, start: Start
 ) -> None:
     """An image of a workflow has the agents of the folders beside it, and runs without a network."""
-    done = build(ROOT / "deploy" / "examples" / "newsroom" / "newsroom")
+    done = build(NEWSROOM / "newsroom")
     assert done.returncode == 0, done.stderr
     assert "podwright:full" not in done.stderr
     described = facts()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
-from tests.image_support import ROOT, Docker
+from tests.helpers import COMMAND, ROOT, environment
+from tests.image_support import Docker
 
 
 def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
@@ -25,8 +25,7 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
         "docker run", "docker stop", "docker inspect", "docker rm", "curl -s",
     }  # fmt: skip
     names = {name: f"podwright-test-{uuid.uuid4().hex[:12]}" for name in ("writer", "calculator")}
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("PODWRIGHT_")}
-    environment = {**inherited, "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    path = f"{tmp_path}:{COMMAND.parent}:{os.environ['PATH']}"
     try:
         for line in commands:
             command = line.replace("team/calculator:1.0", tag).replace("podwright:slim", slim)
@@ -37,7 +36,7 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
                 port = docker("port", names["calculator"], "8000").strip()
                 command = command.replace("localhost:8000", port) + " --retry 20 --retry-delay 1 --retry-all-errors"
             done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True
+                ["bash", "-c", command], cwd=tmp_path, env=environment(PATH=path), capture_output=True, text=True
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             assert done.stdout, command

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +16,14 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from tests.service.support import LISTENING
+from tests.helpers import COMMAND, NEWSROOM, environment, until
+from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
 from podwright_service.server import server_options
 from podwright_service.settings import Settings
-
-ROOT = Path(__file__).parents[2]
-NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
-COMMAND = Path(sys.executable).with_name("podwright")
-
-Serve = Callable[..., httpx.Client]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -42,22 +36,21 @@ def no_outer_settings() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def usual_signals() -> None:
-    """A shell in the background has its children ignore some, and they would hand that on to the services."""
+    """Restore the signals that a shell in the background ignores, because the services would inherit that."""
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
-    given = Settings(**settings)
-    config = uvicorn.Config(create_app(given, component), **{**server_options(given), "log_level": "error"})
+    options = Settings(**settings)
+    config = uvicorn.Config(create_app(options, component), **{**server_options(options), "log_level": "error"})
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         port = listening.getsockname()[1]
-        while not server.started:
-            time.sleep(0.005)
+        until(lambda: server.started)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
             yield client
         server.should_exit = True
@@ -72,13 +65,13 @@ def served() -> Callable[..., contextlib.AbstractContextManager[httpx.Client]]:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves a component for one test: `serve(component, model=…)` gives a client of it."""
+    """Serves a component for one test: `serve(component, model=…)` returns a client."""
     with contextlib.ExitStack() as stack:
         yield lambda component, **settings: stack.enter_context(_served(component, **settings))
 
 
 @pytest.fixture(scope="session")
-def example() -> Iterator[Callable[[str], httpx.Client]]:
+def example() -> Iterator[Example]:
     """A client of an example, by name, served on the echo model for the whole session."""
     clients: dict[str, httpx.Client] = {}
     with contextlib.ExitStack() as stack:
@@ -99,80 +92,74 @@ def newsroom() -> Path:
 
 
 @contextlib.contextmanager
-def _commands() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
+def _commands() -> Iterator[Command]:
+    processes: list[subprocess.Popen[str]] = []
 
     def start(
-        *arguments: str,
-        code: str | None = None,
-        under: tuple[str, ...] = (),
-        cwd: Path | None = None,
-        **variables: str,
+        *arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str
     ) -> subprocess.Popen[str]:
         program = [sys.executable, "-c", code] if code is not None else [str(COMMAND)]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PODWRIGHT_")}
         process = subprocess.Popen(
-            [*under, *program, *arguments],
+            [*program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=cwd,
-            env={**kept, "COLUMNS": "200", "PYTHONUNBUFFERED": "1", **variables},
+            env=environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables),
             start_new_session=True,
         )
-        started.append(process)
+        processes.append(process)
         return process
 
     yield start
-    for process in started:
+    for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
         process.communicate()
 
 
 @pytest.fixture
-def command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts `podwright` with arguments, `under` another program; `code=` starts Python with it in its place."""
+def command() -> Iterator[Command]:
+    """Starts `podwright` with arguments and variables; `code=` starts Python with that code instead."""
     with _commands() as start:
         yield start
 
 
 @pytest.fixture(scope="module")
-def lasting_command() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def lasting_command() -> Iterator[Command]:
     """As `command`, for all tests of a module."""
     with _commands() as start:
         yield start
 
 
 @pytest.fixture(scope="session")
-def address() -> Callable[[subprocess.Popen[str]], str]:
-    """The address that a started process says it listens on."""
+def address() -> Address:
+    """Waits until a process listens, and returns its URL."""
 
     def read(process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
-        said = ""
+        output = ""
         for line in process.stdout:
-            said += line
+            output += line
             if match := LISTENING.search(line):
                 return match[1].replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - all interfaces include this one
-        raise AssertionError(f"the process ended: {said}")
+        raise AssertionError(f"the process ended: {output}")
 
     return read
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs `podwright` with arguments to its end, as a shell does; `given=` is its standard input."""
+def shell(tmp_path: Path) -> Shell:
+    """Runs `podwright` with arguments to its end, as a shell does; `stdin=` is its standard input."""
 
-    def run(*arguments: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PODWRIGHT_")}
+    def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(COMMAND), *arguments],
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             cwd=tmp_path,
-            env={**kept, **variables},
+            env=environment(**variables),
             timeout=60,
         )
 

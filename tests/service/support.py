@@ -1,4 +1,4 @@
-"""What several tests of the service share."""
+"""Helpers for the tests of the service."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ import asyncio
 import json
 import re
 import socket
+import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
 from podwright import Agent, FunctionModel
 from podwright.testing import ModelRequest
 
-T = TypeVar("T")
 Serve = Callable[..., httpx.Client]
 Example = Callable[[str], httpx.Client]
+Command = Callable[..., subprocess.Popen[str]]
+Address = Callable[[subprocess.Popen[str]], str]
+Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
-"""What a service logs when it listens."""
+"""The log line of a service that listens."""
 INLINE = {"type": "agent", "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}}
-"""The body of a request that checks an inline blueprint; with an `input`, of one that runs it."""
-
-
-def until(condition: Callable[[], T | None], seconds: float = 30) -> T:
-    """Wait until a condition holds, and return its value."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
-    return value
+"""The body of a request that validates an inline blueprint; with an `input`, of one that runs it."""
+AGENT: dict[str, Any] = {
+    "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
+}  # fmt: skip
+"""The blueprint of an agent without tools."""
 
 
 def check_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Check that a response is a problem with this status and code, and return it."""
+    """Check that a response is a problem with a status and a code, and return it."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     problem = response.json()
@@ -48,19 +45,19 @@ def check_problem(response: httpx.Response, status: int, code: str) -> dict[str,
 
 
 def pointers(problem: dict[str, Any]) -> list[str]:
-    """The places that a problem names."""
+    """The JSON pointers of a problem's errors."""
     return [error["pointer"] for error in problem.get("errors", [])]
 
 
 class Gate:
-    """A model that answers "done" once it is opened, and keeps what it was asked and whether it was cancelled."""
+    """A model that responds "done" once it is opened; it records its inputs and whether it was cancelled."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.inputs: list[str] = []
         self.called, self.cancelled, self.opened = threading.Event(), threading.Event(), threading.Event()
 
     async def __call__(self, request: ModelRequest) -> str:
-        self.asked.append(request.messages[-1].content)
+        self.inputs.append(request.messages[-1].content)
         self.called.set()
         try:
             while not self.opened.is_set():  # noqa: ASYNC110 - it is opened from another thread
@@ -72,6 +69,13 @@ class Gate:
 
     def agent(self) -> Agent:
         return Agent("helper", "Help.", FunctionModel(self))
+
+
+class FaultyAgent(Agent):
+    """An agent with a bug: it raises an exception that no caller expects."""
+
+    async def perform(self, run: Any, task: Any) -> Any:
+        raise RuntimeError("secret")
 
 
 def connect(client: httpx.Client, path: str, body: bytes, *headers: str, receive_buffer: int = 0) -> socket.socket:

@@ -1,4 +1,4 @@
-"""How many requests the service accepts, and how the others are answered."""
+"""Admission: how many requests are served at once, and what the others get."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import random
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
-from tests.service.support import Gate, Serve, check_problem, connect, until
+from tests.helpers import ROOT, until
+from tests.service.support import Gate, Serve, check_problem, connect
 
 from podwright_service.admission import Admission
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
-OVERLOAD = Path(__file__).parents[1] / "bench" / "overload.py"
+OVERLOAD = ROOT / "tests" / "bench" / "overload.py"
 BODY = b'{"input": "x"}'
 
 
@@ -29,23 +29,27 @@ def check_overloaded(response: httpx.Response) -> None:
 
 
 def full(client: httpx.Client) -> bool:
-    """Whether a request is refused for want of room; an invalid one takes no run slot."""
+    """Whether the service is at capacity; the request is invalid, so it takes no run slot."""
     return client.post("/run", json={}).status_code == 503
 
 
 def post_when_there_is_room(client: httpx.Client, text: str) -> httpx.Response:
-    return until(lambda: answer if (answer := client.post("/run", json={"input": text})).status_code != 503 else None)
+    def post() -> httpx.Response | None:
+        response = client.post("/run", json={"input": text})
+        return None if response.status_code == 503 else response
+
+    return until(post)  # pyright: ignore[reportReturnType] - it polls until there is a response
 
 
-def test_a_full_service_refuses(serve: Serve) -> None:
-    """Runs that fit run, requests that may wait wait, further ones are refused; the probes stay green."""
+def test_a_service_at_capacity_rejects(serve: Serve) -> None:
+    """Runs up to `max_runs` start, up to `max_waiting` requests wait, others are rejected; probes succeed."""
     gate = Gate()
     client = serve(gate.agent(), max_runs=2, max_waiting=3)
     with ThreadPoolExecutor(5) as pool:
         runs: list[Future[httpx.Response]] = []
         for number in range(5):
             runs.append(pool.submit(post_when_there_is_room, client, str(number)))
-            until(lambda: len(gate.asked) == min(len(runs), 2))
+            until(lambda: len(gate.inputs) == min(len(runs), 2))
         until(lambda: full(client))
         for path in ("/run", "/run/stream", "/run-blueprint", "/validate-blueprint"):
             check_overloaded(client.post(path, json={"input": "more"}))
@@ -54,21 +58,21 @@ def test_a_full_service_refuses(serve: Serve) -> None:
         gate.opened.set()
         assert [run.result().status_code for run in runs] == [200] * 5
     assert client.post("/run", json={"input": "x"}).status_code == 200
-    assert "more" not in gate.asked
+    assert "more" not in gate.inputs
 
 
-def test_a_refusal_comes_before_the_body(serve: Serve) -> None:
-    """A request that finds no room is answered while its body is still on its way."""
+def test_a_rejection_does_not_wait_for_the_body(serve: Serve) -> None:
+    """At capacity, a request is rejected before its body has arrived."""
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=0)
     with connect(client, "/run", BODY):
         assert gate.called.wait(30)
-        with connect(client, "/run", b"", "content-length: 1000000") as refused:
-            assert refused.recv(65536).startswith(b"HTTP/1.1 503 ")
+        with connect(client, "/run", b"", "content-length: 1000000") as rejected:
+            assert rejected.recv(65536).startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_caller_without_a_key_takes_no_place(serve: Serve) -> None:
-    """A request without an API key is refused as such, however full the service is."""
+def test_authentication_comes_before_admission(serve: Serve) -> None:
+    """A request without an API key is a 401 even at capacity."""
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef")
     with connect(client, "/run", BODY, "authorization: Bearer 0123456789abcdef"):
@@ -76,19 +80,19 @@ def test_a_caller_without_a_key_takes_no_place(serve: Serve) -> None:
         assert client.post("/run", json={}).status_code == 401
 
 
-def test_a_request_that_waits_too_long_is_refused(serve: Serve) -> None:
-    """A request that found no run slot in time is answered 503, and makes room for the next one."""
+def test_a_request_that_waits_too_long_is_rejected(serve: Serve) -> None:
+    """A request without a run slot after `max_wait` is a 503, and the next one may wait."""
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=1, max_wait=0.2)
     with connect(client, "/run", BODY):
         assert gate.called.wait(30)
         for _ in range(2):
             check_overloaded(client.post("/run", json={"input": "late"}))
-    assert gate.asked == ["x"]
+    assert gate.inputs == ["x"]
 
 
-def test_a_client_that_leaves_while_it_waits_makes_room(serve: Serve) -> None:
-    """A client that hangs up while waiting is forgotten: the next one is admitted, and its run never begins."""
+def test_a_waiting_client_that_disconnects_makes_room(serve: Serve) -> None:
+    """After a waiting client disconnects, the next one is admitted, and the first one's run never starts."""
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=1)
     with ThreadPoolExecutor(2) as pool:
@@ -101,11 +105,11 @@ def test_a_client_that_leaves_while_it_waits_makes_room(serve: Serve) -> None:
         until(lambda: full(client))
         gate.opened.set()
         assert [first.result().status_code, second.result().status_code] == [200, 200]
-    assert gate.asked == ["first", "second"]
+    assert gate.inputs == ["first", "second"]
 
 
-def test_a_slow_body_is_refused(serve: Serve) -> None:
-    """A body that is not complete in time is answered 408, and the connection is closed."""
+def test_a_slow_body_is_rejected(serve: Serve) -> None:
+    """A body that is incomplete after `body_timeout` is a 408, and the connection is closed."""
     client = serve(Gate().agent(), body_timeout=0.2)
     with connect(client, "/run", b"{", "content-length: 14") as connection:
         response = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -113,8 +117,8 @@ def test_a_slow_body_is_refused(serve: Serve) -> None:
     assert b'"request_too_slow"' in response
 
 
-async def test_run_slots_are_handed_on_in_order() -> None:
-    """Requests get run slots in the order in which they asked."""
+async def test_run_slots_are_given_in_order() -> None:
+    """Requests get run slots in the order of their arrival."""
     admission = Admission(Settings(max_runs=1, max_waiting=10))
     order: list[int] = []
 
@@ -169,10 +173,10 @@ async def test_no_run_slot_is_lost() -> None:
         pass
 
 
-def test_overload_costs_the_others_nothing() -> None:
-    """At five times the load that fits, as much as ever is served, and the rest are refused at once."""
+def test_overload_does_not_slow_down_admitted_runs() -> None:
+    """At five times the capacity, as many runs complete as ever, and the rest is rejected within milliseconds."""
     rounds: list[dict[str, float]] = []
-    for _ in range(5):  # the machine may be busy with something else
+    for _ in range(5):  # the machine may be busy
         done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
         rounds.append(json.loads(done.stdout))
@@ -181,4 +185,4 @@ def test_overload_costs_the_others_nothing() -> None:
         assert rounds[-1]["retry_after"] == rounds[-1]["refused"]
         if rounds[-1]["goodput"] >= 0.9 and rounds[-1]["refused_p99_ms"] <= 50 + 3 * rounds[-1]["lag_p99_ms"]:
             return
-    pytest.fail(f"not once in five rounds: {rounds}")
+    pytest.fail(f"not in one of five rounds: {rounds}")

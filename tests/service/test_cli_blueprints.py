@@ -1,28 +1,21 @@
-"""`podwright validate`, `diff`, `schema`, `graph`, `new` and `settings`, as a shell sees them."""
+"""`podwright validate`, `diff`, `schema`, `graph`, `new` and `settings`."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.service.support import AGENT, Shell
 
 import podwright
-from podwright.errors import ConfigurationError
 from podwright_service.cli.flowchart import mermaid
-from podwright_service.source import load_component
 from podwright_service.variables import LIBRARY
 
-Shell = Callable[..., subprocess.CompletedProcess[str]]
-
-AGENT = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
 TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
 
 
@@ -45,10 +38,10 @@ def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
 
 
 def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
-    """Every problem of every path has a line with its JSON pointer, and `--json` gives the same."""
+    """Every problem of every path has a line with its JSON pointer, and so it has with `--json`."""
     write(tmp_path / "bare" / "blueprint.json", {**AGENT, "tools": [TOOL]})
     until = {"name": "all", "args": {"conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]}}
-    step = {"type": "agent_step", "agent": "nobody", "name": "s"}
+    step = {"type": "agent_step", "agent": "unknown", "name": "s"}
     loop = {"type": "loop_step", "name": "l", "steps": [step], "until": until, "max_iterations": 2}
     paths = [
         write(tmp_path / "wrong.json", {"name": "a", "instruction": 1}),
@@ -86,10 +79,10 @@ def test_invalid_settings_are_not_a_problem_of_a_blueprint(shell: Shell, tmp_pat
 def test_differences(shell: Shell, tmp_path: Path) -> None:
     """Each change is a line that says whether it is breaking; `--exit-code` makes that an exit code."""
     old = write(tmp_path / "old.json", AGENT)
-    text = write(tmp_path / "text.json", {**AGENT, "instructions": "Do well."})
+    text = write(tmp_path / "text.json", {**AGENT, "instructions": "Write well."})
     tool = write(tmp_path / "tool.json", {**AGENT, "tools": [TOOL]})
     done = shell("diff", old, text, "--exit-code")
-    assert (done.returncode, done.stdout) == (0, "compatible: /instructions changed: 'Do.' -> 'Do well.'\n")
+    assert (done.returncode, done.stdout) == (0, "compatible: /instructions changed: 'Write.' -> 'Write well.'\n")
     done = shell("diff", old, tool, "--exit-code")
     assert (done.returncode, done.stdout.startswith("breaking: /tools/t added: ")) == (1, True)
     done = shell("diff", old, tool, "--json")
@@ -115,7 +108,7 @@ def test_a_graph(shell: Shell, newsroom: Path) -> None:
 
 
 def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
-    """What `new` creates is valid, runs, and passes its tests; a second `new` changes nothing."""
+    """A new component is valid, runs, and passes its tests; a second `new` changes nothing."""
     done = shell("new", "some/my sums")
     assert (done.returncode, done.stderr) == (0, "")
     assert "podwright run 'some/my sums'" in done.stdout
@@ -129,8 +122,8 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     assert (run.returncode, run.stdout.startswith("Echo: 2 + 3?")) == (0, True)
     assert "add_numbers" in run.stderr
     options = ["-q", "-p", "no:cacheprovider", "-k", "not container", str(folder)]
-    tested = subprocess.run([sys.executable, "-m", "pytest", *options], capture_output=True, text=True, cwd=tmp_path)
-    assert "2 passed, 1 deselected" in tested.stdout, tested.stdout
+    tests = subprocess.run([sys.executable, "-m", "pytest", *options], capture_output=True, text=True, cwd=tmp_path)
+    assert "2 passed, 1 deselected" in tests.stdout, tests.stdout
     [command] = re.findall("^python (-c '.*')$", readme, re.MULTILINE)
     tools = subprocess.run([sys.executable, *shlex.split(command)], cwd=folder, capture_output=True, check=True).stdout
     assert json.loads(tools) == json.loads((folder / "blueprint.json").read_text())["tools"]
@@ -139,7 +132,7 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     assert (folder / "tools.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["", "{name}", "x" * 300, "file/inside"])
+@pytest.mark.parametrize("name", ["", "{name}", "file/inside"])
 def test_folders_that_cannot_be_created(shell: Shell, tmp_path: Path, name: str) -> None:
     """An invalid name is an error, and nothing is written."""
     (tmp_path / "file").write_text("")
@@ -149,7 +142,7 @@ def test_folders_that_cannot_be_created(shell: Shell, tmp_path: Path, name: str)
 
 
 def test_the_settings(shell: Shell, tmp_path: Path) -> None:
-    """`settings` prints value, source and description of each setting on a line, and no secret."""
+    """`settings` prints value, source and description of each setting, and no secret."""
     (tmp_path / "podwright_agent_keys").write_text('{"writer": "sk-writer"}')
     variables = {
         "PODWRIGHT_API_KEYS": "sk-one,sk-two",
@@ -182,22 +175,3 @@ def test_misspelt_settings_stop_a_command(shell: Shell, newsroom: Path, command:
     assert (done.returncode, done.stdout) == (1, "")
     assert "PODWRIGHT_API_KEYS" in done.stderr
     assert "PODWRIGHT_PORT" in done.stderr
-
-
-def test_a_folder_without_read_permission() -> None:
-    """It is an error that names the folder."""
-    with tempfile.TemporaryDirectory() as top:
-        closed = Path(top) / "closed"
-        write(closed / "blueprint.json", AGENT)
-        Path(top).chmod(0o755)
-        closed.chmod(0)
-        is_root = os.geteuid() == 0  # root reads everything
-        try:
-            if is_root:
-                os.seteuid(65534)
-            with pytest.raises(ConfigurationError, match="'closed'"):
-                load_component(str(closed))
-        finally:
-            if is_root:
-                os.seteuid(0)
-            closed.chmod(0o755)

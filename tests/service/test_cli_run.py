@@ -1,4 +1,4 @@
-"""`podwright run` and `replay`, as a shell sees them."""
+"""`podwright run` and `replay`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ import pty
 import shlex
 import signal
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers import COMMAND, environment
+from tests.service.support import AGENT, Command, Shell
 
 from podwright import ExecutionResult
 from podwright.testing import assert_events
-
-COMMAND = str(Path(sys.executable).with_name("podwright"))
-
-Shell = Callable[..., subprocess.CompletedProcess[str]]
-Command = Callable[..., subprocess.Popen[str]]
 
 MODULE = (
     "import asyncio\n"
@@ -39,13 +34,13 @@ CONTROL_CODES = "\x1b]0;title\x07\x1b[2J\x9b31m"
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def folder(tmp_path: Path) -> Path:
     """A folder with a module of components."""
     (tmp_path / "made.py").write_text(MODULE)
     return tmp_path
 
 
-def test_only_the_output_is_on_standard_output(shell: Shell, made: Path) -> None:
+def test_only_the_output_is_on_standard_output(shell: Shell, folder: Path) -> None:
     """The output is on standard output, the steps are on standard error without colours, unless `--quiet`."""
     done = shell("run", "made:first", "the moon")
     assert (done.returncode, done.stdout) == (0, "Echo: the moon\n")
@@ -55,55 +50,52 @@ def test_only_the_output_is_on_standard_output(shell: Shell, made: Path) -> None
 
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
-def test_the_input_from_a_pipe(shell: Shell, made: Path, arguments: list[str]) -> None:
+def test_the_input_from_a_pipe(shell: Shell, folder: Path, arguments: list[str]) -> None:
     """Without INPUT, or with `-`, the input is standard input."""
-    assert shell("run", "made:first", *arguments, "-q", given="from a pipe\n").stdout == "Echo: from a pipe\n"
+    assert shell("run", "made:first", *arguments, "-q", stdin="from a pipe\n").stdout == "Echo: from a pipe\n"
 
 
-def test_named_inputs(shell: Shell, made: Path) -> None:
+def test_named_inputs(shell: Shell, folder: Path) -> None:
     """`--inputs` is an object or a file, next to INPUT; the context of a workflow is printed as JSON."""
     context = json.loads(shell("run", "made:gated", "--inputs", '{"input": "a"}', "--resume-path", "2", "-q").stdout)
     assert context["last_output"] == "Echo: a"
-    (made / "inputs.json").write_text('{"style": "dry"}')
+    (folder / "inputs.json").write_text('{"style": "dry"}')
     done = shell("run", "made:first", "the moon", "--inputs", "@inputs.json", "-q")
     assert (done.returncode, "the moon" in done.stdout) == (0, True), done.stderr
 
 
-def test_a_trace_is_written_and_replayed(shell: Shell, made: Path) -> None:
+def test_a_trace_is_written_and_replayed(shell: Shell, folder: Path) -> None:
     """`--trace` writes what `replay` prints and the library reads."""
     assert shell("run", "made:first", "the moon", "--trace", "t.json", "-q").returncode == 0
-    trace = (made / "t.json").read_text()
+    trace = (folder / "t.json").read_text()
     result = ExecutionResult.from_dict(json.loads(trace))
     assert result.value == "Echo: the moon"
     assert_events(result, "run_started", "model_call_finished", "run_finished")
     for arguments, text in ((["t.json", "--delay", "0.01"], ""), (["-"], trace)):
-        done = shell("replay", *arguments, given=text)
+        done = shell("replay", *arguments, stdin=text)
         assert (done.returncode, done.stderr) == (0, "")
         assert "the moon" in done.stdout.splitlines()[0]
 
 
-def test_a_failed_run(shell: Shell, made: Path) -> None:
+def test_a_failed_run(shell: Shell, folder: Path) -> None:
     """A failed run has exit code 1, a trace with the failure, and the context to resume it."""
     done = shell("run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q")
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "ZeroDivisionError" in done.stderr
-    assert_events(ExecutionResult.from_dict(json.loads((made / "t.json").read_text())), "run_started", "run_failed")
+    assert_events(ExecutionResult.from_dict(json.loads((folder / "t.json").read_text())), "run_started", "run_failed")
     assert "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
-    assert json.loads((made / "c.json").read_text())["first_output"] == "Echo: x"
+    assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
 
 
-def test_a_run_that_does_not_stop_writes_no_context(shell: Shell, made: Path) -> None:
-    """A complete run leaves the file of `--context` as it was."""
-    (made / "old.json").write_text("{}")
-    for name in ("new.json", "old.json"):
-        done = shell("run", "made:gated", "x", "--resume-path", "2", "--context", name, "-q")
-        assert done.returncode == 0, done.stderr
-    assert not (made / "new.json").exists()
-    assert (made / "old.json").read_text() == "{}"
+def test_a_run_that_does_not_stop_writes_no_context(shell: Shell, folder: Path) -> None:
+    """A complete run does not write the file of `--context`."""
+    done = shell("run", "made:gated", "x", "--resume-path", "2", "--context", "c.json", "-q")
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "c.json").exists()
 
 
-def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, made: Path) -> None:
-    """A pause has exit code 3; the printed command approves it, and repeats no step."""
+def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, folder: Path) -> None:
+    """A pause has exit code 3; the printed command resumes after the approval."""
     done = shell("run", "made:gated", "the moon", "--context", "state of it.json", "-q")
     assert (done.returncode, done.stdout) == (3, "")
     [line] = [line for line in done.stderr.splitlines() if ": podwright run" in line]
@@ -114,9 +106,9 @@ def test_a_workflow_that_waits_for_approval_resumes(shell: Shell, made: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_cancels_the_run(command: Command, made: Path, number: signal.Signals) -> None:
+def test_a_signal_cancels_the_run(command: Command, folder: Path, number: signal.Signals) -> None:
     """An interrupted run has exit code 130 and can resume."""
-    process = command("run", "made:waiting", "x", "--context", "c.json", cwd=made)
+    process = command("run", "made:waiting", "x", "--context", "c.json", cwd=folder)
     assert process.stdout is not None
     while "called" not in process.stdout.readline():
         pass
@@ -124,7 +116,7 @@ def test_a_signal_cancels_the_run(command: Command, made: Path, number: signal.S
     output, _ = process.communicate(timeout=30)
     assert (process.returncode, "Traceback" in output) == (130, False), output
     assert "--resume-path 1" in output
-    assert json.loads((made / "c.json").read_text())["first_output"] == "Echo: x"
+    assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -139,7 +131,7 @@ def test_a_signal_before_the_run(command: Command, tmp_path: Path, number: signa
     assert (process.returncode, output) == (code, "")
 
 
-def test_the_limits_of_the_settings(shell: Shell, made: Path) -> None:
+def test_the_limits_of_the_settings(shell: Shell, folder: Path) -> None:
     """`run` has the limits of the PODWRIGHT_RUN_ settings."""
     done = shell("run", "made:first", "x", "-q", PODWRIGHT_RUN_MODEL_CALLS="0")
     assert (done.returncode, "limit_exceeded" in done.stderr) == (1, True)
@@ -150,24 +142,18 @@ def test_the_limits_of_the_settings(shell: Shell, made: Path) -> None:
     [
         (["run", "made:frist", "x"], "configuration_invalid"),
         (["run", "made:first", "--inputs", "{"], "input_invalid"),
-        (["run", "made:first", "--inputs", "[]"], "input_invalid"),
         (["run", "made:first", "--inputs", '{"input": NaN}'], "input_invalid"),
         (["run", "made:first", "--inputs", "@nowhere.json"], "configuration_invalid"),
         (["run", "made:first", "x", "--inputs", '{"input": "y"}'], "input_invalid"),
         (["run", "made:first", "x", "--resume-path", "1"], "input_invalid"),
-        (["run", "made:gated", "x", "--resume-path", "one"], "input_invalid"),
         (["run", "made:gated", "x", "--resume-path", "9"], "resume_path_invalid"),
         (["run", "made:first", "x", "--trace", "no/where.json"], "configuration_invalid"),
-        (["run", "made:first", "x", "--trace", "."], "configuration_invalid"),
         (["run", "made:first", "x", "--model", "offline/ecco"], "model_unknown"),
-        (["run", "x" * 5000, "x"], "configuration_invalid"),
         (["replay", "made.py"], "trace_invalid"),
         (["replay", "nowhere.json"], "configuration_invalid"),
-        (["replay", "."], "configuration_invalid"),
-        (["replay", "-"], "trace_invalid"),
     ],
 )
-def test_mistakes(shell: Shell, made: Path, arguments: list[str], code: str) -> None:
+def test_mistakes(shell: Shell, folder: Path, arguments: list[str], code: str) -> None:
     """A mistake is one error with its code on standard error, and exit code 1."""
     done = shell(*arguments)
     assert (done.returncode, done.stdout) == (1, ""), done
@@ -176,7 +162,7 @@ def test_mistakes(shell: Shell, made: Path, arguments: list[str], code: str) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk(shell: Shell, made: Path) -> None:
+def test_a_full_disk(shell: Shell, folder: Path) -> None:
     """The output is printed even if its trace cannot be written."""
     done = shell("run", "made:first", "x", "--trace", "/dev/full", "-q")
     assert (done.returncode, done.stdout) == (1, "Echo: x\n")
@@ -185,26 +171,23 @@ def test_a_full_disk(shell: Shell, made: Path) -> None:
 
 INVALID_TRACES = {
     "nested arrays": "[" * 100_000 + "]" * 100_000,
-    "another format": '{"events": {}}',
     "a wrong number": '{"format": "podwright.trace/1", "duration_ms": NaN}',
-    "a NUL": "\0",
     "nothing": "",
 }
 
 
 @pytest.mark.parametrize("text", INVALID_TRACES.values(), ids=INVALID_TRACES)
-@pytest.mark.parametrize("name", ["replay", "validate"])
-def test_invalid_files(shell: Shell, tmp_path: Path, name: str, text: str) -> None:
-    """A file with anything else in it is a short error."""
+def test_invalid_traces(shell: Shell, tmp_path: Path, text: str) -> None:
+    """An invalid trace is a short error."""
     (tmp_path / "a.json").write_text(text)
-    done = shell(name, "a.json")
+    done = shell("replay", "a.json")
     output = done.stdout + done.stderr
     assert (done.returncode, "Traceback" in output) == (1, False), output
     assert 0 < len(output) < 2000
 
 
 def test_a_closed_pipe() -> None:
-    """A command whose reader has gone, as in `podwright … | head`, ends without an error message."""
+    """A command whose output is closed, as by `podwright … | head`, ends without an error message."""
     reading, writing = os.pipe()
     os.close(reading)
     for arguments in (["schema"], ["--version"]):  # more and less than a buffer
@@ -215,13 +198,13 @@ def test_a_closed_pipe() -> None:
 
 def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
     """Run `podwright` on a terminal, and return what it prints there."""
-    ours, theirs = pty.openpty()
-    with os.fdopen(ours, "rb", buffering=0) as screen:
-        environment = {**os.environ, **variables}
+    screen_file, terminal = pty.openpty()
+    with os.fdopen(screen_file, "rb", buffering=0) as screen:
         process = subprocess.Popen(
-            [COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment
-        )
-        os.close(theirs)
+            [COMMAND, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
+            env=environment(**variables),
+        )  # fmt: skip
+        os.close(terminal)
         output = b""
         try:
             while chunk := screen.read(65536):
@@ -234,27 +217,21 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
 
 ON_TERMINAL: dict[str, tuple[list[str], dict[str, str]]] = {
     "an output": (["run", "a.json", CONTROL_CODES], {}),
-    "a name": (["run", "named.json", "x"], {}),
-    "a change": (["diff", "a.json", "named.json"], {}),
+    "a change": (["diff", "a.json", "changed.json"], {}),
     "a problem": (["validate", "key.json"], {}),
-    "a trace": (["replay", "trace.json"], {}),
     "an error": (["schema", CONTROL_CODES], {}),
-    "an address": (["check", f"http://{CONTROL_CODES}/"], {}),
     "a setting": (["settings"], {"PODWRIGHT_TITLE": CONTROL_CODES}),
 }
 
 
 @pytest.mark.parametrize(("arguments", "variables"), ON_TERMINAL.values(), ids=ON_TERMINAL)
 def test_control_characters_are_replaced_on_a_terminal(
-    shell: Shell, tmp_path: Path, arguments: list[str], variables: dict[str, str]
+    tmp_path: Path, arguments: list[str], variables: dict[str, str]
 ) -> None:
-    """Text of models, blueprints, traces, settings and arguments cannot control the terminal."""
-    agent = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
-    named = {**agent, "name": f"a{CONTROL_CODES}", "instructions": CONTROL_CODES}
-    for name, blueprint in (("a", agent), ("named", named), ("key", {**agent, CONTROL_CODES: 1})):
+    """Text of models, blueprints, settings and arguments cannot control the terminal."""
+    changed = {**AGENT, "name": f"a{CONTROL_CODES}", "instructions": CONTROL_CODES}
+    for name, blueprint in (("a", AGENT), ("changed", changed), ("key", {**AGENT, CONTROL_CODES: 1})):
         (tmp_path / f"{name}.json").write_text(json.dumps(blueprint))
-    if "trace.json" in arguments:
-        assert shell("run", "a.json", CONTROL_CODES, "-q", "--trace", "trace.json").returncode == 0
     output = on_terminal(tmp_path, *arguments, **variables)
     assert output
     assert not [code for code in ("\x1b]", "\x07", "\x1b[2J", "\x9b") if code in output], output

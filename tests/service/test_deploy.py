@@ -9,23 +9,20 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.helpers import NEWSROOM
+from tests.service.support import AGENT
 
 from podwright import blueprints
 from podwright.errors import BlueprintValidationError, ConfigurationError
 from podwright_service import deploy
 
-NEWSROOM = Path(__file__).parents[2] / "deploy" / "examples" / "newsroom"
-AGENT: dict[str, Any] = {
-    "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
-}  # fmt: skip
 
-
-def folder(at: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
-    at.mkdir(parents=True)
-    (at / "blueprint.json").write_text(json.dumps(blueprint))
+def folder(path: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
+    path.mkdir(parents=True)
+    (path / "blueprint.json").write_text(json.dumps(blueprint))
     for name, text in files.items():
-        (at / name.replace("_py", ".py")).write_text(text)
-    return at
+        (path / name.replace("_py", ".py")).write_text(text)
+    return path
 
 
 def test_a_fleet_of_folders() -> None:
@@ -46,7 +43,7 @@ def test_a_fleet_of_folders() -> None:
 
 
 def test_agents_inside_and_outside_of_a_folder(tmp_path: Path) -> None:
-    """An agent in `agents/` is a file of the component; another one is a component, with a valid name for the chart."""
+    """An agent in `agents/` is a file of the component; another one is a component with a valid name for the chart."""
     workflow = {
         "type": "Workflow", "name": "w",
         "steps": [{"type": "agent_step", "agent": agent, "name": agent} for agent in ("inner", "Chief_Editor")],
@@ -107,12 +104,9 @@ def test_changes_between_values() -> None:
     new["components"]["fresh"] = {}
     new["components"]["writer"]["blueprint"]["inline"]["instructions"] = "Write more."
     new["components"]["writer"]["replicas"] = 3
-    new["components"]["researcher"]["blueprint"]["inline"]["tools"] += [
-        {
-            "name": "extra",
-            "schema": {"type": "function", "function": {"name": "extra", "parameters": {"type": "object"}}},
-        }
-    ]
+    function = {"name": "extra", "parameters": {"type": "object"}}
+    tool = {"name": "extra", "schema": {"type": "function", "function": function}}
+    new["components"]["researcher"]["blueprint"]["inline"]["tools"].append(tool)
     changes = {change.component: change for change in deploy.diff(running, new)}
     assert {name: (change.what, change.breaking) for name, change in changes.items()} == {
         "fresh": ("added", False),

@@ -1,43 +1,30 @@
-"""Metrics as Prometheus' own parsers read them."""
+"""The metrics of a service."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 import re
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from tests.helpers import ROOT, until
 from tests.service.exported_metrics import exported
+from tests.service.support import Gate, Serve, connect
 
 import podwright
-from podwright import Agent, FunctionModel, ScriptedModel
+from podwright import Agent, ScriptedModel
 from podwright.testing import ToolCall
-from podwright_service.observability import RequestTelemetryMiddleware
-from podwright_service.observability.metrics import INLINE, UNKNOWN, Metrics
-from podwright_service.testing import Metrics as Scrape
+from podwright_service.observability.metrics import INLINE, UNKNOWN
+from podwright_service.testing import Metrics
 
-Serve = Callable[..., httpx.Client]
-
-DOCS = Path(__file__).parents[2] / "docs" / "telemetry.md"
+DOCS = ROOT / "docs" / "telemetry.md"
 LOOKER = {"component": "looker", "kind": "agent"}
 
 
-def scrape(client: httpx.Client) -> Scrape:
+def scrape(client: httpx.Client) -> Metrics:
     response = client.get("/metrics")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain")
-    return Scrape(response.text)
+    return Metrics(response.text)
 
 
 def look(place: str) -> str:
@@ -50,7 +37,7 @@ def looker(*script: Any) -> Agent:
 
 
 def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
-    """The counters equal the usage in the response's header."""
+    """A run's counters equal the usage in the header of its response."""
     client = serve(looker(ToolCall.of("look", place="cellar"), "done"))
     response = client.post("/run", json={"input": "where?"})
     input_tokens, output_tokens = (
@@ -106,135 +93,25 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
     assert metrics.get("podwright_runs_total", status="failed") == 1
 
 
-def test_openmetrics_is_served_on_request(serve: Serve) -> None:
-    """A client that accepts OpenMetrics gets a document that the format's own parser reads."""
-    client = serve(Agent("open", "Help.", model="offline/echo"))
-    client.post("/run", json={"input": "x"})
-    response = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
-    assert response.headers["content-type"].startswith("application/openmetrics-text")
-    families = {family.name for family in read_openmetrics(response.text)}
-    assert "podwright_runs" in families
-    assert not [name for name in families if name.endswith("_created")]
-
-
-@pytest.mark.parametrize(
-    "accept", ["application/openmetrics-text; version=abc", "text/plain; version=1..0", ",;" * 9000]
-)
-def test_an_invalid_accept_header_gets_the_text_format(accept: str) -> None:
-    """An unreadable version or list in the header is not an error."""
-    content, media_type = Metrics("a", "agent").render(accept)
-    assert media_type.startswith("text/plain")
-    assert Scrape(content.decode()).get("podwright_component_info") == 1
-
-
-async def responds(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-
-
-async def raises(scope: Any, receive: Any, send: Any) -> None:
-    raise ZeroDivisionError
-
-
-async def is_cancelled(scope: Any, receive: Any, send: Any) -> None:
-    raise asyncio.CancelledError
-
-
-@pytest.mark.parametrize(("app", "status"), [(responds, "204"), (raises, "500"), (is_cancelled, "499")])
-async def test_every_end_of_a_request_has_a_status(app: Any, status: str) -> None:
-    """A request that fails is a 500, and one whose client disconnected before the response a 499."""
-    metrics = Metrics("a", "agent", routes={"/run"})
-    observability: Any = SimpleNamespace(metrics=metrics)
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    scope = {"type": "http", "method": "POST", "path": "/run", "headers": []}
-    with contextlib.suppress(ZeroDivisionError, asyncio.CancelledError):
-        await RequestTelemetryMiddleware(app, observability)(scope, _never_called, send)
-    scrape = Scrape(metrics.render("")[0].decode())
-    assert scrape.get("podwright_http_requests_total", method="POST", route="/run", status=status) == 1
-    assert scrape.get("podwright_http_request_duration_seconds_count", route="/run") == 1
-    assert not [message for message in sent if message["headers"]]
-
-
-async def _never_called() -> Any:
-    raise AssertionError
-
-
-FORKED_WORKERS = """
-import asyncio, os, sys
-from podwright import Agent
-from podwright.run import Task, execute
-from podwright_service.observability import RequestTelemetryMiddleware
-from podwright_service.observability.metrics import Metrics
-agent = Agent("a", "x", model="offline/echo")
-metrics = Metrics("a", "agent", components={"a"}, models={"offline/echo"})
-def run():
-    asyncio.run(execute(agent, Task("x"), subscribers=(metrics.subscriber(),)))
-for _ in range(2):
-    if (child := os.fork()) == 0:
-        run()
-        os._exit(0)
-    os.waitpid(child, 0)
-run()
-sys.stdout.buffer.write(metrics.render("")[0])
-"""
-
-
-def test_the_metrics_of_several_processes_add_up(tmp_path: Path) -> None:
-    """With `PROMETHEUS_MULTIPROC_DIR`, a scrape of one process has the sums of all."""
-    process = subprocess.run(
-        [sys.executable, "-c", FORKED_WORKERS],
-        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert process.returncode == 0, process.stderr
-    metrics = Scrape(process.stdout)
-    assert metrics.get("podwright_runs_total", status="ok") == 3
-    assert metrics.get("podwright_model_call_duration_seconds_count") == 3
-    assert metrics.get("podwright_component_info") == 1
-    assert metrics.get("podwright_runs_in_progress") == 0
-
-
-def test_waiting_and_rejected_runs_follow_the_admission_queue() -> None:
-    """The series exist before the first event, and each change of the queue updates them."""
-    admission: Any = SimpleNamespace(waiting=0, rejected={"full": 0, "waited": 0}, on_change=None)
-    metrics = Metrics("a", "agent")
-    metrics.track(admission)
-
-    def read(name: str, **labels: str) -> float:
-        return Scrape(metrics.render("")[0].decode()).get(name, **labels)
-
-    assert 'reason="waited"' in metrics.render("")[0].decode()
-    assert (read("podwright_runs_waiting"), read("podwright_runs_rejected_total")) == (0, 0)
-    admission.waiting, admission.rejected["full"] = 3, 2
-    admission.on_change()
-    assert (read("podwright_runs_waiting"), read("podwright_runs_rejected_total", reason="full")) == (3, 2)
-    admission.waiting, admission.rejected["full"] = 0, 5
-    admission.on_change()
-    assert (read("podwright_runs_waiting"), read("podwright_runs_rejected_total", reason="full")) == (0, 5)
-
-
-def test_a_rejected_request_is_counted(serve: Serve) -> None:
-    """At capacity, the run that is active and the request that is rejected are in the metrics."""
-    entered, release = threading.Event(), threading.Event()
-
-    async def answer(_: object) -> str:
-        entered.set()
-        assert await asyncio.to_thread(release.wait, 20)
-        return "done"
-
-    client = serve(Agent("a", "Help.", FunctionModel(answer)), max_runs=1, max_waiting=0, max_wait=0.0)
-    with ThreadPoolExecutor(1) as pool:
-        active = pool.submit(client.post, "/run", json={"input": "x"})
-        assert entered.wait(20)
-        assert client.post("/run", json={"input": "y"}).status_code == 503
+def test_admission_is_counted(serve: Serve) -> None:
+    """The metrics have the active run, the waiting request, and the requests that were rejected."""
+    gate = Gate()
+    client = serve(gate.agent(), max_runs=1, max_waiting=1, max_wait=60)
+    assert 'reason="waited"' in client.get("/metrics").text
+    with connect(client, "/run", b'{"input": "x"}'), connect(client, "/run", b'{"input": "y"}'):
+        until(lambda: scrape(client).get("podwright_runs_waiting") == 1)
+        assert client.post("/run", json={"input": "z"}).status_code == 503
         metrics = scrape(client)
-        release.set()
-        assert active.result().status_code == 200
-    assert metrics.get("podwright_runs_in_progress", component="a") == 1
+        gate.opened.set()
+        until(lambda: scrape(client).get("podwright_runs_total", status="ok") == 2)
+    assert metrics.get("podwright_runs_in_progress", component="helper") == 1
     assert metrics.get("podwright_runs_rejected_total", reason="full") == 1
     assert metrics.get("podwright_http_requests_total", route="/run", status="503") == 1
+    assert scrape(client).get("podwright_runs_waiting") == 0
+
+
+def test_an_invalid_accept_header(serve: Serve) -> None:
+    """An invalid version in the header is not an error."""
+    client = serve(looker("done"))
+    headers = {"accept": "application/openmetrics-text; version=abc"}
+    assert Metrics(client.get("/metrics", headers=headers).text).get("podwright_component_info") == 1

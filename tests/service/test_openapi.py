@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the page that draws it."""
+"""The OpenAPI document, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -27,33 +27,20 @@ def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> No
     Draft202012Validator({**schema, "components": document["components"]}).validate(value)
 
 
-def references(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("$ref"), str):
-            yield value["$ref"]
-        for item in value.values():
-            yield from references(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from references(item)
-
-
 @each_kind
-def test_the_document_is_sound(example: Example, name: str) -> None:
-    """Every route is in it, every schema is valid, and every reference resolves."""
+def test_the_document_is_valid(example: Example, name: str) -> None:
+    """The document has every route, and every schema is valid."""
     document = example(name).get("/openapi.json").json()
     assert document["openapi"].startswith("3.1")
     assert set(document["paths"]) == ROUTES
-    schemas = document["components"]["schemas"]
-    for schema in schemas.values():
+    for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    assert {reference.removeprefix("#/components/schemas/") for reference in references(document)} <= set(schemas)
     assert len({operation["operationId"] for _, _, operation in operations(document)}) == len(ROUTES)
 
 
 @each_kind
 def test_the_example_requests_work(example: Example, name: str) -> None:
-    """Each example request is valid by its schema, and succeeds with a response that is valid by its own."""
+    """Each example is valid for its schema, and its response is a success that is valid for the documented schema."""
     client, sent = example(name), 0
     document = client.get("/openapi.json").json()
     for path, method, operation in operations(document):
@@ -74,7 +61,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
 
 @each_kind
 def test_problems_are_documented(example: Example, name: str) -> None:
-    """The statuses that a run can end with are documented with the problem's shape, which real ones have."""
+    """The statuses of a run are documented, with the schema of problems, for which a real one is valid."""
     client = example(name)
     document = client.get("/openapi.json").json()
     for path in ("/run", "/run-blueprint"):

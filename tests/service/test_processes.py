@@ -1,4 +1,4 @@
-"""One process and several: they drain, stop and recover alike."""
+"""The processes of a service: one, or several workers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,21 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-from tests.service.support import check_problem, until
+from tests.helpers import until
+from tests.service.support import Address, Command, check_problem
 
-from podwright_service.testing import ModelStub
-
-Start = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
+from podwright_service.testing import Metrics, ModelStub
 
 COMPONENT = """
 import asyncio, os, pathlib
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 
-async def answer(request):
+async def respond(request):
     text = request.messages[-1].content
     if text != 'pid':
         print('called', flush=True)
@@ -33,7 +29,7 @@ async def answer(request):
             await asyncio.sleep(0.01)
     return str(os.getpid())
 
-agent = Agent('agent', 'Do.', FunctionModel(answer))
+agent = Agent('agent', 'Do.', FunctionModel(respond))
 flow = Workflow('flow', [Agent('first', 'Do.', ScriptedModel('one')), agent])
 """
 
@@ -44,15 +40,15 @@ def workers(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start(command: Start, tmp_path: Path) -> Start:
-    """Starts the service of the agent, which waits for a file that its input names."""
+def start(command: Command, tmp_path: Path) -> Command:
+    """Starts a component of the module; a run of the agent waits for the file that its input names."""
     (tmp_path / "made.py").write_text(COMPONENT)
 
-    def started(component: str = "agent", **variables: str) -> subprocess.Popen[str]:
-        arguments = ("serve", f"made:{component}", "--port", "0", "--host", "127.0.0.1")
+    def start(component: str = "agent", *options: str, **variables: str) -> subprocess.Popen[str]:
+        arguments = ("serve", f"made:{component}", "--host", "127.0.0.1", *(options or ("--port", "0")))
         return command(*arguments, cwd=tmp_path, **variables)
 
-    return started
+    return start
 
 
 def run(url: str, text: str = "pid") -> httpx.Response:
@@ -70,7 +66,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 
 def draining(url: str) -> bool:
-    """Whether each of several new connections leads to a process that drains."""
+    """Whether all of several new connections reach a process that drains."""
     return all(httpx.get(f"{url}/ready", timeout=30).status_code == 503 for _ in range(20))
 
 
@@ -82,17 +78,11 @@ def check_end(process: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    """The sum of the samples with a name and some labels."""
-    return sum(
-        sample.value
-        for family in text_string_to_metric_families(httpx.get(f"{url}/metrics", timeout=30).text)
-        for sample in family.samples
-        if sample.name == f"podwright_{name}" and labels.items() <= sample.labels.items()
-    )
+    return Metrics(httpx.get(f"{url}/metrics", timeout=30).text).get(f"podwright_{name}", **labels)
 
 
-def test_a_signal_drains(start: Start, address: Address, tmp_path: Path, workers: str) -> None:
-    """Readiness fails at once; for the delay requests are served and connections closed; active runs finish."""
+def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
+    """Readiness fails at once; requests are served during the delay, and connections closed; active runs finish."""
     process = start(PODWRIGHT_DRAIN_DELAY="3", PODWRIGHT_WORKERS=workers)
     url = address(process)
     with ThreadPoolExecutor() as pool, httpx.Client(base_url=url, timeout=60) as kept:
@@ -119,22 +109,21 @@ def refused(url: str) -> bool:
     return False
 
 
-def test_a_run_that_takes_too_long_is_cancelled(start: Start, address: Address, workers: str) -> None:
-    """After the shutdown time-out a run is answered 503 with where its workflow resumes, and the exit code is 0."""
-    process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
+def test_a_run_beyond_the_shutdown_timeout_of_a_worker(start: Command, address: Address) -> None:
+    """A worker cancels a run that exceeds the shutdown time-out, with a 503 that says where its workflow resumes."""
+    process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS="2")
     url = address(process)
     with ThreadPoolExecutor() as pool:
         active = pool.submit(httpx.post, f"{url}/run", json={"input": "x"}, timeout=60)
         wait_for_call(process)
         process.send_signal(signal.SIGTERM)
         problem = check_problem(active.result(), 503, "run_cancelled")
-    assert problem["run_id"] == active.result().headers["podwright-run-id"]
     assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
     check_end(process)
 
 
-def test_a_second_signal_ends_the_delay(start: Start, address: Address) -> None:
-    """Whoever stops the service by hand need not wait for the drain delay."""
+def test_a_second_signal_ends_the_delay(start: Command, address: Address) -> None:
+    """A second signal stops the service without waiting for the drain delay."""
     process = start(PODWRIGHT_DRAIN_DELAY="600")
     url = address(process)
     process.send_signal(signal.SIGINT)
@@ -143,22 +132,17 @@ def test_a_second_signal_ends_the_delay(start: Start, address: Address) -> None:
     check_end(process)
 
 
-def test_a_component_that_cannot_be_served_stops_the_start(start: Start, workers: str) -> None:
-    """One message and exit code 1, however many processes were configured."""
-    process = start(PODWRIGHT_MODEL="offline/ecco", PODWRIGHT_WORKERS=workers)
+def test_workers_that_cannot_start(start: Command) -> None:
+    """With several processes too, an invalid component and a port in use are one error, with exit code 1."""
+    process = start(PODWRIGHT_MODEL="offline/ecco", PODWRIGHT_WORKERS="2")
     assert check_end(process, 1).count("Suggestion:") == 1
-
-
-def test_a_port_in_use_stops_the_start(command: Start, newsroom: Path, workers: str) -> None:
-    """A port that is taken ends the start with exit code 1 and a line that says so."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        arguments = ("--host", "127.0.0.1", "--port", str(taken.getsockname()[1]))
-        process = command("serve", str(newsroom / "writer"), *arguments, PODWRIGHT_WORKERS=workers)
+        process = start("agent", "--port", str(taken.getsockname()[1]), PODWRIGHT_WORKERS="2")
         assert "in use" in check_end(process, 1)
 
 
-def test_a_dead_worker_is_replaced(start: Start, address: Address) -> None:
-    """Its counters remain, its gauges are dropped, and the others serve."""
+def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
+    """A worker that is killed is replaced; its counters remain, and its gauges are dropped."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_MAX_RUNS="1")
     url = address(process)
     until(lambda: len(children(process)) == 2)
@@ -178,11 +162,11 @@ def test_a_dead_worker_is_replaced(start: Start, address: Address) -> None:
     check_end(process)
 
 
-def test_workers_are_replaced_after_their_requests(start: Start, address: Address) -> None:
-    """With `worker_max_requests` new workers take over, and the counters include those of the old ones."""
+def test_workers_are_replaced_after_their_requests(start: Command, address: Address) -> None:
+    """With `worker_max_requests`, workers are replaced, and the counters include those of the old ones."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="10")
     url, pids, count = address(process), set[str](), 0
-    while len(pids) < 5:
+    while len(pids) < 4:
         response = None
         with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
             response = httpx.post(f"{url}/run", json={"input": "pid"}, headers={"connection": "close"}, timeout=60)
@@ -194,22 +178,21 @@ def test_workers_are_replaced_after_their_requests(start: Start, address: Addres
     check_end(process)
 
 
-def test_metrics_start_at_zero(start: Start, address: Address, tmp_path: Path) -> None:
-    """A folder for metrics that another service has used is emptied first; one that cannot be used stops the start."""
-    variables = {"PODWRIGHT_WORKERS": "2", "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")}
-    for _ in range(2):
-        process = start(**variables)
-        url = address(process)
-        run(url)
-        until(lambda: metric(url, "runs_total") == 1)  # noqa: B023 - called within the loop
-        process.send_signal(signal.SIGTERM)
-        check_end(process)
+def test_the_folder_of_metrics_is_emptied(start: Command, address: Address, tmp_path: Path) -> None:
+    """Metrics that an earlier service left in the folder are removed; an invalid folder is an error."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "counter_1.db").write_bytes(b"left over")
+    process = start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(folder))
+    url = address(process)
+    assert run(url).status_code == 200
+    until(lambda: metric(url, "runs_total") == 1)
     (tmp_path / "file").touch()
-    assert "file" in check_end(start(**{**variables, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "file")}), 1)
+    assert "file" in check_end(start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file")), 1)
 
 
-def test_the_litellm_client_works_in_workers(start: Start, address: Address, tmp_path: Path) -> None:
-    """A component that LiteLLM serves, loaded before the workers are forked, runs in each of them."""
+def test_the_litellm_client_works_in_workers(start: Command, address: Address, tmp_path: Path) -> None:
+    """A component with the LiteLLM client, which is loaded before the workers are forked, runs in each of them."""
     with ModelStub("a word", *["a word"] * 7) as stub:
         agent = f"Agent('agent', 'Do.', 'hosted_vllm/qwen', api_key='k', base_url='{stub.url}/v1')"
         (tmp_path / "made.py").write_text(f"from podwright import Agent\nagent = {agent}\n")
@@ -219,8 +202,8 @@ def test_the_litellm_client_works_in_workers(start: Start, address: Address, tmp
             assert run(url, "x").json() == {"output": "a word"}
 
 
-def test_a_service_runs_in_any_thread(command: Start, address: Address) -> None:
-    """`Service.run` serves from another thread than the main one."""
+def test_a_service_runs_in_any_thread(command: Command, address: Address) -> None:
+    """`Service.run` works outside of the main thread."""
     code = (
         "import threading\nfrom podwright import Agent\nfrom podwright_service import Service\n"
         "service = Service(Agent('a', 'Do.', 'offline/echo'))\n"
@@ -228,18 +211,3 @@ def test_a_service_runs_in_any_thread(command: Start, address: Address) -> None:
         "thread.start()\nthread.join()\n"
     )
     assert run(address(command(code=code)), "x").json() == {"output": "Echo: x"}
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_service_run_returns(command: Start, address: Address, number: signal.Signals) -> None:
-    """`Service(component, title).run(host, port)` blocks until a signal, then returns."""
-    code = (
-        "from podwright import Agent\nfrom podwright_service import Service\n"
-        "Service(Agent('a', 'Do.', 'offline/echo'), title='T').run(host='127.0.0.1', port=0)\n"
-        "print('returned')\n"
-    )
-    process = command(code=code)
-    url = address(process)
-    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "T"
-    process.send_signal(number)
-    assert "returned\n" in check_end(process)

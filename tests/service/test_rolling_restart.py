@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,10 +15,10 @@ from pathlib import Path
 import aiohttp
 import httpx
 import pytest
+from tests.helpers import COMMAND, environment, skip, until
 from tests.ports import free_port
-from tests.service.support import LISTENING, until
+from tests.service.support import LISTENING
 
-COMMAND = Path(sys.executable).with_name("podwright")
 RESTARTS = 20 if os.environ.get("PROOF") else 0
 """Number of restarts; 0 means a few."""
 PER_RESTART = 1000
@@ -34,14 +33,14 @@ MADE = """
 import asyncio
 from podwright import Agent, FunctionModel
 
-async def answer(request):
+async def respond(request):
     await asyncio.sleep(0.02)
     return 'done'
 
-agent = Agent('agent', 'Do.', FunctionModel(answer))
+agent = Agent('agent', 'Do.', FunctionModel(respond))
 """
 
-# A request goes to one replica and is not tried again elsewhere, as with kube-proxy.
+# A request is sent to one replica and is not retried with another one, as with kube-proxy.
 NGINX = """
 daemon off;
 worker_processes 1;
@@ -67,7 +66,7 @@ http {{
 
 
 class Replica:
-    """A service in its own process, on a port of its own, as a pod has an address of its own."""
+    """A service in a process with its own port."""
 
     def __init__(self, folder: Path, variables: dict[str, str]) -> None:
         self._log = folder / f"replica-{time.monotonic_ns()}.log"
@@ -77,7 +76,7 @@ class Replica:
                 cwd=folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **variables},
+                env=environment(**variables),
                 start_new_session=True,
             )
         self.url = until(self._address)
@@ -98,7 +97,7 @@ class Replica:
 
 
 class Balancer:
-    """nginx, with a thread that watches readiness and reconfigures it a second later, as Kubernetes does."""
+    """nginx, and a thread that polls readiness and reconfigures nginx a second later, as Kubernetes does."""
 
     def __init__(self, folder: Path, replicas: list[Replica]) -> None:
         self.port = free_port()
@@ -106,21 +105,21 @@ class Balancer:
         self.known = {replica.url for replica in replicas}
         self._write()
         self._nginx = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")])
-        self._over = threading.Event()
+        self._done = threading.Event()
         self._watching = threading.Thread(target=self._watch)
         self._watching.start()
 
     def close(self) -> None:
-        self._over.set()
+        self._done.set()
         self._watching.join()
         self._nginx.terminate()
         self._nginx.wait(timeout=20)
 
     def _watch(self) -> None:
-        while not self._over.wait(0.1):
+        while not self._done.wait(0.1):
             ready = {replica.url for replica in list(self.replicas) if _ready(replica.url)}
             if ready and ready != self.known:
-                self._over.wait(PROPAGATION)
+                self._done.wait(PROPAGATION)
                 self._write(ready)
                 self._nginx.send_signal(signal.SIGHUP)
                 self.known = ready
@@ -144,17 +143,17 @@ class Load:
     def __init__(self, port: int) -> None:
         self.sent = self._due = 0
         self.failed: list[str] = []
-        self._url, self._over = f"http://127.0.0.1:{port}/run", threading.Event()
+        self._url, self._done = f"http://127.0.0.1:{port}/run", threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
         self._thread.start()
 
-    def go_on(self, more: int) -> None:
-        """Wait until so many more requests have been sent since the last call."""
+    def wait_for(self, more: int) -> None:
+        """Wait until so many requests have been sent since the last call."""
         self._due += more
         until(lambda: self.sent >= self._due)
 
     def stop(self) -> None:
-        self._over.set()
+        self._done.set()
         self._thread.join()
 
     async def _send(self) -> None:
@@ -162,14 +161,14 @@ class Load:
             await asyncio.gather(*(self._call(session) for _ in range(CLIENTS)))
 
     async def _call(self, session: aiohttp.ClientSession) -> None:
-        while not self._over.is_set():
+        while not self._done.is_set():
             self.sent += 1
             await asyncio.sleep(PAUSE)
             try:
-                async with session.post(self._url, json={"input": "x"}) as answer:
-                    text = await answer.text()
-                    if answer.status != 200:
-                        self.failed.append(f"{answer.status} {text[:200]}")
+                async with session.post(self._url, json={"input": "x"}) as response:
+                    text = await response.text()
+                    if response.status != 200:
+                        self.failed.append(f"{response.status} {text[:200]}")
             except aiohttp.ClientError as error:
                 self.failed.append(repr(error))
 
@@ -177,7 +176,7 @@ class Load:
 @pytest.fixture(autouse=True)
 def nginx() -> None:
     if not shutil.which("nginx"):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("nginx is not installed; `make tools` installs it")
+        skip("nginx is missing; `make tools` installs it")
 
 
 def restarted(folder: Path, restarts: int, **variables: str) -> Load:
@@ -197,13 +196,13 @@ def restarted(folder: Path, restarts: int, **variables: str) -> Load:
             replicas[number % 2].stop()
             replicas[number % 2] = Replica(folder, variables)
             until(lambda: {replica.url for replica in replicas} == balancer.known)
-            load.go_on(PER_RESTART)
+            load.wait_for(PER_RESTART)
     return load
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> None:
-    """With a drain delay that is longer than the load balancer needs to know, not one request fails."""
+    """With a drain delay that is longer than the load balancer's reaction, no request fails."""
     restarts = RESTARTS or 3 - workers
     load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
     print(f"\nprocesses: {workers}, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
@@ -212,7 +211,7 @@ def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> Non
 
 
 def test_without_the_delay_requests_are_lost(tmp_path: Path) -> None:
-    """Without the delay, requests fail until the load balancer knows: so the test above can fail."""
+    """Without a drain delay, requests fail until the load balancer reacts, so the test above can fail."""
     restarts = RESTARTS or 1
     load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY="0")
     print(f"\nwithout the delay, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")

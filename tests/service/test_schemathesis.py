@@ -1,4 +1,4 @@
-"""The OpenAPI document against the service: schemathesis sends what it allows, and what it does not."""
+"""The service against its OpenAPI document: schemathesis sends valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.service.support import Address, Command
 
 EXAMPLES = 1300 if os.environ.get("PROOF") else 40
-"""Cases for each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
+"""Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["no key", "key"])
-def test_the_document_holds(command: Any, address: Any, newsroom: Path, tmp_path: Path, key: str | None) -> None:
-    """With all checks of schemathesis: no 5xx, nothing undocumented, valid data is accepted, invalid data is not."""
+def test_the_service_is_as_documented(
+    command: Command, address: Address, newsroom: Path, tmp_path: Path, key: str | None
+) -> None:
+    """All checks of schemathesis pass: no 5xx, nothing undocumented, and invalid data is rejected."""
     settings = {"PODWRIGHT_API_KEYS": key} if key else {}
     component = str(newsroom / "newsroom")
     process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
     url = address(process)
+    assert process.stdout is not None
     threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the service
     header = ["--header", f"Authorization: Bearer {key}"] if key else []
     run = subprocess.run(

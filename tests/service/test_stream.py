@@ -1,4 +1,4 @@
-"""Runs whose events are read as they happen."""
+"""Runs with a stream of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.service.support import Example, Gate, Serve, check_problem, connect, sse_events
+from tests.service.support import (
+    Address,
+    Command,
+    Example,
+    FaultyAgent,
+    Gate,
+    Serve,
+    connect,
+    sse_events,
+)
 
 from podwright import Agent, ScriptedModel
 from podwright.errors import ModelError
@@ -46,7 +55,7 @@ def test_a_stream_has_every_event_and_then_the_response(example: Example, name: 
 
 
 def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
-    """A run that fails after it began ends the stream with the problem that `/run` answers."""
+    """A run that fails ends the stream with the problem of `/run`."""
     _, events = read_stream(serve(Agent("helper", "Help.", ScriptedModel(ModelError("down")))), {"input": "x"})
     _, kind, problem = events[-1]
     assert (kind, problem["code"], problem["status"]) == ("problem", "model_failed", 502)
@@ -55,29 +64,14 @@ def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
 
 
 def test_an_unexpected_error_ends_the_stream(serve: Serve) -> None:
-    """An exception that no one foresaw ends the stream with a problem, without its text."""
-
-    class Faulty(Agent):
-        async def perform(self, run: Any, task: Any) -> Any:
-            raise RuntimeError("secret")
-
-    _, events = read_stream(serve(Faulty("helper", "Help.", "offline/echo")), {"input": "x"})
+    """An unexpected exception ends the stream with a problem, without its text."""
+    _, events = read_stream(serve(FaultyAgent("helper", "Help.", "offline/echo")), {"input": "x"})
     assert (events[-1][1], events[-1][2]["code"]) == ("problem", "internal_error")
     assert "secret" not in str(events)
 
 
-def test_a_refused_request_is_no_stream(serve: Serve) -> None:
-    """A request that is refused before its run begins is answered with its status, as on `/run`."""
-    gate = Gate()
-    client = serve(gate.agent(), max_runs=1, max_wait=0)
-    check_problem(client.post("/run/stream", json={"inptu": "x"}), 422, "request_invalid")
-    with connect(client, "/run", BODY):
-        assert gate.called.wait(30)
-        check_problem(client.post("/run/stream", json={"input": "x"}), 503, "overloaded")
-
-
-def test_events_come_when_they_happen(serve: Serve) -> None:
-    """The first events arrive while the model still works."""
+def test_events_are_sent_at_once(serve: Serve) -> None:
+    """The first events arrive before the model responds."""
     gate = Gate()
     with serve(gate.agent()).stream("POST", "/run/stream", json={"input": "x"}) as response:
         events = sse_events(response.iter_lines())
@@ -116,7 +110,7 @@ def read_rest(connection: socket.socket) -> list[tuple[str, str, Any]]:
     return list(sse_events(iter([*text.rpartition("\n\n")[0].split("\n"), ""])))
 
 
-def test_a_reader_who_stops_reading_cancels_the_run(serve: Serve) -> None:
+def test_a_client_that_stops_reading_cancels_the_run(serve: Serve) -> None:
     """Beyond the bound the run is cancelled, and the stream ends with a problem; memory stays bounded."""
     talker = Talker("x" * 1000)
     client = serve(Agent("helper", "Help.", talker), stream_buffer_bytes=100_000)
@@ -133,8 +127,8 @@ def test_a_reader_who_stops_reading_cancels_the_run(serve: Serve) -> None:
     assert (events[-1][1], events[-1][2]["code"]) == ("problem", "stream_too_slow")
 
 
-def test_tokens_are_merged_for_a_slow_reader(serve: Serve) -> None:
-    """A slow reader within the bound gets every character, in fewer events, and the response."""
+def test_tokens_are_merged_for_a_slow_client(serve: Serve) -> None:
+    """A slow client within the bound gets every character, in fewer events, and the response."""
     talker = Talker("xyz", 20_000)
     client = serve(Agent("helper", "Help.", talker))
     with connect(client, "/run/stream", BODY, receive_buffer=4096) as connection:
@@ -150,16 +144,16 @@ FLOW = """
 import asyncio
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 
-async def answer(request):
+async def respond(request):
     await asyncio.sleep(60)
 
-first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(answer))
+first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(respond))
 flow = Workflow('flow', [first, slow])
 """
 
 
-def test_a_stream_that_the_shutdown_ends_says_where_to_resume(command: Any, address: Any, tmp_path: Path) -> None:
-    """After the shutdown time-out a stream ends with the problem that has context and resume path."""
+def test_a_stream_at_the_shutdown(command: Command, address: Address, tmp_path: Path) -> None:
+    """After the shutdown time-out, a stream ends with the problem with context and resume path."""
     (tmp_path / "made.py").write_text(FLOW)
     process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
     with httpx.stream("POST", f"{address(process)}/run/stream", json={"input": "x"}, timeout=30) as response:
@@ -190,8 +184,8 @@ helper = Agent('helper', 'Help.', Talker())
 """
 
 
-def test_a_reader_who_does_not_read_does_not_hold_up_the_shutdown(command: Any, address: Any, tmp_path: Path) -> None:
-    """The service stops with exit code 0, although the reader of a stream takes nothing."""
+def test_the_shutdown_does_not_wait_for_a_slow_client(command: Command, address: Address, tmp_path: Path) -> None:
+    """The service stops with exit code 0, although the client of a stream reads nothing."""
     (tmp_path / "made.py").write_text(TALKER)
     settings = {"PODWRIGHT_SHUTDOWN_TIMEOUT": "1", "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000"}
     process = command("serve", "made:helper", "--port", "0", cwd=tmp_path, **settings)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from podwright import Agent, AgentStep, EventManager, ParallelStep, Workflow
 from podwright.errors import ModelError, ModelRateLimitError, TraceError
@@ -20,18 +19,6 @@ from podwright.models.retries import Retries
 from podwright.result import ExecutionResult
 from podwright.usage import Usage
 from podwright_service.testing import ModelStub, assert_usage
-
-
-class ModelWithoutJson(FunctionModel):
-    """Returns data through a tool call."""
-
-    json_output = False
-
-
-class Sum(BaseModel):
-    """A sum."""
-
-    total: int
 
 
 def look(place: str) -> str:
@@ -81,7 +68,7 @@ def test_concurrent_branches_get_their_own_responses(trace: ExecutionResult, tmp
     """A saved trace of concurrent branches with tools gives the same value and the same tokens, every time."""
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(trace.to_dict()))
-    for source in (file, str(file), trace, iter(trace.events)):
+    for source in (file, iter(trace.events)):
         stub = ModelStub.from_trace(source)
         assert len(stub.missing) == 5
         again = replay(stub, paper())
@@ -98,9 +85,8 @@ def test_a_changed_instruction_is_reported(trace: ExecutionResult) -> None:
         replay(stub, paper("Research badly."))
     with pytest.raises(AssertionError) as raised:
         stub.verify()
-    report = str(raised.value)
-    assert "'Research well.'" in report
-    assert "'Research badly.'" in report
+    assert "Research well." in str(raised.value)
+    assert "Research badly." in str(raised.value)
     assert "researcher" in {request.component for request in stub.missing}
 
 
@@ -130,16 +116,6 @@ def test_a_failed_call_fails_again() -> None:
         replay(stub, agent)
     stub.verify()
     assert len(stub.received) == 3
-
-
-def test_output_through_a_tool_is_replayed_as_json() -> None:
-    """Structured output that a model returned through a tool is returned to a client that asks for JSON."""
-    agent = Agent("adder", "Add.", "openai/gpt-4o-mini")
-    model = ModelWithoutJson(lambda _: ToolCall.of("final_answer", total=5), name="groq/llama")
-    recorded = record(agent, model, "2 + 3", response_model=Sum)
-    stub = ModelStub.from_trace(recorded)
-    assert replay(stub, agent, "2 + 3", response_model=Sum).value == Sum(total=5)
-    stub.verify()
 
 
 def test_calls_of_remote_components_are_optional(trace: ExecutionResult) -> None:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
-from tests.image_support import ROOT
+from tests.helpers import ROOT, environment
 
 
-def test_the_tests_of_the_page(tmp_path: Path, image: str) -> None:
+def test_the_tests_of_the_page(tmp_path: Path, slim: str) -> None:
     """The page's commands and tests work as they are, in processes and in containers, without a warning."""
     page = (ROOT / "docs" / "testing.md").read_text()
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
     (tmp_path / "test_page.py").write_text(code)
     (tmp_path / "pytest.ini").write_text(
-        f"[pytest]\npodwright_image = {image}\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+        f"[pytest]\npodwright_image = {slim}\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
     )
     commands = ["podwright new calculator", *re.findall(r"^podwright .*", page, re.MULTILINE)]
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "PYTEST_"))}
-    environment = {**inherited, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     output = ""
     for command in [*commands, "pytest -q -p no:cacheprovider test_page.py"]:
         done = subprocess.run(
-            shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900
+            shlex.split(command), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=900
         )
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{output}"

@@ -1,14 +1,15 @@
-"""The fixtures in a user's project, in a pytest of its own."""
+"""The fixtures in a user's project, in a pytest of its own; the tests in docs/testing.md use all of them."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers import environment
+from tests.image_support import Docker
 
 TESTS = """
 def test_a_stub(model_stub, span_collector, component_container):
@@ -28,10 +29,11 @@ def test_a_container(component_container, model_stub):
 
 
 def run_pytest(folder: Path, *arguments: str, **variables: str) -> str:
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "CI", "PODWRIGHT_"))}
     options = ["-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "test_own.py", *arguments]
     command = [sys.executable, "-m", "pytest", *options]
-    done = subprocess.run(command, cwd=folder, env={**inherited, **variables}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**{"CI": "", **variables}), capture_output=True, text=True
+    )
     return done.stdout + done.stderr
 
 
@@ -43,27 +45,22 @@ def project(tmp_path: Path, calculator: Path) -> Path:
     return tmp_path
 
 
-def test_fixtures_need_no_set_up(project: Path, image: str) -> None:
-    """Stub, collector, containers and both ways of serving work without warnings."""
-    output = run_pytest(project, "-o", f"podwright_image={image}", "-W", "error")
-    assert "4 passed" in output, output
+NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere.sock"}
 
 
-@pytest.mark.parametrize("missing", ["engine", "image"])
-def test_skips_are_reported(project: Path, missing: str, request: pytest.FixtureRequest) -> None:
-    """Without an engine, or without the image, tests in containers are skipped, and the report says so at its end."""
-    if missing == "image":
-        request.getfixturevalue("image")  # so that the test itself is skipped without an engine
-        output = run_pytest(project, "-o", "podwright_image=podwright:nowhere")
-    else:
-        output = run_pytest(project, DOCKER_HOST="unix:///nowhere.sock")
+@pytest.mark.parametrize(
+    ("image", "variables"), [("podwright:nowhere", {}), ("", NO_ENGINE)], ids=["no image", "no engine"]
+)
+def test_skips_are_reported(docker: Docker, project: Path, image: str, variables: dict[str, str]) -> None:
+    """Without an engine or an image, tests in containers are skipped, and the report says so at its end."""
+    output = run_pytest(project, *(["-o", f"podwright_image={image}"] if image else []), **variables)
     assert "2 passed, 2 skipped" in output, output
     assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), output
 
 
 def test_in_ci_a_missing_engine_is_a_failure(project: Path) -> None:
-    """Where the variable CI is set, nothing is skipped."""
-    output = run_pytest(project, DOCKER_HOST="unix:///nowhere.sock", CI="true")
+    """If the variable CI is set, nothing is skipped."""
+    output = run_pytest(project, **NO_ENGINE, CI="true")
     assert "2 failed, 2 passed" in output, output
 
 

@@ -1,6 +1,6 @@
-"""A Service, as kube-proxy makes one: each connection goes to one of the pods that are in the list at that moment.
+"""A Service, as kube-proxy does it: each connection goes to one of the pods that are in a file at that moment.
 
-Usage: service.py FILE ADDRESS PORT; the file is the list, a port of 0 takes a free one, and the one taken is printed.
+Usage: service.py FILE ADDRESS PORT. The port is printed; 0 chooses a free one.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     pods = PODS.read_text().split()
     try:
-        there, back = await asyncio.open_connection(pods[next(turns) % len(pods)], 8000)
+        pod_reader, pod_writer = await asyncio.open_connection(pods[next(turns) % len(pods)], 8000)
     except (OSError, ZeroDivisionError):
         writer.transport.abort()
         return
-    await asyncio.gather(copy(reader, back), copy(there, writer))
+    await asyncio.gather(copy(reader, pod_writer), copy(pod_reader, writer))
     writer.close()
-    back.close()
+    pod_writer.close()
 
 
 async def main() -> None:

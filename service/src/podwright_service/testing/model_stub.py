@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -104,7 +104,8 @@ class ModelStub(BackgroundServer):
     @property
     def missing(self) -> list[ModelRequest]:
         """Recorded requests that have not been made; empty after a run that repeats the trace."""
-        return [call.request for call in self.script.recorded if call.required and not call.used]
+        calls = [call for call in self.script.recorded if call.required and not call.used]
+        return [replace(call.request, component=call.component) for call in calls]
 
     def verify(self) -> None:
         """Assert that every request got a response, and that every recorded request was made.

@@ -1,0 +1,152 @@
+"""The chart's values: mistakes are named, and zero, false and null have a meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from tests.helm.conftest import CHART, Helm, Manifest, RenderError, by_name
+
+from podwright_service.settings import Settings
+from podwright_service.variables import LIBRARY
+
+INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
+    "an unknown key": ({"replica": 1}, ["replica"]),
+    "an unknown key below": ({"probes": {"startup": {"path": "/"}}}, ["startup", "path"]),
+    "a string for a number": ({"replicas": "2"}, ["replicas"]),
+    "an unknown agent": ({"agents": ["y"]}, ["components.x.agents"]),
+    "a duplicate agent": ({"agents": ["x", "x"]}, ["components.x.agents"]),
+    "an invalid URL": ({"agents": [{"name": "y", "url": "y:80"}]}, ["agents", "0"]),
+    "an unknown setting": ({"settings": {"max_run": 1}}, ["settings", "max_run"]),
+    "an invalid setting": ({"settings": {"log_level": "loud"}}, ["settings", "log_level"]),
+    "a variable of the service": ({"env": {"PODWRIGHT_PORT": 1}}, ["env", "PODWRIGHT_PORT"]),
+    "a published metrics path": ({"ingress": {"paths": ["/metrics"]}}, ["ingress", "paths", "0"]),
+    "a reserved volume name": ({"volumes": {"tmp": {"mountPath": "/t"}}}, ["components.x.volumes.tmp"]),
+    "a hostPath volume": ({"volumes": {"h": {"mountPath": "/h", "hostPath": {}}}}, ["volumes", "hostPath"]),
+    "root": ({"user": {"runAsUser": 0}}, ["user", "runAsUser"]),
+    "an HPA to zero": ({"autoscaling": {"type": "hpa", "min": 0}}, ["components.x.autoscaling.min"]),
+    "an HPA without a metric": ({"autoscaling": {"type": "hpa", "cpu": None}}, ["components.x.autoscaling"]),
+    "KEDA without Prometheus": ({"autoscaling": {"type": "keda"}}, ["components.x.autoscaling.keda.prometheus"]),
+    "KEDA to zero": (
+        {"autoscaling": {"type": "keda", "min": 0, "keda": {"prometheus": "http://p"}}},
+        ["components.x.autoscaling.keda.query"],
+    ),
+    "an Ingress without a host": ({"ingress": {"enabled": True}}, ["components.x.ingress.hosts"]),
+    "a route without a gateway": ({"httpRoute": {"enabled": True}}, ["components.x.httpRoute.parentRefs"]),
+    "no secret store": ({"secrets": {"external": {"enabled": True}}}, ["components.x.secrets.external"]),
+    "invalid JSON": ({"blueprint": {"inline": "{,"}}, ["components.x.blueprint.inline"]),
+    "two sources": ({"blueprint": {"configMap": "c"}, "files": {"a": ""}}, ["components.x.blueprint.configMap"]),
+    "files beside the image's": ({"filesFrom": ["tools"]}, ["components.x.filesFrom"]),
+    "two paths with one key": ({"files": {"agents/y.json": "", "agents..y.json": ""}}, ["agents..y.json"]),
+    "a path outside": ({"files": {"../etc/passwd": ""}}, ["files", "../etc/passwd"]),
+    "a short API key": ({"apiKeys": {"accept": ["run:short"]}}, ["accept", "0"]),
+}
+INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
+    "an unknown key at the top": ({"component": {}}, ["component"]),
+    "an unknown default": ({"defaults": {"imagePullPolicy": "Always"}}, ["defaults", "imagePullPolicy"]),
+    "an invalid name": ({"components": {"Big_One": {}}}, ["components", "Big_One"]),
+    "a long name": ({"components": {"x" * 60: {}}}, ["components.xxx", "63"]),
+    "a short seed": ({"apiKeys": {"seeds": ["short"]}}, ["seeds", "0"]),
+    **{
+        name: ({"components": {"x": component}}, ["x", *path]) for name, (component, path) in INVALID_COMPONENTS.items()
+    },
+}
+
+
+@pytest.mark.parametrize(("values", "path"), INVALID_VALUES.values(), ids=INVALID_VALUES)
+def test_an_invalid_value_is_named(helm: Helm, values: Manifest, path: list[str]) -> None:
+    """An invalid value fails the rendering, and the error has its path."""
+    with pytest.raises(RenderError) as caught:
+        helm(values)
+    assert [part for part in path if part not in str(caught.value)] == [], caught.value
+
+
+def test_a_release_name_that_starts_with_a_digit(helm: Helm) -> None:
+    """A Service's name must start with a letter, so the chart rejects such a release."""
+    with pytest.raises(RenderError, match="letter"):
+        helm({"components": {"x": {}}}, "7up")
+
+
+def open_objects(schema: Any, path: str = "") -> Iterator[str]:
+    """The paths of objects that accept any key."""
+    if isinstance(schema, dict):
+        if schema.get("type") in ("object", ["object", "null"]) and "additionalProperties" not in schema:
+            yield path
+        for key, below in schema.items():
+            yield from open_objects(below, f"{path}/{key}")
+    elif isinstance(schema, list):
+        for number, below in enumerate(schema):
+            yield from open_objects(below, f"{path}/{number}")
+
+
+def test_the_schema_is_closed() -> None:
+    """Objects accept known keys only, except those with a shape of Kubernetes, which Kubernetes checks."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    jsonschema.Draft7Validator.check_schema(schema)
+    names = {path.rpartition("/properties/")[2].removesuffix("/items") for path in open_objects(schema)}
+    assert names == {
+        "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
+        "parentRefs", "persistentVolumeClaim", "projected", "secret", "to", "tolerations",
+    }  # fmt: skip
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(values) == set(schema["properties"]) - {"global"}
+    assert set(values["defaults"]) == set(schema["definitions"]["component"]["properties"])
+
+
+def test_the_settings_are_those_of_the_service() -> None:
+    """The values accept every setting of the service, except those that the chart sets."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    settings = set(schema["definitions"]["component"]["properties"]["settings"]["properties"])
+    set_by_the_chart = {
+        "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
+        "agents_file", "agent_keys", "secrets_dir",
+    }  # fmt: skip
+    secret = {"model_api_key"}
+    of_the_library = {variable.removeprefix("PODWRIGHT_").lower() for variable in LIBRARY}
+    assert settings == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
+
+
+def test_zero_false_and_null(helm: Helm) -> None:
+    """0, false and an empty list override the defaults, null removes one, and large numbers are written out."""
+    component = {
+        "replicas": 0,
+        "settings": {
+            "max_waiting": 0, "log_content": False, "run_cost": 0, "max_runs": None, "max_body_bytes": 1048576,
+            "run_wall_time": 0.5, "allowed_models": ["a/b", "c/d"],
+        },
+        "env": {"A": None, "ZERO": 0, "NO": False, "EMPTY": "", "MANY": 100000000},
+        "drain": {"preStop": 0, "delay": 0, "margin": 0},
+        "podDisruptionBudget": {"maxUnavailable": 0},
+        "probes": {"startup": {"initialDelaySeconds": 0}},
+        "networkPolicy": {"models": []},
+        "topologySpread": [],
+        "resources": {"limits": {"cpu": None}},
+        "user": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+        "test": {"enabled": False},
+    }  # fmt: skip
+    defaults = {"settings": {"max_runs": 7, "log_content": True, "run_cost": 1}, "env": {"A": "a", "B": "b"}}
+    manifests = by_name(helm({"defaults": defaults, "apiKeys": {"enabled": False}, "components": {"x": component}}))
+    deployment = manifests["Deployment", "fleet-x"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["spec"]["replicas"] == 0
+    assert {variable["name"]: variable["value"] for variable in container["env"]} == {
+        "B": "b", "ZERO": "0", "NO": "false", "EMPTY": "", "MANY": "100000000",
+        "PODWRIGHT_PORT": "8000", "PODWRIGHT_DRAIN_DELAY": "0", "PODWRIGHT_SHUTDOWN_TIMEOUT": "30",
+        "PODWRIGHT_MAX_WAITING": "0", "PODWRIGHT_LOG_CONTENT": "false", "PODWRIGHT_RUN_COST": "0",
+        "PODWRIGHT_MAX_BODY_BYTES": "1048576", "PODWRIGHT_RUN_WALL_TIME": "0.5", "PODWRIGHT_ALLOWED_MODELS": "a/b,c/d",
+    }  # fmt: skip
+    assert pod["terminationGracePeriodSeconds"] == 30
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["startupProbe"]["initialDelaySeconds"] == 0
+    assert container["resources"]["limits"] == {"memory": "512Mi"}
+    assert not {"topologySpreadConstraints", "lifecycle"} & {*pod, *container}
+    assert manifests["PodDisruptionBudget", "fleet-x"]["spec"]["maxUnavailable"] == 0
+    assert "ipBlock" not in str(manifests["NetworkPolicy", "fleet-x"]["spec"]["egress"])
+    assert {kind for kind, _ in manifests} == {
+        "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount",
+    }  # fmt: skip

@@ -1,0 +1,59 @@
+"""Helpers that the tests of several folders share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
+COMMAND = Path(sys.executable).with_name("podwright")
+
+Value = TypeVar("Value")
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip a test whose tool is missing on this machine; fail it if the variable CI is set."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    raise AssertionError
+
+
+def until(
+    condition: Callable[[], Value], seconds: float = 60, report: Callable[[], object] = lambda: "nothing to report"
+) -> Value:
+    """Poll a condition, and return its first true value.
+
+    Args:
+        condition: Returns a false value until it holds.
+        seconds: Seconds to wait before the test fails.
+        report: Called for the message of the failure.
+    """
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"The condition did not hold within {seconds:g} seconds: {report()}"
+        time.sleep(0.02)
+    return value
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment of this process without the settings of Podwright and pytest, and with further variables.
+
+    The commands that are installed beside Python are found first.
+    """
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "PYTEST_"))}
+    return {**inherited, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", **variables}
+
+
+def tool(name: str) -> str:
+    """The path of a tool, which `deploy/tools.sh` downloads if it is missing."""
+    done = subprocess.run([ROOT / "deploy" / "tools.sh", name], capture_output=True, text=True)
+    if done.returncode:
+        skip(f"The tool {name} is missing: {done.stderr.strip()}")
+    return done.stdout.strip()
