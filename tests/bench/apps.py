@@ -88,8 +88,11 @@ def litellm() -> FastAPI:
 
 
 def agent_in_fastapi() -> FastAPI:
-    """FastAPI, with an agent of the library."""
+    """FastAPI, with an agent of the library, and the service's settings of the garbage collector."""
+    from podwright_service.server import relax_garbage_collection
+
     agent, app = make_agent(), FastAPI()
+    relax_garbage_collection()
 
     @app.post("/run")
     async def run(body: Body) -> dict[str, str]:
@@ -117,7 +120,7 @@ def make_agent() -> Any:
 
 def service() -> None:
     """The service, as `podwright serve` runs it, or with fewer subscribers."""
-    from podwright_service.server import serve, server_options
+    from podwright_service.server import relax_garbage_collection, serve, server_options
     from podwright_service.settings import read_settings
 
     settings = read_settings(host="127.0.0.1", port=PORT)
@@ -131,6 +134,7 @@ def service() -> None:
     app = create_app(settings, make_agent())
     observability = app.state.runtime.observability
     observability.subscribers = observability.subscribers[: SUBSCRIBERS[NAME]]
+    relax_garbage_collection()
     uvicorn.run(app, host=settings.host, port=settings.port, **server_options(settings))
 
 

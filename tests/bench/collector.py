@@ -1,13 +1,17 @@
-"""A collector of spans: accepts OTLP over HTTP and answers a GET with the number of spans. `python collector.py PORT`"""
+"""A collector of spans: accepts OTLP over HTTP, and answers a GET with the number of spans that came to its path.
+
+python collector.py PORT
+"""
 
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-bodies: list[bytes] = []
+bodies: defaultdict[str, list[bytes]] = defaultdict(list)
 
 
 def spans(body: bytes) -> int:
@@ -19,11 +23,11 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        bodies.append(self.rfile.read(int(self.headers["content-length"])))
+        bodies[self.path].append(self.rfile.read(int(self.headers["content-length"])))
         self.respond(b"")
 
     def do_GET(self) -> None:
-        self.respond(str(sum(map(spans, bodies))).encode())
+        self.respond(str(sum(map(spans, bodies[self.path]))).encode())
 
     def respond(self, body: bytes) -> None:
         self.send_response(200)

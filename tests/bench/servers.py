@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,17 +39,16 @@ class Loads:
     loads: list[Load] = field(default_factory=list[Load])
     cpu: list[float] = field(default_factory=list[float])
     """CPU seconds of the process per request, all threads included."""
+    requests: int = 0
+    """All requests, warm-up included."""
 
     @property
     def rates(self) -> list[float]:
         return [load.rate for load in self.loads]
 
     @property
-    def rate(self) -> float:
-        return statistics.median(self.rates)
-
-    def percentiles(self, share: float) -> list[float]:
-        return [load.percentile(share) for load in self.loads]
+    def p99_ms(self) -> list[float]:
+        return [load.percentile(0.99) * 1e3 for load in self.loads]
 
 
 @dataclass(frozen=True)
@@ -114,12 +111,12 @@ def serve(app: App, provider_port: int = 0) -> Generator[Server]:
         yield Server(port, pid)
 
 
-async def wait_for_response(port: int, path: str = "/run") -> None:
+async def wait_for_response(port: int, path: str = "/run", body: bytes = BODY) -> None:
     """Repeat a request until the server accepts it."""
     async with asyncio.timeout(60):
         while True:
             try:
-                await load(port, path, BODY, 1, 1)
+                await load(port, path, body, 1, 1)
             except OSError:
                 await asyncio.sleep(0.002)
             else:
@@ -136,7 +133,9 @@ async def compare(
         servers = {name: stack.enter_context(serve(app, provider_port)) for name, app in apps.items()}
         for name, server in servers.items():
             await wait_for_response(server.port, path)
-            await load(server.port, path, BODY, int(500 * apps[name].share) + connections, connections)
+            warm_up = int(500 * apps[name].share) + connections
+            await load(server.port, path, BODY, warm_up, connections)
+            results[name].requests += warm_up + 1
         for _ in range(rounds):
             for name, server in servers.items():
                 await measure(server, apps[name], path, requests, connections, results[name])
@@ -148,4 +147,5 @@ async def measure(server: Server, app: App, path: str, requests: int, connection
     done = await load(server.port, path, BODY, int(requests * app.share), connections)
     await asyncio.sleep(app.settle)
     result.loads.append(done)
+    result.requests += len(done.latencies)
     result.cpu.append((server.cpu_seconds - before) / len(done.latencies))

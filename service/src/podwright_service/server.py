@@ -63,7 +63,7 @@ def serve(component: Component, settings: Settings) -> None:
     configure_logging(settings)
     app = create_app(settings, component)
     warn_if_open(settings)
-    _relax_garbage_collection()
+    relax_garbage_collection()
     if settings.workers > 1:
         from podwright_service.workers import serve_with_workers  # gunicorn does not run on Windows
 
@@ -77,7 +77,7 @@ def serve(component: Component, settings: Settings) -> None:
                 raise ConfigurationError("The server cannot start; its last log lines say why.") from error
 
 
-def _relax_garbage_collection() -> None:
+def relax_garbage_collection() -> None:
     """Collect less often, and only what requests create: what is loaded by now stays as long as the process."""
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
