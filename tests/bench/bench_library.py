@@ -88,7 +88,7 @@ def figures(rounds: int) -> list[Figure]:
     package = in_turns(import_milliseconds, "import podwright", "import pydantic", rounds)
     agent = in_turns(import_milliseconds, "from podwright import Agent", "from pydantic import TypeAdapter", rounds)
     return [
-        ratio("creating an agent with a tool, against a pydantic model of five fields", *new, "µs", 10),
+        ratio("creating an agent with a tool, against a pydantic model of five fields", *new, "µs"),
         ratio("`import podwright`, against `import pydantic`", *package, "ms", 1.5),
         ratio("`from podwright import Agent`, against `from pydantic import TypeAdapter`", *agent, "ms"),
         asyncio.run(run_time(rounds)),
