@@ -54,8 +54,8 @@ plain application. From the second row on, Python collects garbage as rarely as 
 
 {library}
 
-Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. On a busy machine the ratios
-of throughput are noisy, and tests with many connections come out too low.
+Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
+the machine, the noisier are the ratios of throughput.
 """
 
 
