@@ -1,6 +1,6 @@
-"""The applications that are measured against each other: ours, and what one would write without it.
+"""The applications that are compared: the service of Podwright, and what one would write without it.
 
-python apps.py NAME PORT UPSTREAM_PORT
+python apps.py NAME PORT PROVIDER_PORT
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-NAME, PORT, UPSTREAM = sys.argv[1], int(sys.argv[2]), f"http://127.0.0.1:{sys.argv[3]}/v1"
+NAME, PORT, PROVIDER = sys.argv[1], int(sys.argv[2]), f"http://127.0.0.1:{sys.argv[3]}/v1"
 MODEL = "gpt-4o-mini"
 INSTRUCTIONS = "You are a guide."
+SUBSCRIBERS = {"no-telemetry": 0, "metrics": 1}
+"""How many of the service's subscribers (metrics, log line, spans) these applications keep."""
+SLOW = 0.2
+"""Seconds that the model of `slow` takes."""
 
 
 class Body(BaseModel):
@@ -32,7 +36,7 @@ def messages(text: str) -> list[dict[str, str]]:
 
 
 def plain() -> FastAPI:
-    """FastAPI and aiohttp, straight to the provider: the practical limit."""
+    """FastAPI, with aiohttp to the provider."""
     from aiohttp import ClientSession, TCPConnector
 
     @contextlib.asynccontextmanager
@@ -42,20 +46,20 @@ def plain() -> FastAPI:
 
     app = FastAPI(lifespan=lifespan)
 
-    def ask(text: str, **more: Any) -> Any:
-        body = {"model": MODEL, "messages": messages(text), **more}
-        return app.state.session.post(f"{UPSTREAM}/chat/completions", json=body, headers={"authorization": "Bearer x"})
+    def call(text: str, **options: Any) -> Any:
+        body = {"model": MODEL, "messages": messages(text), **options}
+        return app.state.session.post(f"{PROVIDER}/chat/completions", json=body, headers={"authorization": "Bearer x"})
 
     @app.post("/run")
     async def run(body: Body) -> dict[str, str]:
-        async with ask(body.input) as answer:
-            return {"output": (await answer.json())["choices"][0]["message"]["content"]}
+        async with call(body.input) as response:
+            return {"output": (await response.json())["choices"][0]["message"]["content"]}
 
-    @app.post("/stream")
+    @app.post("/run/stream")
     async def stream(body: Body) -> StreamingResponse:
         async def tokens() -> AsyncIterator[bytes]:
-            async with ask(body.input, stream=True) as answer:
-                async for line in answer.content:
+            async with call(body.input, stream=True) as response:
+                async for line in response.content:
                     if line.startswith(b"data: {"):
                         for choice in json.loads(line[6:])["choices"]:
                             if text := choice["delta"].get("content"):
@@ -66,8 +70,8 @@ def plain() -> FastAPI:
     return app
 
 
-def wide() -> FastAPI:
-    """FastAPI and LiteLLM."""
+def litellm() -> FastAPI:
+    """FastAPI, with LiteLLM to the provider."""
     os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
     import litellm
 
@@ -75,89 +79,71 @@ def wide() -> FastAPI:
 
     @app.post("/run")
     async def run(body: Body) -> dict[str, Any]:
-        answer: Any = await litellm.acompletion(
-            f"openai/{MODEL}", messages(body.input), api_base=UPSTREAM, api_key="x", num_retries=0
+        response: Any = await litellm.acompletion(
+            f"openai/{MODEL}", messages(body.input), api_base=PROVIDER, api_key="x", num_retries=0
         )
-        return {"output": answer.choices[0].message.content}
+        return {"output": response.choices[0].message.content}
 
     return app
 
 
-def get_weather(city: str) -> str:
-    """Say what the weather is like."""
-    return f"It is sunny in {city}."
+def agent_in_fastapi() -> FastAPI:
+    """FastAPI, with an agent of the library, and the service's settings of the garbage collector."""
+    from podwright_service.server import relax_garbage_collection
 
+    agent, app = make_agent(), FastAPI()
+    relax_garbage_collection()
 
-async def get_weather_async(city: str) -> str:
-    """Say what the weather is like."""
-    return f"It is sunny in {city}."
-
-
-get_weather_async.__name__ = "get_weather"
-
-
-def ours() -> FastAPI:
-    """Our service, on the direct lane, with its defaults; `/stream` is the library's own stream of events."""
-    os.environ |= {"PODWRIGHT_MODEL_BASE_URL": UPSTREAM, "PODWRIGHT_MODEL_API_KEY": "x"}
-    from podwright import Agent
-    from podwright_service.app import create_app
-    from podwright_service.settings import Settings
-
-    tools = [get_weather_async] if NAME == "ours-tools" else [get_weather] if NAME == "ours-thread-tools" else []
-    agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}", tools=tools)
-    app = create_app(Settings(max_runs=600), agent)  # with 500 connections, none may be refused
-
-    @app.post("/stream")
-    async def stream(body: Body) -> StreamingResponse:
-        async def tokens() -> AsyncIterator[bytes]:
-            async for event in agent.astream(body.input):
-                if event.type == "token":
-                    yield b"data: %s\n\n" % json.dumps({"text": event.text}).encode()
-
-        return StreamingResponse(tokens(), media_type="text/event-stream")
+    @app.post("/run")
+    async def run(body: Body) -> dict[str, str]:
+        return {"output": await agent.arun(body.input)}
 
     return app
 
 
-def offline() -> FastAPI:
-    """Our service with a model of its own: 200 ms for eight runs at once, or no time for as many as may."""
+async def get_weather(city: str) -> str:
+    """Get the weather."""
+    return f"It is sunny in {city}."
+
+
+def make_agent() -> Any:
     from podwright import Agent, FunctionModel
-    from podwright_service.app import create_app
-    from podwright_service.settings import Settings
 
-    async def answer(request: Any) -> str:
+    async def respond(request: Any) -> str:
         if NAME == "slow":
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(SLOW)
         return "yes"
 
-    settings = Settings(max_runs=8, max_waiting=16) if NAME == "slow" else Settings()
-    return create_app(settings, Agent("guide", INSTRUCTIONS, FunctionModel(answer)))
+    model = FunctionModel(respond) if NAME in ("slow", "instant") else f"openai/{MODEL}"
+    return Agent("guide", INSTRUCTIONS, model, tools=[get_weather] if NAME == "tools" else [])
 
 
-def full() -> None:
-    """Our service as `podwright serve` runs it, with a key, and with spans if the environment says so."""
-    os.environ |= {"PODWRIGHT_MODEL_BASE_URL": UPSTREAM, "PODWRIGHT_MODEL_API_KEY": "x"}
-    from podwright import Agent
-    from podwright_service.server import serve
+def service() -> None:
+    """The service, as `podwright serve` runs it, or with fewer subscribers."""
+    from podwright_service.server import relax_garbage_collection, serve, server_options
     from podwright_service.settings import read_settings
 
-    places = {"max_runs": 2000} if NAME == "full-streams" else {}
-    agent = Agent("guide", INSTRUCTIONS, f"openai/{MODEL}")
-    serve(agent, read_settings(host="127.0.0.1", port=PORT, api_keys=os.environ["BENCH_KEY"], **places))
+    settings = read_settings(host="127.0.0.1", port=PORT)
+    if NAME not in SUBSCRIBERS:
+        serve(make_agent(), settings)
+        return
+    from podwright_service.app import create_app
+    from podwright_service.observability import configure_logging
+
+    configure_logging(settings)
+    app = create_app(settings, make_agent())
+    observability = app.state.runtime.observability
+    observability.subscribers = observability.subscribers[: SUBSCRIBERS[NAME]]
+    relax_garbage_collection()
+    uvicorn.run(app, host=settings.host, port=settings.port, **server_options(settings))
 
 
-APPS = {
-    "plain": plain,
-    "wide": wide,
-    "ours": ours,
-    "ours-tools": ours,
-    "ours-thread-tools": ours,
-    "slow": offline,
-    "instant": offline,
-}
+PLAIN_APPS = {"plain": plain, "litellm": litellm, "agent": agent_in_fastapi}
 
 if __name__ == "__main__":
-    if NAME.startswith("full"):
-        full()
-        sys.exit()
-    uvicorn.run(APPS[NAME](), host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048)
+    os.environ |= {"PODWRIGHT_MODEL_BASE_URL": PROVIDER, "PODWRIGHT_MODEL_API_KEY": "x"}
+    if NAME in PLAIN_APPS:
+        app = PLAIN_APPS[NAME]()
+        uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048)
+    else:
+        service()

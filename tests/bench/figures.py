@@ -1,57 +1,53 @@
-"""A measured figure, and the page that lists them."""
+"""A measured figure, and the table that lists figures."""
 
 from __future__ import annotations
 
-import os
-import socket
 import statistics
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured value, what it must keep to, and how it came about."""
+    """A measured value and its limit."""
 
     title: str
     value: float
     unit: str
     detail: str
     limit: float | None = None
-    kind: Literal["at most", "at least"] = "at most"
+    kind: Literal["≤", "≥"] = "≤"
 
     @property
     def ok(self) -> bool:
         if self.limit is None:
             return True
-        return self.value <= self.limit if self.kind == "at most" else self.value >= self.limit
+        return self.value <= self.limit if self.kind == "≤" else self.value >= self.limit
 
     @property
     def row(self) -> str:
-        sign = "≤" if self.kind == "at most" else "≥"
-        limit = "" if self.limit is None else f"{sign} {self.limit:g} {self.unit}"
-        return f"| {self.title} | {self.value:.3g} {self.unit} | {limit.strip()} | {self.detail} |"
+        limit = "" if self.limit is None else f"{self.kind} {self.limit:g} {self.unit}"
+        return f"| {self.title} | {self.value:.3g} {self.unit} | {limit} | {self.detail} |"
 
 
-def table(figures: list[Figure]) -> str:
-    return "\n".join(["| figure | measured | limit | of what |", "|---|--:|--:|---|", *(f.row for f in figures)])
+def ratio(
+    title: str,
+    values: Sequence[float],
+    references: Sequence[float],
+    unit: str,
+    limit: float | None = None,
+    kind: Literal["≤", "≥"] = "≤",
+) -> Figure:
+    """The ratio of values to references that were measured in turns with them."""
+    detail = f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
+    return Figure(title, median_ratio(values, references), "×", detail, limit, kind)
 
 
-def paired(one: Callable[[], float], other: Callable[[], float], rounds: int = 9) -> tuple[float, float, float]:
-    """The median ratio of two measurements taken in turns, and the median of each."""
-    pairs = [(one(), other()) for _ in range(rounds)]
-    ratio = statistics.median(a / b for a, b in pairs)
-    return ratio, statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+def median_ratio(values: Iterable[float], references: Iterable[float]) -> float:
+    return statistics.median(value / reference for value, reference in zip(values, references, strict=True))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def environment() -> dict[str, str]:
-    """Ours without what would slow or change what is measured: byte code is written, as a package has it."""
-    dropped = ("PYTHONDONTWRITEBYTECODE",)
-    return {key: value for key, value in os.environ.items() if key not in dropped and not key.startswith("PODWRIGHT_")}
+def table(figures: Iterable[Figure]) -> str:
+    """The figures as a Markdown table."""
+    return "\n".join(["| figure | measured | limit | details |", "|---|--:|--:|---|", *(f.row for f in figures)])

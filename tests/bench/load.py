@@ -1,78 +1,32 @@
-"""A load of HTTP requests over kept connections, light enough to measure a server from one core."""
+"""A closed load of HTTP requests: a number of connections, each of which sends its next request after a response."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+KEY = "bench-0123456789abcdef"
+"""The API key that all requests send."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a load came to."""
+    """The result of a load."""
 
     seconds: float
     latencies: list[float]
-    """Seconds, sorted, one for each request."""
+    """Seconds of each request, sorted."""
 
     @property
     def rate(self) -> float:
-        """Requests answered in a second."""
+        """Responses per second."""
         return len(self.latencies) / self.seconds
 
     def percentile(self, share: float) -> float:
-        """The latency in seconds that this share of the requests did not exceed."""
+        """The latency in seconds that this share of the requests does not exceed."""
         return self.latencies[min(len(self.latencies) - 1, int(len(self.latencies) * share))]
-
-
-class _Client(asyncio.Protocol):
-    """Sends the same request again and again over one connection."""
-
-    def __init__(self, request: bytes, budget: list[int], latencies: list[float]) -> None:
-        self.request, self.budget, self.latencies = request, budget, latencies
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.seen = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.next()
-
-    def next(self) -> None:
-        if self.budget[0] <= 0:
-            self.transport.close()
-            if not self.done.done():
-                self.done.set_result(None)
-            return
-        self.budget[0] -= 1
-        self.start = time.perf_counter()
-        self.transport.write(self.request)  # type: ignore[attr-defined]
-
-    def data_received(self, data: bytes) -> None:
-        self.seen += data
-        head, found, body = self.seen.partition(b"\r\n\r\n")
-        if not found:
-            return
-        lower = head.lower()
-        if b"transfer-encoding: chunked" in lower:
-            if not body.endswith(b"0\r\n\r\n"):
-                return
-        elif len(body) < int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0]):
-            return
-        if not head.startswith(b"HTTP/1.1 200"):
-            self.done.set_exception(RuntimeError(self.seen[:500].decode(errors="replace")))
-            self.transport.close()
-            return
-        self.seen = b""
-        self.latencies.append(time.perf_counter() - self.start)
-        self.next()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_exception(exc or ConnectionError("the server closed the connection"))
-
-
-KEY = "bench-0123456789abcdef"
-"""Sent by all requests, and asked for by those services that have keys."""
 
 
 def post(path: str, body: bytes) -> bytes:
@@ -81,22 +35,69 @@ def post(path: str, body: bytes) -> bytes:
     return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
 
+def complete_head(received: bytes) -> bytes | None:
+    """The head of the response if all of the response has been received."""
+    head, end_of_head, body = received.partition(b"\r\n\r\n")
+    if not end_of_head:
+        return None
+    lower = head.lower()
+    if b"transfer-encoding: chunked" in lower:
+        complete = body.endswith(b"0\r\n\r\n")
+    else:
+        complete = len(body) >= int(lower.partition(b"content-length:")[2].partition(b"\r\n")[0])
+    return head if complete else None
+
+
+class _Client(asyncio.Protocol):
+    """Repeats a request on one connection as long as requests are left."""
+
+    def __init__(self, request: bytes, requests: Iterator[int], latencies: list[float]) -> None:
+        self.request, self.requests, self.latencies = request, requests, latencies
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.send()
+
+    def send(self) -> None:
+        if next(self.requests, None) is None:
+            self.transport.close()
+            self.done.set_result(None)
+            return
+        self.start = time.perf_counter()
+        self.transport.write(self.request)  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        if (head := complete_head(self.received)) is None:
+            return
+        if not head.startswith(b"HTTP/1.1 200"):
+            self.done.set_exception(RuntimeError(self.received[:500].decode(errors="replace")))
+            self.transport.close()
+            return
+        self.received = b""
+        self.latencies.append(time.perf_counter() - self.start)
+        self.send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(exc or ConnectionError("The server closed the connection."))
+
+
 async def load(port: int, path: str, body: bytes, requests: int, connections: int) -> Load:
-    """Send `requests` in all over `connections`, each as soon as the one before is answered.
+    """Send a number of requests over a number of connections.
 
     Raises:
-        RuntimeError: An answer was not 200.
+        RuntimeError: A response is not 200.
     """
-    request = post(path, body)
-    budget, latencies = [requests], list[float]()
-    loop = asyncio.get_running_loop()
+    left, latencies = iter(range(requests)), list[float]()
+    request, loop = post(path, body), asyncio.get_running_loop()
     start = time.perf_counter()
-    made = await asyncio.gather(
-        *(
-            loop.create_connection(lambda: _Client(request, budget, latencies), "127.0.0.1", port)
-            for _ in range(connections)
-        )
-    )
+    opened = [
+        loop.create_connection(lambda: _Client(request, left, latencies), "127.0.0.1", port) for _ in range(connections)
+    ]
+    clients = [client for _, client in await asyncio.gather(*opened)]
     async with asyncio.timeout(120):
-        await asyncio.gather(*(client.done for _, client in made))
+        await asyncio.gather(*(client.done for client in clients))
     return Load(time.perf_counter() - start, sorted(latencies))

@@ -58,14 +58,14 @@ def parse_budget(value: str) -> RunLimits:
 
 
 def _format(members: dict[str, int | float | None]) -> str:
-    structure: dict[str, int | Decimal | str] = {}
-    for name, value in members.items():
-        if value is None:
-            continue
-        if name == "cost":  # a string: one call may cost less than the 0.001 that a decimal can express
-            structure[name] = f"{value:.12f}".rstrip("0").rstrip(".")
-        elif isinstance(value, int):
-            structure[name] = min(value, _LARGEST_INTEGER)
-        else:
-            structure[name] = Decimal(int(min(value, _LARGEST_DECIMAL) * 1000)).scaleb(-3)
-    return http_sf.ser(cast("Any", structure)) if structure else ""
+    """A dictionary of structured fields; numbers that it cannot hold become the largest that it can."""
+    return ", ".join(f"{name}={_format_item(name, value)}" for name, value in members.items() if value is not None)
+
+
+def _format_item(name: str, value: float) -> str:
+    if name == "cost":  # a string: one call may cost less than the 0.001 that a decimal can express
+        amount = f"{value:.12f}".rstrip("0").rstrip(".")
+        return f'"{amount}"'
+    if isinstance(value, int):
+        return str(min(value, _LARGEST_INTEGER))
+    return str(int(min(value, _LARGEST_DECIMAL) * 1000) / 1000)

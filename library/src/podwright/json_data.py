@@ -42,7 +42,7 @@ def to_text(value: Any) -> str:
 def to_json_bytes(data: Any) -> bytes:
     """JSON-compatible data as compact UTF-8 JSON."""
     try:
-        return orjson.dumps(data)
+        return bytes(memoryview(orjson.dumps(data)))  # a copy, because orjson's result keeps a buffer of 8 KiB
     except TypeError:  # lone surrogates and integers beyond 64 bits, which orjson rejects
         return json.dumps(data, separators=(",", ":")).encode()
 

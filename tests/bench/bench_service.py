@@ -1,0 +1,131 @@
+"""What the service costs: `POST /run` against the same written with FastAPI and aiohttp, and with LiteLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+import urllib.request
+from collections import defaultdict
+
+from figures import Figure, median_ratio, ratio
+from load import KEY, post
+from servers import BODY, CPUS, App, Loads, compare, free_port, process, provider, serve, wait_for_response
+
+CONNECTIONS = 64
+SPANS_PER_RUN = 3
+"""The server span, and those of the run and of its model call."""
+STREAMS = 1000
+ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
+LAYERS = {
+    "plain": "plain FastAPI + aiohttp",
+    "agent": "FastAPI + an agent of the library (run, limits, retries, cost)",
+    "no-telemetry": "the service: admission, body limits, request metrics, checked input",
+    "metrics": "+ metrics of runs",
+    "defaults": "+ log line of each run: **the service at its defaults**",
+    "key": "+ API key",
+    "sampled": "+ spans, 10 % sampled (without API key)",
+    "spans": "+ all spans exported (without API key)",
+}
+
+
+async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
+    """All applications with an instant provider, in turns: the figures, and the table of layers."""
+    port = free_port()
+    collector = f"http://127.0.0.1:{port}"
+    often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}  # milliseconds; the next measurement finds nothing left to export
+    apps = {
+        "plain": App("plain"),
+        "defaults": App("defaults"),
+        "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),
+        "spans": App("spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1),
+        "litellm": App("litellm", share=1 / 8),
+        "key": App("key", {"PODWRIGHT_API_KEYS": KEY}),
+        **{name: App(name) for name in ("agent", "no-telemetry", "metrics", "tools")},
+    }
+    with process("collector.py", port, cpu=CPUS[-1]):
+        results = await compare(apps, "/run", requests, CONNECTIONS, rounds)
+        with urllib.request.urlopen(f"{collector}/spans") as response:  # noqa: S310 - a constant scheme
+            received = int(response.read())
+    expected = results["spans"].requests * SPANS_PER_RUN
+    plain, defaults = results["plain"].rates, results["defaults"].rates
+    figures = [
+        ratio("one call, service at its defaults", defaults, plain, "/s", 0.5, "≥"),
+        ratio("with 10 % of the spans exported", results["sampled"].rates, plain, "/s", 0.38, "≥"),
+        ratio("with all spans exported", results["spans"].rates, plain, "/s", 0.33, "≥"),
+        Figure("spans that arrive", received / expected * 100, "%", f"{received} of {expected}", 99, "≥"),
+        ratio("one call, against FastAPI + LiteLLM", defaults, results["litellm"].rates, "/s", 4, "≥"),
+        ratio("an agent that calls a tool: two calls, against one", results["tools"].rates, plain, "/s"),
+    ]
+    return figures, layer_table(results)
+
+
+def layer_table(results: dict[str, Loads]) -> str:
+    """The CPU time and the throughput of each layer, as a Markdown table."""
+    lines = ["| application | CPU per request | throughput |", "|---|--:|--:|"]
+    for name, title in LAYERS.items():
+        cpu = statistics.median(results[name].cpu) * 1e6
+        throughput = median_ratio(results[name].rates, results["plain"].rates)
+        lines.append(f"| {title} | {cpu:.0f} µs | {throughput:.2f} × |")
+    return "\n".join(lines)
+
+
+async def slow_provider(rounds: int) -> list[Figure]:
+    """500 connections, and a provider that takes 200 ms."""
+    apps = {"plain": App("plain"), "service": App("service", {"PODWRIGHT_MAX_RUNS": "600"})}
+    results = await compare(apps, "/run", 4000, 500, rounds, delay_ms=200)
+    plain, service = results["plain"], results["service"]
+    return [
+        ratio("500 connections, a provider that takes 200 ms", service.rates, plain.rates, "/s", 0.75, "≥"),
+        ratio("p99 of these requests", service.p99_ms, plain.p99_ms, "ms", 1.3),
+    ]
+
+
+async def streaming(rounds: int) -> list[Figure]:
+    """`/run/stream`, which sends every event of the run, against the tokens only."""
+    results = await compare({"plain": App("plain"), "service": App("service")}, "/run/stream", 800, CONNECTIONS, rounds)
+    return [ratio("streams of all events, against tokens", results["service"].rates, results["plain"].rates, "/s")]
+
+
+async def open_streams() -> list[Figure]:
+    """The memory of streams that wait for their model."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def open_some(port: int, number: int) -> None:
+        for _ in range(number):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writers.append(writer)
+            writer.write(post("/run/stream", BODY))
+            await reader.readuntil(b"event: model_call_started")
+
+    app = App("service", {"PODWRIGHT_MAX_RUNS": "2000"})
+    with provider(delay_ms=600_000) as provider_port, serve(app, provider_port) as server:
+        await wait_for_response(server.port, "/validate-blueprint", b'{"blueprint": {}}')
+        await open_some(server.port, 50)
+        before = server.resident
+        await open_some(server.port, STREAMS)
+        grown = (server.resident - before) * 1024 / STREAMS
+        for writer in writers:
+            writer.close()
+        await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+    detail = f"mean of {STREAMS}, each with a connection to the provider"
+    return [Figure("memory of an open stream", grown, "KiB", detail, 80)]
+
+
+async def start_up(rounds: int) -> list[Figure]:
+    """The time from the start of a process to its first response, and its memory then."""
+    times, memory = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    with provider() as provider_port:
+        for round_ in range(rounds + 1):
+            for name in ("service", "plain"):
+                start = time.perf_counter()
+                with serve(App(name), provider_port) as server:
+                    await wait_for_response(server.port)
+                    if round_:  # the first one compiles byte code and reads from the disk
+                        times[name].append((time.perf_counter() - start) * 1e3)
+                        memory[name].append(server.resident)
+    return [
+        ratio("start to first response", times["service"], times["plain"], "ms", 2),
+        ratio("resident memory then", memory["service"], memory["plain"], "MiB", 1.4),
+    ]
