@@ -319,22 +319,3 @@ def test_an_error_names_the_outermost_run_and_the_innermost_component(recorder: 
         Workflow("flow", [line], event_manager=recorder.manager).run("?")
     assert (caught.value.component, caught.value.run_id) == ("deep", recorder.events[0].run_id)
     assert [event.component for event in recorder.of("run_failed")] == ["deep", "line", "flow"]
-
-
-def test_a_keyboard_interrupt_in_a_run_does_not_end_the_others() -> None:
-    """A KeyboardInterrupt that a model raises reaches its own caller; other synchronous runs go on."""
-    started, release, answers = threading.Event(), threading.Event(), list[str]()
-
-    async def slow(_: ModelRequest) -> str:
-        started.set()
-        await asyncio.to_thread(release.wait)
-        return "slow"
-
-    other = threading.Thread(target=lambda: answers.append(Agent("b", "", FunctionModel(slow)).run("?")))
-    other.start()
-    started.wait()
-    with pytest.raises(KeyboardInterrupt):
-        Agent("a", "", ScriptedModel(KeyboardInterrupt())).run("?")
-    release.set()
-    other.join()
-    assert answers == ["slow"]

@@ -218,7 +218,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
     except errors.PodwrightError as error:
         emit_failed(error.to_dict())
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
         failure = errors.ModelError(f"Model '{model.name}' raised {describe_error(error)}")
         emit_failed(failure.to_dict())
         raise failure from error
