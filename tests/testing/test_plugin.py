@@ -65,11 +65,11 @@ def test_in_ci_a_missing_engine_is_a_failure(project: Path) -> None:
 
 
 def test_without_the_extra(project: Path) -> None:
-    """Without the extra, a stub works, and what needs it names it."""
+    """Without the extra a stub works; only what needs the extra cannot be imported."""
     code = (
         "import sys\nsys.modules.update(dict.fromkeys(('testcontainers', 'docker', 'httpx', 'pytest')))\n"
         "import podwright_service.testing as kit\nwith kit.ModelStub('x') as stub: print(stub.url)\n"
-        "try: kit.ComponentContainer\nexcept ImportError as error: print(error.__notes__)"
+        "try: kit.ComponentContainer\nexcept ImportError: print('no container')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert re.match(r"http://127.*\n.*podwright-service\[testing\]", done.stdout), done.stdout + done.stderr
+    assert re.match(r"http://127.*\nno container\n", done.stdout), done.stdout + done.stderr
