@@ -12,6 +12,9 @@ from podwright_service.problems import RequestError
 
 T = TypeVar("T")
 
+_WATCH_AFTER = 0.05
+"""Seconds after which disconnects are noticed: watching for them costs a short run more than cancelling it saves."""
+
 
 class ActiveRuns:
     """The tasks of the active runs; each is cancelled at most once, so that its cleanup is not interrupted."""
@@ -42,7 +45,7 @@ class ActiveRuns:
             RequestError: 503: the service stopped before a run began.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        client_left = False
+        client_left, watcher = False, None
 
         async def cancel_on_disconnect() -> None:
             nonlocal client_left
@@ -51,8 +54,12 @@ class ActiveRuns:
             client_left = True
             self._cancel(task)
 
+        def watch() -> None:
+            nonlocal watcher
+            watcher = asyncio.create_task(cancel_on_disconnect())
+
         self._tasks.add(task)
-        watcher = asyncio.create_task(cancel_on_disconnect())
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER, watch)
         try:
             return await work
         except BaseException as error:
@@ -65,5 +72,7 @@ class ActiveRuns:
                 raise RequestError(503, "run_cancelled", "The service is stopping.", "Try again later.") from None
             raise
         finally:
-            watcher.cancel()
+            timer.cancel()
+            if watcher is not None:
+                watcher.cancel()
             self._tasks.discard(task)

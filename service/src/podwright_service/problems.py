@@ -203,8 +203,6 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
 
 def _query_problem(entry: Mapping[str, Any]) -> Problem:
     name = str(entry["loc"][-1])
-    if entry["type"] == "extra_forbidden":
-        return Problem("", f"Unknown query parameter {short_repr(name)}.", did_you_mean(name, ["trace"]))
     return Problem("", f"Query parameter '{name}' is {short_repr(entry['input'])}: {entry['msg']}.")
 
 

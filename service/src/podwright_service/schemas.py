@@ -14,7 +14,7 @@ AgentName = Annotated[str, Field(max_length=100)]
 
 
 class RequestModel(BaseModel):
-    """A body or a query: unknown keys are errors, and values are not converted."""
+    """A body: unknown keys are errors, and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -60,15 +60,6 @@ class InlineRunRequest(RunRequest):
     """A blueprint of this kind, as `podwright schema` describes it."""
     agents: dict[AgentName, Object] = Field(default_factory=dict[str, Object])
     """Blueprints of agents that the blueprint names; agents of the served component need none."""
-
-
-class RunQuery(BaseModel):
-    """The query parameters of a run."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-    trace: bool = False
-    """Whether to answer with the execution result, which includes the events."""
 
 
 class RunOutput(BaseModel):

@@ -5,11 +5,14 @@ Lines hold ids, names and counts. Inputs and outputs of runs are logged only wit
 
 from __future__ import annotations
 
+import json
 import logging
 import logging.config
 import sys
+from collections.abc import Callable
 from typing import Any
 
+import orjson
 import structlog
 from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
@@ -110,10 +113,16 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
 def _renderers(settings: Settings) -> list[Processor]:
     terminal = sys.stdout.isatty()
     if settings.log_format == "json" or (settings.log_format == "auto" and not terminal):
-        json = structlog.processors.JSONRenderer(separators=(",", ":"))
-        return [structlog.processors.format_exc_info, json]
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
     console = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
     return [structlog.processors.format_exc_info, _escape_control_characters, console]
+
+
+def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:
+    try:
+        return orjson.dumps(event, default).decode()
+    except TypeError:  # lone surrogates and integers beyond 64 bits
+        return json.dumps(event, default=default)
 
 
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:

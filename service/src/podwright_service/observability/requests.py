@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ class RequestTelemetryMiddleware:
                     MutableHeaders(scope=message)["traceresponse"] = traceresponse
             await send(message)
 
-        token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")))
+        token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None)
         try:
             await self.app(scope, receive, send_with_trace)
         except Exception:
@@ -60,5 +61,7 @@ class RequestTelemetryMiddleware:
             seconds = time.perf_counter() - started
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
-            self._log.debug("request", method=method, path=path, status=status, duration_ms=round(seconds * 1000, 3))
+            if self._log.isEnabledFor(logging.DEBUG):
+                duration_ms = round(seconds * 1000, 3)
+                self._log.debug("request", method=method, path=path, status=status, duration_ms=duration_ms)
             resumed_run.reset(token)

@@ -20,14 +20,16 @@ from podwright_service.problems import problem_details
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import InlineRunRequest, RunOutput, RunQuery, RunRequest, Trace, WorkflowContext
+from podwright_service.schemas import InlineRunRequest, RunOutput, RunRequest, Trace, WorkflowContext
 from podwright_service.streams import RunStream
 
 router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
 
 RunBody = Annotated[RunRequest, Body(openapi_examples=RUN_EXAMPLES)]
-RunQueryParameters = Annotated[RunQuery, Query()]
+IsTraced = Annotated[
+    bool, Query(alias="trace", description="Whether to answer with the execution result, which includes the events.")
+]
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
 
@@ -37,9 +39,9 @@ _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
     responses=_RESPONSES,
     openapi_extra=RUN_PARAMETERS,
 )
-async def run(request: Request, body: RunBody, query: RunQueryParameters) -> Response:
+async def run(request: Request, body: RunBody, trace: IsTraced = False) -> Response:
     """Run the served component."""
-    return await _run(request, get_runtime(request).component, body, query)
+    return await _run(request, get_runtime(request).component, body, trace)
 
 
 @router.post(
@@ -48,19 +50,19 @@ async def run(request: Request, body: RunBody, query: RunQueryParameters) -> Res
     responses=_RESPONSES,
     openapi_extra=RUN_PARAMETERS,
 )
-async def run_blueprint(request: Request, body: InlineRunRequest, query: RunQueryParameters) -> Response:
+async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTraced = False) -> Response:
     """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
     component = await build_inline(request, body)
-    return await _run(request, component, body, query)
+    return await _run(request, component, body, trace)
 
 
 async def open_stream(
-    request: Request, response: Response, body: RunBody, query: RunQueryParameters
+    request: Request, response: Response, body: RunBody, trace: IsTraced = False
 ) -> AsyncIterator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
     stream = RunStream(runtime.settings.stream_buffer_bytes)
-    work = execute_request(request, runtime.component, body, subscriber=stream.publish, stream=True, trace=query.trace)
+    work = execute_request(request, runtime.component, body, subscriber=stream.publish, stream=True, trace=trace)
     async with stream.running(work) as task:
         runtime.active_runs.add(task)
         await runtime.active_runs.wait_for(request, stream.begun())
@@ -108,9 +110,9 @@ class _RunId:
         self.value = self.value or event.run_id
 
 
-async def _run(request: Request, component: Component, body: RunRequest, query: RunQuery) -> Response:
+async def _run(request: Request, component: Component, body: RunRequest, trace: bool) -> Response:
     run_id = _RunId()
-    work = execute_request(request, component, body, subscriber=run_id, trace=query.trace)
+    work = execute_request(request, component, body, subscriber=run_id, trace=trace)
     result = await get_runtime(request).active_runs.wait_for(request, work)
     headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
     return Response(_content(component, result), headers=headers, media_type="application/json")
