@@ -23,6 +23,7 @@ from tests.library.shapes import (
 )
 
 from podwright import Agent, BlueprintValidationError, ConditionStep, Conductor, Pipeline, Workflow, blueprints, load
+from podwright.blueprints.validation import MAX_DEPTH
 
 PARAMETERS = "/tools/0/schema/function/parameters"
 BY_NAME: Json = {"type": "Agent", "name": "writer"}
@@ -153,7 +154,7 @@ def test_depth_is_limited(levels: int, validate: bool) -> None:
         circle,
     ):
         (problem,) = problems_of(lambda blueprint=blueprint: load_example(blueprint, validate=validate))
-        assert str(blueprints.MAX_DEPTH) in problem.detail
+        assert str(MAX_DEPTH) in problem.detail
 
 
 def test_constructors_check_as_strictly_as_files() -> None:

@@ -18,8 +18,9 @@ from pydantic import BaseModel, Field, HttpUrl
 from podwright import Agent, Conductor, EchoModel, FunctionModel, Model, Pipeline, ScriptedModel, Usage
 from podwright.errors import ConfigurationError, ModelError, UnknownModelError
 from podwright.messages import OutputSchema
-from podwright.models import DEFAULT, Connection, register_provider, registry, resolve, use_model
+from podwright.models import Connection, register_provider, registry, resolve, use_model
 from podwright.models.offline import estimate_tokens
+from podwright.models.registry import DEFAULT
 from podwright.testing import (
     Message,
     ModelRequest,

@@ -52,6 +52,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
         port = listening.getsockname()[1]
         until(lambda: server.started)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+            client.get("/health")  # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
             yield client
         server.should_exit = True
         thread.join()

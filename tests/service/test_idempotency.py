@@ -13,7 +13,7 @@ from tests.service.support import INLINE, Gate, Serve, check_problem, connect
 from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest
-from podwright_service.idempotency import MemoryStore, StoredResponse
+from podwright_service.idempotency import IdempotencyStore, StoredResponse
 from podwright_service.settings import Settings
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -158,7 +158,7 @@ async def test_the_memory_store_is_bounded() -> None:
     """Responses are dropped when they are too many, too large together, or too old; the oldest first."""
     now = [0.0]
     settings = Settings(idempotency_entries=3, idempotency_bytes=1000, idempotency_ttl=60)
-    store = MemoryStore(settings, lambda: now[0])
+    store = IdempotencyStore(settings, lambda: now[0])
 
     async def keep(key: str, size: int) -> None:
         assert await store.claim(key, "f") is None

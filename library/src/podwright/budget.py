@@ -18,7 +18,7 @@ ASSUMED_OUTPUT_TOKENS = 4096
 """Output tokens reserved for a call without `max_tokens`."""
 
 parallel_tasks: ContextVar[int] = ContextVar("podwright_parallel_tasks", default=1)
-"""How many tasks run beside the current one; a loan to another container is this fraction of what is left."""
+"""Number of parallel tasks, this one included; a loan to another container is what is left divided by it."""
 
 Price = Callable[[Usage], float | None]
 """The price of a usage in USD; None if it is unknown."""
@@ -49,7 +49,7 @@ class Budget:
         self.tokens = 0
         self.cost: float = 0.0
         self._reservations: list[Reservation] = []
-        self._line = asyncio.Lock()
+        self._queue_lock = asyncio.Lock()
         self._released = asyncio.Event()
         self._parallel_tasks = parallel_tasks.get()
 
@@ -95,7 +95,8 @@ class Budget:
         if usage is not None:
             self.calls += calls
             self.tokens += usage.total_tokens
-            self.cost = add_cost(self.cost, usage.cost or 0.0) or 0.0
+            cost = reservation.cost if usage.cost is None else usage.cost  # an unknown cost counts as reserved
+            self.cost = add_cost(self.cost, cost) or 0.0
         self._released.set()
 
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
@@ -106,7 +107,7 @@ class Budget:
         self._released.set()
 
     async def _in_turn(self, attempt: Callable[[], Reservation | None]) -> Reservation:
-        async with self._line:  # asyncio.Lock is fair: the first who asks is served first
+        async with self._queue_lock:  # asyncio.Lock is fair: the first who asks is served first
             while (reservation := attempt()) is None:
                 self._released.clear()
                 await self._released.wait()
@@ -172,9 +173,9 @@ class Budget:
     def _try_lend(self) -> Reservation | None:
         left = self._left()
         # with a cost limit of 0, free models are still allowed
-        without_money = left.cost == 0 and bool(self.cost > 0 or self._reservations)
+        cost_exhausted = left.cost == 0 and bool(self.cost > 0 or self._reservations)
         exhausted = "model_calls" if left.model_calls == 0 else "tokens" if left.tokens == 0 else ""
-        exhausted = exhausted or ("cost" if without_money else "")
+        exhausted = exhausted or ("cost" if cost_exhausted else "")
         if exhausted and self._reservations:
             return None
         if exhausted:

@@ -86,12 +86,7 @@ class PodwrightError(Exception):
     """Step indices, outermost first, at which a workflow resumes."""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        suggestion: str | None = None,
-        help_url: str | None = None,
-        code: str | None = None,
+        self, message: str, *, suggestion: str | None = None, help_url: str | None = None, code: str | None = None
     ) -> None:
         super().__init__(message)
         self.message = message

@@ -42,7 +42,7 @@ class RunEvent:
     kind: Kind = "agent"
     """Kind of that component."""
     path: tuple[int, ...] = ()
-    """Position in the outermost workflow: step indices, outermost first."""
+    """Position in the outermost run: step indices with the branch, iteration or item inside each, outermost first."""
     remote: str | None = None
     """Name of the remote component whose service emitted the event; None for this process."""
 
@@ -232,7 +232,7 @@ class StepStarted(RunEvent):
     step: str = ""
     """Name of the step."""
     step_type: str = ""
-    """`agent_step`, `parallel_step`, …; `plan_step` in a conductor."""
+    """`agent_step`, `parallel_step`, …; in a conductor `plan`, `plan_step` and `skill_step`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Runs: identity, events, limits and usage of one execution of a component.
 
 A component only does its work, in `perform`. Everything that is the same for all kinds happens here: ids, start and
-end events, limits, the facts attached to an error, and the usage of nested runs.
+end events, limits, what an error tells about its run, and the usage of nested runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_STEPS = 100_000
+MAX_STEPS_PER_RUN = 100_000
 """Steps that one run may do, nested runs included: loops and maps inside each other multiply."""
 
 MAX_HOPS = 3
@@ -206,11 +206,11 @@ class Run:
         """Emit the start and the end of a step.
 
         Raises:
-            LimitExceededError: The outermost run has done `MAX_STEPS` steps.
+            LimitExceededError: The outermost run has done `MAX_STEPS_PER_RUN` steps.
         """
-        if self._tree.steps >= MAX_STEPS:
+        if self._tree.steps >= MAX_STEPS_PER_RUN:
             raise LimitExceededError(
-                f"The run has done {MAX_STEPS} steps, the maximum of one run.",
+                f"The run has done {MAX_STEPS_PER_RUN} steps, the maximum of one run.",
                 limit="steps",
                 suggestion="Lower max_iterations, or map over fewer items.",
             )
@@ -239,8 +239,8 @@ class Run:
         """Perform the task: the boundary that every execution of every kind passes.
 
         Raises:
-            PodwrightError: With the facts of this run attached.
-            asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the facts.
+            PodwrightError: With the id, the usage and the checkpoint of this run.
+            asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the same.
         """
         token = _current.set(self)
         self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
@@ -250,7 +250,7 @@ class Run:
             await self._cancel_nested()
             error = RunCancelledError(f"The run of '{self.component}' was cancelled.")
             self._emit_end(error)
-            # asyncio recognises a cancellation by the exact exception type, so the facts travel as its cause
+            # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
             raise asyncio.CancelledError(*cancellation.args) from error
         except BaseException as error:
             await self._cancel_nested()
@@ -295,7 +295,7 @@ class Run:
             raise LimitExceededError(message, limit="wall_time") from error
 
     def _emit_end(self, error: BaseException) -> None:
-        """Attach the facts of this run to the error that ends it, and emit the event."""
+        """Tell the error that ends this run about it, and emit the event."""
         if not isinstance(error, PodwrightError):
             facts = {"code": "internal_error", "message": type(error).__name__}
             self.emit(events.RunFailed(**self._end_stamp(), error=facts))
@@ -353,7 +353,7 @@ async def execute(
     trace: bool = False,
     hops: int = MAX_HOPS,
 ) -> ExecutionResult:
-    """Run a component; every way to run one ends here.
+    """Run a component that is not a part of another one: every public way to run one calls this.
 
     Called from within a run, for example by a tool, the new run is nested in that one.
 

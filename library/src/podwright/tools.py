@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
-from podwright.blueprints import Blueprint
+from podwright.blueprints.validation import Blueprint
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
 from podwright.json_data import as_array, as_object, copy_json
 from podwright.messages import ToolSchema
-from podwright.text import describe_error, did_you_mean, truncate
+from podwright.text import describe_error, did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 
 
@@ -97,7 +97,8 @@ async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any)
     context = copy_context()
 
     def work() -> None:
-        future.set_running_or_notify_cancel()
+        if not future.set_running_or_notify_cancel():
+            return
         try:
             future.set_result(context.run(function, *args, **kwargs))
         except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
@@ -256,7 +257,7 @@ def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> 
         if name not in now:
             found.append(f"the blueprint has the parameter '{name}', the function does not")
         elif before[name] != now[name]:
-            found.append(f"the parameter '{name}' was {_compact(before[name])}, and is {_compact(now[name])}")
+            found.append(f"the parameter '{name}' was {short_repr(before[name])}, and is {short_repr(now[name])}")
     required_before = as_array(stored.get("required"))
     for name in actual.get("required", ()):
         if name not in before:
@@ -282,7 +283,3 @@ def _without_texts(schema: Any, names: bool = False) -> Any:
     skipped = () if names else ("description", "title", "examples", "default")
     items = cast("dict[str, Any]", schema).items()
     return {key: _without_texts(item, names=key == "properties") for key, item in items if key not in skipped}
-
-
-def _compact(schema: Any) -> str:
-    return truncate(json.dumps(schema, separators=(",", ":")), 80)

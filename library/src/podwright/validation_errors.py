@@ -17,12 +17,12 @@ AllowedKeys = Callable[[Location], Iterable[str]]
 """Returns the keys that the object at a location may have, for suggestions."""
 
 PATTERNS: dict[str, str] = {}
-"""What a string that matches a regular expression is, for error messages; filled where the expression is defined."""
+"""Descriptions of regular expressions for error messages; `blueprints.schema` registers its own."""
 
 _JSON_TYPES: dict[type, str] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"
 }  # fmt: skip
-_REWORDED = {
+_REWORDED = {  # in this order: the first ones contain the later ones
     "Input should be greater": "Expected a number greater",
     "Input should be less": "Expected a number less",
     "Input should be ": "Expected ",
@@ -47,7 +47,7 @@ def _no_keys(location: Location) -> Iterable[str]:
 def to_problems(
     errors: Iterable[Mapping[str, Any]], data: object, allowed_keys: AllowedKeys = _no_keys
 ) -> list[Problem]:
-    """The problems behind validation errors, in the order of their places; alternatives of a union are merged.
+    """The problems behind validation errors, in the order of their locations; alternatives of a union are merged.
 
     Args:
         errors: `ValidationError.errors()`, or those of a `RequestValidationError`.
@@ -84,7 +84,7 @@ def _merge_alternatives(group: list[Problem]) -> list[Problem]:
 
 
 def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKeys) -> Problem:
-    location, value = _resolve(data, error["loc"])
+    location, value = resolve(data, error["loc"])
     pointer, name = json_pointer(*location), str(error["loc"][-1]) if error["loc"] else ""
     context = cast("dict[str, Any]", error.get("ctx", {}))
     match error["type"]:
@@ -116,7 +116,7 @@ def _reworded(message: str, value: object) -> str:
     return f"{message.removeprefix('Value error, ')}."
 
 
-def _resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
+def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     """The parts of an error's location that exist in the data, and the value there; the rest name types."""
     location: list[str | int] = []
     here: Any = data

@@ -25,10 +25,10 @@ class Admission:
 
     def __init__(self, settings: Settings) -> None:
         self._max_runs, self._max_wait = settings.max_runs, settings.max_wait
-        self._max_inside = settings.max_runs + settings.max_waiting
+        self._max_in_progress = settings.max_runs + settings.max_waiting
         self._slots = asyncio.Semaphore(settings.max_runs)
         self._mean_run_seconds = 1.0
-        self._inside = 0
+        self._in_progress = 0
         self._rejected: dict[Reason, int] = {"full": 0, "waited": 0}
         self.waiting = 0
         """Requests that wait for a run slot."""
@@ -46,13 +46,13 @@ class Admission:
         Raises:
             RequestError: 503: the service is full.
         """
-        if self._inside >= self._max_inside:
+        if self._in_progress >= self._max_in_progress:
             raise self._reject("full")
-        self._inside += 1
+        self._in_progress += 1
 
     def leave(self) -> None:
         """Count one request less as inside."""
-        self._inside -= 1
+        self._in_progress -= 1
 
     @contextlib.asynccontextmanager
     async def run_slot(self) -> AsyncGenerator[None]:
@@ -91,7 +91,7 @@ class Admission:
         return RequestError(
             503,
             "overloaded",
-            f"The service is at capacity: {self._inside} requests are inside, {self.waiting} of them wait for a run.",
+            f"The service is at capacity: {self._in_progress} requests are active, {self.waiting} of them wait to run.",
             "Try again after the seconds in the header 'Retry-After'.",
             {"retry-after": str(min(max(seconds, 1), _MAX_RETRY_AFTER))},
         )

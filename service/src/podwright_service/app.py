@@ -1,4 +1,4 @@
-"""The application: everything that is put together, on one screen."""
+"""Assembles the application from its routes, middleware and shared parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.documentation import DENIED_PROBLEMS, extend_openapi
-from podwright_service.idempotency import MemoryStore
+from podwright_service.idempotency import IdempotencyStore
 from podwright_service.inline_blueprints import inline_policy, models_of
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
@@ -87,7 +87,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         api_keys=ApiKeys(settings),
         admission=admission,
         active_runs=active_runs,
-        idempotency=MemoryStore(settings),
+        idempotency=IdempotencyStore(settings),
         lifecycle=Lifecycle(settings, active_runs, observability.shutdown),
         observability=observability,
     )

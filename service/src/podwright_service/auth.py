@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from podwright.blueprints import read_bytes
+from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
 from podwright_service.paths import OPEN_PATHS, SCOPE_OF, SCOPES

@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from podwright_service.settings import Settings
 
@@ -29,23 +28,7 @@ class StoredResponse:
         return len(self.body or b"") + sum(len(name) + len(value) for name, value in self.headers)
 
 
-class IdempotencyStore(Protocol):
-    """Where responses are stored. A store that processes share makes a key valid in all of them."""
-
-    async def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
-        """Claim a key in one atomic step: None if the request may run, else what is stored for the key."""
-        ...
-
-    async def keep(self, key: str, response: StoredResponse) -> None:
-        """Store the response of the request that claimed the key."""
-        ...
-
-    async def release(self, key: str) -> None:
-        """Give up a claim: the request may run again."""
-        ...
-
-
-class MemoryStore:
+class IdempotencyStore:
     """Stores responses in this process. The oldest are dropped first; a key in progress is never dropped."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +39,7 @@ class MemoryStore:
         self._bytes = 0
 
     async def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
-        """As in `IdempotencyStore`."""
+        """Claim a key: None if the request may run, else what is stored for the key."""
         self._drop_expired()
         if key in self._responses:
             return self._responses[key][1]
@@ -66,7 +49,7 @@ class MemoryStore:
         return None
 
     async def keep(self, key: str, response: StoredResponse) -> None:
-        """As in `IdempotencyStore`."""
+        """Store the response of the request that claimed the key."""
         self._in_progress.pop(key, None)
         self._responses[key] = (self._clock() + self._ttl, response)
         self._bytes += response.size
@@ -75,7 +58,7 @@ class MemoryStore:
             self._drop_oldest()
 
     async def release(self, key: str) -> None:
-        """As in `IdempotencyStore`."""
+        """Give up a claim: the request may run again."""
         self._in_progress.pop(key, None)
 
     def _drop_expired(self) -> None:

@@ -195,15 +195,13 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     if in_body and in_body[0]["type"] == "json_invalid":
         suggestion = "Correct the JSON in the body of the request."
         return RequestError(400, "json_invalid", problems[0].detail, suggestion, problems=problems)
-    problems += [_query_problem(entry) for entry in details if entry["loc"][0] == "query"]
+    for entry in details:
+        if entry["loc"][0] == "query":
+            detail = f"Query parameter '{entry['loc'][-1]}' is {short_repr(entry['input'])}: {entry['msg']}."
+            problems.append(Problem("", detail))
     first = problems[0] if problems else Problem("", "The request is invalid.")
     suggestion = first.suggestion or "Correct the places listed in 'errors'."
     return RequestError(422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems)
-
-
-def _query_problem(entry: Mapping[str, Any]) -> Problem:
-    name = str(entry["loc"][-1])
-    return Problem("", f"Query parameter '{name}' is {short_repr(entry['input'])}: {entry['msg']}.")
 
 
 def _route_suggestion(path: str, error: HTTPException) -> str:

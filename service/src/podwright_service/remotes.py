@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from podwright.blueprints import read_data
+from podwright.blueprints.files import read_data
 from podwright.components import Component
 from podwright.components.remote import Remote
 from podwright.errors import ConfigurationError

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from podwright.blueprints.schema import SHAPES, adapter, allowed_keys
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
-from podwright.json_data import as_array, as_object, copy_json, walk_json
+from podwright.json_data import as_object, copy_json, walk_json
 from podwright.text import did_you_mean, short_repr
-from podwright.validation_errors import MAX_PROBLEMS, describe_value, to_problems
+from podwright.validation_errors import MAX_PROBLEMS, describe_value, resolve, to_problems
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
@@ -123,16 +123,10 @@ def _shape_problems(blueprint: Blueprint, kind: Kind) -> list[Problem]:
     except ValidationError as error:
 
         def keys(location: Sequence[str | int]) -> list[str]:
-            return allowed_keys(kind, location, as_object(_value_at(blueprint, location)))
+            return allowed_keys(kind, location, as_object(resolve(blueprint, location)[1]))
 
         return to_problems(error.errors(include_url=False), blueprint, keys)
     return []
-
-
-def _value_at(data: Any, location: Sequence[str | int]) -> Any:
-    for part in location:
-        data = data[part]
-    return data
 
 
 def _drop_unknown_keys(blueprint: Blueprint, kind: Kind) -> None:
@@ -141,8 +135,5 @@ def _drop_unknown_keys(blueprint: Blueprint, kind: Kind) -> None:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             if detail["type"] == "extra_forbidden":
-                parent: Any = blueprint
-                for part in detail["loc"][:-1]:
-                    inside = part in as_object(parent) or (isinstance(part, int) and part < len(as_array(parent)))
-                    parent = parent[part] if inside else parent
+                _, parent = resolve(blueprint, detail["loc"][:-1])
                 parent.pop(detail["loc"][-1], None)

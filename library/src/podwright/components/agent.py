@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from typing_extensions import Unpack
 
 from podwright.components.base import ModelComponent
-from podwright.components.chat import ChatSession, initial_messages, run_chat
+from podwright.components.chat import ChatConfig, initial_messages, run_chat
 from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
 from podwright.events import Kind
 from podwright.models import Model
@@ -86,5 +86,5 @@ class Agent(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
-        session = ChatSession(self.model, self.settings, self.max_loops, self._tools)
-        return await run_chat(run, session, initial_messages(self.instructions, task.input), task.response_model)
+        config = ChatConfig(self.model, self.settings, self.max_loops, self._tools)
+        return await run_chat(run, config, initial_messages(self.instructions, task.input), task.response_model)

@@ -25,7 +25,7 @@ from podwright.usage import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class ChatSession:
+class ChatConfig:
     """The model of a chat, its settings and its tools."""
 
     model: Model
@@ -36,14 +36,14 @@ class ChatSession:
 
 
 def initial_messages(instructions: str, data: object) -> list[Message]:
-    """The first messages of a chat: the instructions filled from the input, and the rest of the input.
+    """The first messages of a chat: the instructions filled from the input, and the inputs that they do not use.
 
     Raises:
         ContextError: The input is neither text nor named inputs.
     """
     context = to_context(data)
     used = [name for name in names(instructions) if name in context]
-    rest = sections(context, leave_out=used) or sections(context)
+    rest = sections(context, leave_out=used) or sections(context)  # a chat needs a user message
     messages = [Message("user", rest)]
     if instructions:
         messages.insert(0, Message("system", fill(instructions, context)))
@@ -77,12 +77,12 @@ def to_context(data: object) -> Mapping[str, Any]:
     return context
 
 
-async def run_chat(run: Run, session: ChatSession, messages: list[Message], response_model: Any = None) -> Any:
+async def run_chat(run: Run, config: ChatConfig, messages: list[Message], response_model: Any = None) -> Any:
     """Call the model and the tools that it asks for, until it answers.
 
     Args:
         run: The run that this is the work of.
-        session: Model, settings and tools.
+        config: Model, settings and tools.
         messages: The chat so far; it is extended in place.
         response_model: The type of the answer; None is text.
 
@@ -92,11 +92,11 @@ async def run_chat(run: Run, session: ChatSession, messages: list[Message], resp
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
     output = response_format(response_model)
-    tools = [tool.schema for tool in session.tools.values()]
-    tool_caller = ToolCaller(run, session.tools)
+    tools = [tool.schema for tool in config.tools.values()]
+    tool_caller = ToolCaller(run, config.tools)
     reason = ""
-    for _ in range(session.max_loops):
-        response = await call_model(run, session, messages, tools, output=output.schema if output else None)
+    for _ in range(config.max_loops):
+        response = await call_model(run, config, messages, tools, output=output.schema if output else None)
         messages.append(Message("assistant", response.text, response.tool_calls))
         if response.tool_calls:
             reason, reported = "", tool_caller.reported()
@@ -111,14 +111,14 @@ async def run_chat(run: Run, session: ChatSession, messages: list[Message], resp
             correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
             messages.append(Message("user", correction))
     if reason:
-        tries = f"{session.max_loops} {'try' if session.max_loops == 1 else 'tries'}"
-        raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {tries}: {reason}.")
-    raise errors.LoopLimitError(f"'{run.component}' still called tools after {session.max_loops} model calls.")
+        calls = f"max_loops={config.max_loops} calls"
+        raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}.")
+    raise errors.LoopLimitError(f"'{run.component}' still called tools after {config.max_loops} model calls.")
 
 
 async def call_model(
     run: Run,
-    session: ChatSession,
+    config: ChatConfig,
     messages: Sequence[Message],
     tools: Sequence[ToolSchema] = (),
     *,
@@ -131,7 +131,7 @@ async def call_model(
         LimitExceededError: The call does not fit the limits of the run.
         ModelError: The model failed, or its answer was cut off.
     """
-    model, settings = session.model, session.settings
+    model, settings = config.model, config.settings
     request = ModelRequest(
         model.name, tuple(messages), tuple(tools), settings, output, tool_choice, run.component, run.path
     )
@@ -139,6 +139,7 @@ async def call_model(
     used: Usage | None = None
     try:
         if run.budgets:
+            await model.prepare()
             request = await _reserve(run, model, request, reservations)
         used = NO_USAGE
         response = await _complete(run, model, request)

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.components.base import Component, ModelComponent
-from podwright.components.chat import ChatSession, initial_messages, run_chat
+from podwright.components.chat import ChatConfig, initial_messages, run_chat
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.events import Kind, PlanMade, PlanStep
@@ -113,20 +113,20 @@ class Conductor(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
-        progress = _Progress(run)
+        state = _PlanState(run)
         messages = initial_messages(self.instructions, task.input)
         tools = {
-            name: _tool(name, _purpose(skill), _SKILL_ARGUMENTS, partial(progress.call_skill, name, skill))
+            name: _tool(name, _purpose(skill), _SKILL_ARGUMENTS, partial(state.call_skill, name, skill))
             for name, skill in self._skills.items()
         }
         if self.planning:
             plan = _plan_type(tuple(self._skills))
-            messages += await self._plan(run, messages, plan, progress)
-            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", TypeAdapter(plan), progress.revise)
-        session = ChatSession(self.model, self.settings, self.max_loops, tools)
-        return await run_chat(run, session, messages, task.response_model)
+            messages += await self._plan(run, messages, plan, state)
+            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", TypeAdapter(plan), state.revise)
+        config = ChatConfig(self.model, self.settings, self.max_loops, tools)
+        return await run_chat(run, config, messages, task.response_model)
 
-    async def _plan(self, run: Run, messages: list[Message], plan: Any, progress: _Progress) -> list[Message]:
+    async def _plan(self, run: Run, messages: list[Message], plan: Any, state: _PlanState) -> list[Message]:
         skills = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
         request = Message(
             "user",
@@ -134,14 +134,14 @@ class Conductor(ModelComponent):
             f"The skills are:\n{skills}",
         )
         with run.step("plan", "plan", run.path):
-            session = ChatSession(self.model, self.settings, self.max_loops)
-            progress.replace(await run_chat(run, session, [*messages, request], plan))
+            config = ChatConfig(self.model, self.settings, self.max_loops)
+            state.replace(await run_chat(run, config, [*messages, request], plan))
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
-        return [Message("assistant", f"The plan:\n{progress.text()}"), Message("user", order)]
+        return [Message("assistant", f"The plan:\n{state.text()}"), Message("user", order)]
 
 
 @dataclass(slots=True)
-class _Progress:
+class _PlanState:
     """The plan of one run, which of its steps have begun, and the functions behind the model's tools."""
 
     run: Run

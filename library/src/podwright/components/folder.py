@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.validation import Blueprint
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import describe_error, did_you_mean
@@ -36,7 +37,7 @@ class Folder:
         self.path = path.resolve()
         self._modules: dict[str, ModuleType | None] = {}
 
-    def blueprint(self) -> blueprints.Blueprint:
+    def blueprint(self) -> Blueprint:
         """The data of its blueprint file.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from podwright.blueprints import Blueprint
+from podwright.blueprints.validation import Blueprint
 from podwright.components.agent import Agent
 from podwright.components.base import Component
 from podwright.components.options import ParsedBlueprint, named_map, parse_with_overrides

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from typing_extensions import TypedDict
 
-from podwright.blueprints import VERSION, Blueprint, invalid, parse
-from podwright.blueprints.schema import CONFIG_KEYS, keys_of
+from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
+from podwright.blueprints.validation import Blueprint, invalid, parse
 from podwright.errors import ConfigurationError, Problem
 from podwright.events import EventManager, Kind, Subscriber
 from podwright.json_data import as_object
@@ -71,8 +71,7 @@ def apply_options(blueprint: Blueprint, options: Mapping[str, Any], settings: bo
         elif settings and (key in CONFIG_KEYS or isinstance(value, str | int | float)):
             blueprint.setdefault("config", {})[key] = value  # a misspelt setting is reported with all other problems
         else:
-            config_keys = CONFIG_KEYS if settings else frozenset[str]()
-            known = sorted(DescribedOptions.__optional_keys__ | config_keys)
+            known = sorted(DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]()))
             hint = "Pass the tools to its agents." if key == "tools" else did_you_mean(key, known)
             raise ConfigurationError(f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint)
     return kept

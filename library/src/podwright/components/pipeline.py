@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.blueprints import Blueprint
+from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component, PromptComponent
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import DescribedOptions, parse_arguments

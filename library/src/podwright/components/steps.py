@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from podwright.blueprints import Blueprint
+from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
 from podwright.errors import ConfigurationError
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.blueprints import Blueprint, walk_steps
+from podwright.blueprints import walk_steps
+from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
 from podwright.components.chat import to_context
 from podwright.components.options import (

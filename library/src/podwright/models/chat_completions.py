@@ -90,9 +90,8 @@ def _message(message: Message) -> dict[str, Any]:
             for call in message.tool_calls
         ]
         return {"role": message.role, "content": message.content or None, "tool_calls": calls}
-    if message.tool_call_id is not None:
-        return {"role": message.role, "content": message.content, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": message.content}
+    reference = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": message.content, **reference}
 
 
 def with_answer_tool(request: ModelRequest) -> ModelRequest:

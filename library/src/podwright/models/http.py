@@ -128,8 +128,10 @@ async def post(
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
     except aiohttp.ClientError as error:
-        quotes = isinstance(error, aiohttp.ClientResponseError)  # its message may quote the response
-        raise _describe(error) from None if quotes else error
+        fault = next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
+        if isinstance(error, aiohttp.ClientResponseError):  # its message may quote the response
+            raise fault from None
+        raise fault from error
     except TimeoutError as error:
         if not deadline.expired():
             raise
@@ -149,10 +151,6 @@ _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
     aiohttp.ClientError: ("disconnected", "the connection was lost before a response"),
 }
 """What aiohttp's errors mean; the first class that fits counts."""
-
-
-def _describe(error: aiohttp.ClientError) -> TransportError:
-    return next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
 
 
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}

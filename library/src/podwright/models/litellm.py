@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 from podwright import errors
@@ -68,9 +68,7 @@ class LiteLLMModel(Model):
             ModelError: See the table in `docs/models.md`.
             UnknownModelError: LiteLLM does not know the provider.
         """
-        if self._has_json_schema is None:
-            self._has_json_schema = await asyncio.to_thread(self._prepare)
-        if not self._has_json_schema:
+        if not await self._prepare():
             request = with_answer_tool(request)
         builder = ResponseBuilder()
         try:
@@ -85,13 +83,25 @@ class LiteLLMModel(Model):
             model_error = errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.")
         except errors.PodwrightError:
             raise
+        except TimeoutError:
+            model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             model_error = self._translate(error, request)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         raise model_error
 
-    def _prepare(self) -> bool:
+    async def prepare(self) -> None:
+        """Load LiteLLM and the prices."""
+        with suppress(errors.PodwrightError):
+            await self._prepare()
+
+    async def _prepare(self) -> bool:
         """Load LiteLLM and the prices; return whether the model has a JSON Schema mode."""
+        if self._has_json_schema is None:
+            self._has_json_schema = await asyncio.to_thread(self._load)
+        return self._has_json_schema
+
+    def _load(self) -> bool:
         litellm = litellm_loader.load()
         pricing.warm(self.name)
         try:
@@ -102,17 +112,17 @@ class LiteLLMModel(Model):
 
     async def _fetch(self, request: ModelRequest, builder: ResponseBuilder) -> None:
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
-        async with self._timeout(seconds):
+        async with asyncio.timeout(seconds):
             response = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=False))
         builder.add(response.model_dump(warnings=False))
 
     async def _stream(self, request: ModelRequest, builder: ResponseBuilder, on_token: TokenCallback) -> None:
         seconds = self.timeouts.first_byte
-        async with self._timeout(seconds):
+        async with asyncio.timeout(seconds):
             stream = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=True))
         async with aclosing(stream):
             while True:
-                async with self._timeout(seconds):
+                async with asyncio.timeout(seconds):
                     chunk = await anext(stream, None)
                 if chunk is None:
                     break
@@ -122,17 +132,6 @@ class LiteLLMModel(Model):
         # LiteLLM adds a finish reason to a stream that broke off without one
         if not (stream.received_finish_reason or stream.intermittent_finish_reason):
             raise InvalidResponseError
-
-    @asynccontextmanager
-    async def _timeout(self, seconds: float) -> AsyncGenerator[None]:
-        deadline = asyncio.timeout(seconds)
-        try:
-            async with deadline:
-                yield
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            raise errors.ModelTimeoutError(f"'{self.name}': no data for {seconds:g} s.") from None
 
     def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
         return {

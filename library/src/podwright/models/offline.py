@@ -236,8 +236,7 @@ class _Call:
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
     """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
-    sides = (replace(side, model="") for side in (recorded, request))
-    before, after = (_lines(side) for side in sides)
+    before, after = (_lines(replace(side, model="")) for side in (recorded, request))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
     return "; ".join(truncate(line, 200) for line in lines[:4])
 

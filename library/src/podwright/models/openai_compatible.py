@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Any
 
@@ -68,7 +69,7 @@ class ChatModel(Model):
             ModelError: See the table in `docs/models.md`.
             ConfigurationError: The base URL is missing or invalid.
         """
-        url, headers = self._destination or await self._prepare()
+        url, headers = await self._prepare()
         if not self._endpoint.json_schema:
             request = with_answer_tool(request)
         body = to_json_bytes(request_body(request, self._model, self._endpoint, on_token is not None))
@@ -98,10 +99,18 @@ class ChatModel(Model):
         except errors.PodwrightError:  # raised again by the first call
             return None
 
+    async def prepare(self) -> None:
+        """Load the price list."""
+        with contextlib.suppress(errors.PodwrightError):
+            await self._prepare()
+
     async def _prepare(self) -> tuple[str, dict[str, str]]:
-        self._destination = url, _ = self._find_destination()
-        at_vendor = bool(self._endpoint.url) and url.startswith(self._endpoint.url)
-        await asyncio.to_thread(pricing.warm, self.name, at_vendor=at_vendor)
+        """URL and headers of requests, once the prices are loaded."""
+        if self._destination is None:
+            url, headers = self._find_destination()
+            at_vendor = bool(self._endpoint.url) and url.startswith(self._endpoint.url)
+            await asyncio.to_thread(pricing.warm, self.name, at_vendor=at_vendor)
+            self._destination = url, headers
         return self._destination
 
     def _find_destination(self) -> tuple[str, dict[str, str]]:

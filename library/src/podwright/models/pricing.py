@@ -20,7 +20,7 @@ from annotated_types import Ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from podwright.blueprints import read_data
+from podwright.blueprints.files import read_data
 from podwright.errors import ConfigurationError
 from podwright.models import litellm_loader
 from podwright.models.providers import ANY, ENDPOINTS, PRICE_NAMES

@@ -50,12 +50,10 @@ def register_provider(name: str, provider: Provider) -> None:
             for each pair at first use; returns a `Model`.
 
     Raises:
-        ConfigurationError: The name is empty or has a slash.
+        ConfigurationError: The name has other characters than letters, digits, `.`, `_` and `-`, or none.
     """
-    if not name or "/" in name:
-        raise ConfigurationError(
-            f"Invalid provider name {name!r}.", suggestion="Use a name without slashes, such as 'mine'."
-        )
+    if not _PROVIDER_NAME.fullmatch(name):
+        raise ConfigurationError(f"Invalid provider name {name!r}.", suggestion="Use letters, digits, '.' and '-'.")
     _providers[name] = provider
     for key in [key for key in list(_resolved) if key[0].partition("/")[0] == name]:
         del _resolved[key]
@@ -89,16 +87,16 @@ def _by_name(name: str, connection: Connection) -> Model:
         if not (_PROVIDER_NAME.fullmatch(provider) and model_name):
             raise _unknown(name)
         factory = _providers.get(provider)
-        model = factory(model_name, connection) if factory else _of_vendor(name, connection)
+        model = factory(model_name, connection) if factory else _by_client(name, connection)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
             raise ConfigurationError(f"The provider '{provider}' returned {model!r} for '{name}', not a Model.")
-        if model.name == Model.name:
+        if model.name == Model.name:  # it has none of its own
             model.name = name
         _resolved[name, connection] = model
     return model
 
 
-def _of_vendor(name: str, connection: Connection) -> Model:
+def _by_client(name: str, connection: Connection) -> Model:
     client = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
     if client not in MODEL_CLIENTS:
         message = f"PODWRIGHT_MODEL_CLIENT is '{client}'."

@@ -98,8 +98,7 @@ async def with_retries(
     except TimeoutError as error:
         if not timeout.expired():
             raise
-        count = "1 try" if tries == 1 else f"{tries} tries"
-        final = ModelTimeoutError(f"{who} gave no complete answer within {total:g} s ({count}).")
+        final = ModelTimeoutError(f"{who} gave no complete answer within {total:g} s (tries: {tries}).")
         final.transient = False
         raise final from error
 

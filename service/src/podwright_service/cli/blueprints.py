@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
-from podwright.blueprints import Blueprint
+from podwright.blueprints.validation import Blueprint
 from podwright.components import Component
 from podwright.components.folder import Folder
 from podwright.conditions import BUILT_IN

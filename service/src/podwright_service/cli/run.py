@@ -36,7 +36,7 @@ from podwright_service.remotes import remotes_of
 from podwright_service.settings import adopt_secrets, read_settings
 from podwright_service.source import load_component
 
-_APPROVAL_REQUIRED, _INTERRUPTED = 3, 130
+_EXIT_CODES: dict[type, int] = {ApprovalRequired: 3, RunCancelledError: 130}
 _INPUTS_EXAMPLE = """Write --inputs '{"input": "the moon"}', or @FILE."""
 
 
@@ -105,7 +105,7 @@ def run_component(
         _write_context(error, path, context_file)
         duration_ms = (time.time() - events[0].at) * 1000 if events else 0.0
         _write_trace(ExecutionResult(None, events, duration_ms, error.usage or Usage()), trace_file)
-        return _exit_code(error)
+        return _EXIT_CODES.get(type(error), 1)
     if isinstance(result.value, str):
         print_text(result.value)
     else:
@@ -135,12 +135,6 @@ async def _execute(
     except asyncio.CancelledError as error:
         reason = error.__cause__
         raise reason if isinstance(reason, PodwrightError) else RunCancelledError("The run was cancelled.") from None
-
-
-def _exit_code(error: PodwrightError) -> int:
-    if isinstance(error, ApprovalRequired):
-        return _APPROVAL_REQUIRED
-    return _INTERRUPTED if isinstance(error, RunCancelledError) else 1
 
 
 def _task(component: Component, run_input: Any, resume_path: str | None) -> Task:

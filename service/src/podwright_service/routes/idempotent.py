@@ -1,7 +1,7 @@
 """Idempotent requests: a request with an `Idempotency-Key` runs once, and its response is replayed.
 
 Follows the Internet-Draft draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422
-for a different request with its key, and else the first response. Responses of runs are stored unless they are server
+for a different request with its key, otherwise the first response. Responses of runs are stored unless they are server
 errors: a repeated request may succeed where the first one failed.
 """
 
@@ -24,7 +24,7 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 MAX_KEY_LENGTH = 255
 _MAX_SHARE = 16
-"""A response may take at most this part of the store's bytes."""
+"""A response may take at most 1/16 of the store's bytes."""
 _SUGGESTION = "Send a new key, such as a UUID, for each new request, and the same key only to repeat a request."
 
 
