@@ -156,3 +156,11 @@ async def test_a_failed_loan_is_given_back() -> None:
     reservation: Any = await outer.reserve(0, 100, free)
     assert isinstance(reservation, Reservation)
     assert reservation.output_tokens == 100
+
+
+async def test_an_unknown_cost_counts_as_reserved() -> None:
+    """A call whose provider reports no usage is charged with its worst case, so that a cost limit is reached."""
+    budget = Budget(RunLimits(cost=1.0))
+    reservation = await budget.reserve(0, 10, lambda usage: usage.output_tokens * 0.05)
+    budget.settle(reservation, Usage(0, 10, cost=None))
+    assert budget.cost == pytest.approx(0.5)

@@ -281,6 +281,18 @@ def in_a_process(code: str) -> str:
     return process.stdout.strip()
 
 
+def test_concurrent_first_requests_share_a_session() -> None:
+    """The first requests of a loop may begin at once: none of them closes the connections of the others."""
+    code = """
+    async def first_requests():
+        answers = await asyncio.gather(*(agent.arun("Hello?") for _ in range(8)))
+        gc.collect()
+        return [*answers, await agent.arun("Hello?")]
+    print(set(asyncio.run(first_requests())), len(served[0].requests))
+    """
+    assert in_a_process(code) == "{'Hi.'} 9"
+
+
 def test_sessions_end_with_their_loops() -> None:
     """Each loop has its own connections, which are closed with it, as those of the background loop are at the exit."""
     code = """

@@ -279,7 +279,7 @@ async def test_the_total_time_is_that_of_all_attempts(
 
     model = FunctionModel(answer)
     model.timeouts, model.retries = Timeouts(total=300.0), Retries(tries=9, first_wait=0.0)
-    with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(3 tries\)") as caught:
+    with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(tries: 3\)") as caught:
         await agent_of(model, recorder).arun("Hello?")
     assert not caught.value.transient
 

@@ -95,8 +95,8 @@ class Budget:
         if usage is not None:
             self.calls += calls
             self.tokens += usage.total_tokens
-            cost = reservation.cost if usage.cost is None else usage.cost  # an unknown cost counts as reserved
-            self.cost = add_cost(self.cost, cost) or 0.0
+            # an unknown cost counts as reserved
+            self.cost = add_cost(self.cost, reservation.cost if usage.cost is None else usage.cost) or 0.0
         self._released.set()
 
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:

@@ -151,8 +151,7 @@ class Problem:
     """What to write instead, if it can be guessed."""
 
     def __str__(self) -> str:
-        hint = f" {self.suggestion}" if self.suggestion else ""
-        return f"{self.pointer}: {self.detail}{hint}" if self.pointer else f"{self.detail}{hint}"
+        return " ".join(filter(None, (self.pointer and f"{self.pointer}:", self.detail, self.suggestion)))
 
 
 class BlueprintValidationError(ConfigurationError):

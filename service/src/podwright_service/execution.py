@@ -47,17 +47,14 @@ async def execute_request(
     task = _task(component, body)
     limits, hops = granted_limits(request.headers, runtime.settings)
     observability, model = runtime.observability, runtime.settings.model
-    served = component is runtime.component
+    shared = observability.subscribers if component is runtime.component else observability.inline_subscribers
     async with runtime.admission.run_slot():
         with use_model(model) if model else contextlib.nullcontext():
             try:
                 return await execute(
                     component,
                     task,
-                    subscribers=(
-                        subscriber,
-                        *(observability.subscribers if served else observability.inline_subscribers),
-                    ),
+                    subscribers=(subscriber, *shared),
                     limits=limits,
                     stream=stream,
                     trace=trace,

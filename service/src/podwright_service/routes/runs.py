@@ -27,9 +27,7 @@ router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
 
 RunBody = Annotated[RunRequest, Body(openapi_examples=RUN_EXAMPLES)]
-IsTraced = Annotated[
-    bool, Query(alias="trace", description="Whether to answer with the execution result, which includes the events.")
-]
+IsTraced = Annotated[bool, Query(alias="trace", description="Whether to answer with the result and its events.")]
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
 
