@@ -112,7 +112,7 @@ class ExampleModel(FunctionModel):
         self.begun: list[str] = []
         self.cancelled: list[str] = []
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         return usage.input_tokens * 1e-7 + usage.output_tokens * 2e-7
 
     async def block(self) -> None:

@@ -30,7 +30,7 @@ class MeteredModel(FunctionModel):
         self.reserved = 0
         self.most = 0
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         return (usage.input_tokens + 2 * usage.output_tokens) * PER_TOKEN if self.priced else None
 
     async def answer(self, request: ModelRequest) -> ModelResponse:
@@ -44,7 +44,7 @@ class MeteredModel(FunctionModel):
         self.reserved -= allowed - output
         used = Usage(needed, output)
         cut = allowed < 100 and output == allowed
-        usage = Usage(needed, output, cost=self.price(used))
+        usage = Usage(needed, output, cost=self.cost(used))
         return ModelResponse("x", usage=usage, finish_reason="length" if cut else "stop")
 
 

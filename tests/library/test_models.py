@@ -82,7 +82,7 @@ async def test_token_estimates_are_plausible() -> None:
     with_tool = (await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))).usage
     assert with_tool.input_tokens > usage.input_tokens + 50
     assert usage.cost == 0.0
-    assert EchoModel().price(Usage(input_tokens=10**9)) == 0.0
+    assert EchoModel().cost(Usage(input_tokens=10**9)) == 0.0
 
 
 class Colour(enum.Enum):

@@ -99,7 +99,7 @@ def test_both_clients_give_the_same_cost(model: str) -> None:
     """A model costs the same with either client, and in a look-up."""
     usage = Usage(12_345, 6_789, 2_345, 789)
     cost = lookup(model, usage)
-    prices = [client(model, Connection("key")).price(usage) for client in (ChatModel, LiteLLMModel)]
+    prices = [client(model, Connection("key")).cost(usage) for client in (ChatModel, LiteLLMModel)]
     assert prices == [cost and cost.amount] * 2
 
 
@@ -202,8 +202,8 @@ def test_an_unpriced_model_is_refused_under_a_cost_limit() -> None:
     """With a cost limit, a model without a price is not called at all."""
 
     class Unpriced(FunctionModel):
-        def price(self, usage: Usage) -> float | None:
-            return pricing.price("nobody/knows", usage)
+        def cost(self, usage: Usage) -> float | None:
+            return pricing.cost("nobody/knows", usage)
 
     agent = Agent("poet", "Write.", Unpriced(lambda _: pytest.fail("called")), limits=RunLimits(cost=1))
     with pytest.raises(LimitExceededError) as caught:

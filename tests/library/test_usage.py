@@ -71,7 +71,7 @@ def test_a_call_of_unknown_price_makes_the_cost_unknown() -> None:
         return ModelResponse("x", usage=Usage(input_tokens=3, output_tokens=1, cost=next(prices)))
 
     class Unpriced(FunctionModel):
-        def price(self, usage: Usage) -> float | None:
+        def cost(self, usage: Usage) -> float | None:
             return None
 
     model = Unpriced(answer, name="vendor/model")

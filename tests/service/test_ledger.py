@@ -59,7 +59,7 @@ class UnreliableModel(FunctionModel):
         self.calls = 0
         self.hanging = asyncio.Event()
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         return None
 
     async def _respond(self, request: ModelRequest) -> Any:

@@ -234,7 +234,7 @@ async def test_unknown_costs_are_left_out(recorder: Recorder) -> None:
     """A call without a known price has no cost, and neither has its run."""
 
     class Unpriced(FunctionModel):
-        def price(self, usage: Usage) -> float | None:
+        def cost(self, usage: Usage) -> float | None:
             return None
 
     unpriced = Unpriced(lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None)))

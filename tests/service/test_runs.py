@@ -141,7 +141,7 @@ def test_an_unknown_cost_is_left_out(serve: Serve) -> None:
     """If the price of a call is unknown, the header has no cost."""
 
     class Unpriced(ScriptedModel):
-        def price(self, usage: Usage) -> float | None:
+        def cost(self, usage: Usage) -> float | None:
             return None
 
     answer = ModelResponse("a", usage=Usage(input_tokens=1, output_tokens=2, cost=None))

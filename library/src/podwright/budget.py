@@ -20,8 +20,8 @@ ASSUMED_OUTPUT_TOKENS = 4096
 parallel_tasks: ContextVar[int] = ContextVar("podwright_parallel_tasks", default=1)
 """Number of parallel tasks, this one included; a loan to another container is what is left divided by it."""
 
-Price = Callable[[Usage], float | None]
-"""The price of a usage in USD; None if it is unknown."""
+CostOf = Callable[[Usage], float | None]
+"""Returns the cost of a usage in USD; None if it is unknown."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +53,7 @@ class Budget:
         self._released = asyncio.Event()
         self._parallel_tasks = parallel_tasks.get()
 
-    async def reserve(self, input_tokens: int, output_tokens: int, price: Price) -> Reservation:
+    async def reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf) -> Reservation:
         """Set aside the worst case of a model call.
 
         While other calls hold what this one needs, it waits. If no other call does, it may use as many output tokens
@@ -62,7 +62,7 @@ class Budget:
         Args:
             input_tokens: Estimated input tokens.
             output_tokens: Most output tokens that the call asks for.
-            price: The price of the model.
+            cost_of: The cost of a usage with the model.
 
         Returns:
             The reservation, which must be settled.
@@ -70,7 +70,7 @@ class Budget:
         Raises:
             LimitExceededError: Not even one output token is left.
         """
-        return await self._in_turn(lambda: self._try_reserve(input_tokens, output_tokens, price))
+        return await self._in_turn(lambda: self._try_reserve(input_tokens, output_tokens, cost_of))
 
     async def lend(self) -> Reservation:
         """Set aside a share of what is left for a run in another container; waits while nothing is left.
@@ -126,7 +126,7 @@ class Budget:
             cost=None if limits.cost is None else max(0.0, limits.cost - cost),
         )
 
-    def _try_reserve(self, input_tokens: int, output_tokens: int, price: Price) -> Reservation | None:
+    def _try_reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf) -> Reservation | None:
         left = self._left()
         if left.model_calls == 0:
             if any(reservation.lent for reservation in self._reservations):
@@ -137,19 +137,19 @@ class Budget:
         if left.tokens is not None and left.tokens - input_tokens < allowed:
             allowed, limit = left.tokens - input_tokens, "tokens"
         if left.cost is not None:
-            affordable = self._affordable(left.cost, input_tokens, output_tokens, price)
+            affordable = self._affordable(left.cost, input_tokens, output_tokens, cost_of)
             if affordable < allowed:
                 allowed, limit = affordable, "cost"
         if allowed < output_tokens and self._reservations:
             return None
         if allowed < 1:
             raise self._exhausted(limit, input_tokens)
-        cost = 0.0 if left.cost is None else price(Usage(input_tokens, allowed)) or 0.0
+        cost = 0.0 if left.cost is None else cost_of(Usage(input_tokens, allowed)) or 0.0
         return Reservation(input_tokens + allowed, cost, output_tokens=allowed, limit=limit)
 
-    def _affordable(self, left: float, input_tokens: int, output_tokens: int, price: Price) -> int:
+    def _affordable(self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
-        whole, base = price(Usage(input_tokens, output_tokens)), price(Usage(input_tokens))
+        whole, base = cost_of(Usage(input_tokens, output_tokens)), cost_of(Usage(input_tokens))
         if whole is None or base is None:
             raise LimitExceededError(
                 "The model's price is unknown, and the run has a cost limit.",

@@ -319,8 +319,9 @@ class EventManager:
             ConfigurationError: An event type does not exist.
         """
         wanted = frozenset(types)
-        for name in sorted(wanted - _TYPES):
-            raise ConfigurationError(f"Unknown event type '{name}'.", suggestion=did_you_mean(name, sorted(_TYPES)))
+        if unknown := sorted(wanted - _TYPES):
+            hint = did_you_mean(unknown[0], sorted(_TYPES))
+            raise ConfigurationError(f"Unknown event type '{unknown[0]}'.", suggestion=hint)
 
         def filtered(event: Event) -> None:
             if event.type in wanted:

@@ -37,7 +37,7 @@ class ActiveRuns:
             self._tasks.discard(task)
             task.cancel()
 
-    async def wait_for(self, request: Request, work: Awaitable[T]) -> T:
+    async def run_until_disconnect(self, request: Request, work: Awaitable[T]) -> T:
         """Await the work of a request whose body has been read; cancel it if the client leaves.
 
         Raises:
@@ -63,7 +63,7 @@ class ActiveRuns:
         try:
             return await work
         except BaseException as error:
-            cancelled_here = task not in self._tasks
+            cancelled_here = task not in self._tasks  # `_cancel` removes what it cancels
             if cancelled_here:
                 task.uncancel()
             if client_left:

@@ -156,7 +156,7 @@ async def call_model(
                 f"The answer of '{model.name}' was cut off at the run's limits.", limit=limit
             )
         raise errors.ModelError(
-            f"The answer of '{model.name}' was cut off at {settings.get('max_tokens', 'its limit of')} output tokens.",
+            f"The answer of '{model.name}' was cut off at its limit of output tokens.",
             suggestion="Raise max_tokens, or ask for a shorter answer.",
         )
     return response
@@ -167,7 +167,7 @@ async def _reserve(run: Run, model: Model, request: ModelRequest, reservations: 
     wanted = request.settings.get("max_tokens") or ASSUMED_OUTPUT_TOKENS
     allowed, input_tokens = wanted, estimate_input(request)
     for budget in run.budgets:
-        reservation = await budget.reserve(input_tokens, allowed, model.price)
+        reservation = await budget.reserve(input_tokens, allowed, model.cost)
         reservations.append(reservation)
         allowed = reservation.output_tokens
     if allowed == wanted:
@@ -223,7 +223,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
         failure = errors.ModelError(f"Model '{model.name}' raised {describe_error(error)}")
         emit_failed(failure.to_dict())
         raise failure from error
-    response = _with_price(model, response)
+    response = _with_cost(model, response)
     run.add_usage(response.usage.as_call(model.name))
     run.emit(
         events.ModelCallFinished(
@@ -238,9 +238,9 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
     return response
 
 
-def _with_price(model: Model, response: ModelResponse) -> ModelResponse:
+def _with_cost(model: Model, response: ModelResponse) -> ModelResponse:
     """The response with its cost, unless it has one or its tokens are only estimated."""
     if response.usage.cost is not None or response.usage.unpriced_model_calls:
         return response
-    price = model.price(response.usage)
-    return response if price is None else replace(response, usage=replace(response.usage, cost=price))
+    cost = model.cost(response.usage)
+    return response if cost is None else replace(response, usage=replace(response.usage, cost=cost))

@@ -220,9 +220,9 @@ class StepRunner:
                 await gather_or_cancel(work() for _ in range(min(concurrency, len(sequences))))
         finally:
             node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
-        for number in sorted(stopped, key=lambda number: (isinstance(stopped[number], ApprovalRequired), number)):
-            node["at"] = number
-            raise stopped[number]
+        if stopped:  # a failure comes before a pause
+            node["at"] = min(stopped, key=lambda number: (isinstance(stopped[number], ApprovalRequired), number))
+            raise stopped[node["at"]]
         return [parts[str(number)]["set"] for number in range(len(sequences))]
 
 

@@ -212,9 +212,9 @@ class Workflow(Component):
     def _task(
         self, context: object, start_step: object, resume_path: object, updates: Mapping[str, Any]
     ) -> WorkflowTask:
-        for name in _ARGUMENTS_OF_OTHER_KINDS & updates.keys():
+        if names := _ARGUMENTS_OF_OTHER_KINDS & updates.keys():
             raise ContextError(
-                f"The run of a workflow has no argument '{name}'.",
+                f"The run of a workflow has no argument '{min(names)}'.",
                 suggestion="Choose another name for the input, or put it into `context`.",
             )
         if updates:

@@ -55,7 +55,7 @@ class Model(ABC):
     async def prepare(self) -> None:  # noqa: B027 - most models need nothing
         """Load what `price` needs; awaited before a call within limits. Errors are left to `complete`."""
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` with this model in USD; None if the price is unknown."""
         return None
 

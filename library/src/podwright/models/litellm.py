@@ -57,9 +57,9 @@ class LiteLLMModel(Model):
                 suggestion="Install it: pip install 'podwright[litellm]'.",
             )
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.price(self.name, usage)
+        return pricing.cost(self.name, usage)
 
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
         """Send one request through LiteLLM.

@@ -52,7 +52,7 @@ class OfflineModel(Model):
 
     timeouts = Timeouts(total=math.inf)
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         """Always 0."""
         return 0.0
 

@@ -88,9 +88,9 @@ class ChatModel(Model):
         except (InvalidResponseError, orjson.JSONDecodeError):
             raise errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.") from None
 
-    def price(self, usage: Usage) -> float | None:
+    def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.price(self.name, usage)
+        return pricing.cost(self.name, usage)
 
     def address(self) -> tuple[str, int] | None:
         """Host and port of the endpoint; None if no base URL is set."""

@@ -72,10 +72,9 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     return _lookup(model, tokens, os.environ.get(VARIABLE, ""), int(time.time() // 60))
 
 
-def price(model: str, usage: Usage) -> float | None:
+def cost(model: str, usage: Usage) -> float | None:
     """What `usage` costs in USD; None if the price is unknown. Otherwise as `lookup`."""
-    cost = lookup(model, usage)
-    return cost.amount if cost else None
+    return priced.amount if (priced := lookup(model, usage)) else None
 
 
 def warm(model: str, *, at_vendor: bool = True) -> None:

@@ -63,7 +63,7 @@ async def open_stream(
     work = execute_request(request, runtime.component, body, subscriber=stream.publish, stream=True, trace=trace)
     async with stream.running(work) as task:
         runtime.active_runs.add(task)
-        await runtime.active_runs.wait_for(request, stream.begun())
+        await runtime.active_runs.run_until_disconnect(request, stream.begun())
         response.headers[RUN_ID] = stream.run_id
         yield stream
 
@@ -111,7 +111,7 @@ class _RunId:
 async def _run(request: Request, component: Component, body: RunRequest, trace: bool) -> Response:
     run_id = _RunId()
     work = execute_request(request, component, body, subscriber=run_id, trace=trace)
-    result = await get_runtime(request).active_runs.wait_for(request, work)
+    result = await get_runtime(request).active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
     return Response(_content(component, result), headers=headers, media_type="application/json")
 
