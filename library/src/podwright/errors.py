@@ -158,7 +158,7 @@ class BlueprintValidationError(ConfigurationError):
     """A blueprint is invalid; `problems` lists everything that is wrong (spec §7.2)."""
 
     code = "blueprint_invalid"
-    default_suggestion = "Correct the problems listed above; `podwright.blueprints.json_schema()` has the schema."
+    default_suggestion = "Correct the listed problems; `podwright schema` prints the JSON Schema of blueprints."
 
     def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
         super().__init__(message, suggestion=suggestion)

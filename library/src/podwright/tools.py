@@ -239,7 +239,7 @@ def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[st
         tool = tools.get(name)
         if tool is None:
             suggestion = did_you_mean(name, tools)
-            hint = suggestion if suggestion.startswith("Did you") else f"Pass it in tools=[{name}]."
+            hint = suggestion if suggestion.startswith("Did you") else "Define it in tools.py, or pass it in tools=[…]."
             found.append(Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint))
             continue
         for difference in schema_differences(schema["function"]["parameters"], tool.schema["function"]["parameters"]):

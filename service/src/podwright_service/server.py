@@ -75,7 +75,7 @@ def serve(component: Component, settings: Settings) -> None:
                 uvicorn.Server(config).run()
             except SystemExit as error:
                 message = f"Could not listen on {settings.host}:{settings.port}; the log says why."
-                raise ConfigurationError(message) from error
+                raise ConfigurationError(message, suggestion="Use another host or port.") from error
 
 
 def relax_garbage_collection() -> None:

@@ -27,12 +27,11 @@ KEY = "_resume"
 MAX_ITEMS = 1_000
 """Most items of a map step: each has a context of its own."""
 
-_MAX_INDEX = 10**9
-
 Node = dict[str, Any]
 
 _closed = with_config(extra="forbid")
-_Index = Annotated[int, Field(strict=True, ge=0, lt=_MAX_INDEX)]
+_Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
+_Path = Annotated[list[_Index], Field(min_length=1)]
 _Sequence = _closed(TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False))
 _Step = _closed(
     TypedDict("_Step", {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node}, total=False)
@@ -68,8 +67,8 @@ def initial_progress(steps: int, saved: object, start_step: object, resume_path:
     start = _validated(_Index, start_step, "start_step must be an integer, 0 or more")
     path: list[int] = [start]
     if resume_path is not None:
-        path = _validated(list[_Index], resume_path, "resume_path must be a list of step indices")
-        if not path or start not in (0, path[0]):
+        path = _validated(_Path, resume_path, "resume_path must be a list of indices, each 0 or more")
+        if start not in (0, path[0]):
             raise ResumePathError(f"start_step={start} and resume_path={path} begin at different steps.")
     if path[0] >= steps:
         raise ResumePathError(f"Step {path[0]} is out of range: the steps are 0 to {steps - 1}.")
