@@ -145,6 +145,7 @@ def test_a_large_body_is_rejected(example: Example) -> None:
     check_problem(client.post("/run", content=body, headers=JSON), 413, "body_too_large")
     pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
     check_problem(client.post("/run", content=pieces, headers=JSON), 413, "body_too_large")
+    check_problem(client.request("PUT", "/run", content=body, headers=JSON), 413, "body_too_large")
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
 

@@ -374,3 +374,14 @@ def test_a_mangled_blueprint_is_no_server_error(
             holder[key] = json.loads(json.dumps(junk))
     response = client.post("/validate-blueprint", json={"blueprint": mangled})
     assert response.status_code == 200, response.text
+
+
+def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
+    """Conditions over large values give way to the time limit of the run and to other requests."""
+    comparison = {"name": "contains", "args": {"value": "{big}" * 40, "text": "{big}" * 39 + "b"}}
+    condition = {"name": "any", "args": {"conditions": [comparison] * 400}}
+    pause = {"type": "approval_step", "name": "p", "message": "?"}
+    step = {"type": "condition_step", "name": "c", "condition": condition, "then": [pause]}
+    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": {"big": "a" * 90_000}}
+    client = serve(Agent("helper", "Help.", "offline/echo"), run_wall_time=0.2)
+    check_problem(client.post("/run-blueprint", json=body), 504, "limit_exceeded")

@@ -24,7 +24,7 @@ from tests.service.support import (
     sse_events,
 )
 
-from podwright import Agent, ScriptedModel
+from podwright import Agent, FunctionModel, ScriptedModel
 from podwright.errors import ModelError
 from podwright.events import RunFinished, adapter
 from podwright.models import Model, TokenCallback
@@ -68,6 +68,17 @@ def test_an_unexpected_error_ends_the_stream(serve: Serve) -> None:
     _, events = read_stream(serve(FaultyAgent("helper", "Help.", "offline/echo")), {"input": "x"})
     assert (events[-1][1], events[-1][2]["code"]) == ("problem", "internal_error")
     assert "secret" not in str(events)
+
+
+def test_no_event_has_the_text_of_a_foreign_exception(serve: Serve) -> None:
+    """What a model or a tool raises may quote a key or a prompt: events and traces name only its type."""
+
+    def refuse(_: ModelRequest) -> str:
+        raise RuntimeError("the key is sk-secret")
+
+    _, events = read_stream(serve(Agent("helper", "Help.", FunctionModel(refuse))), {"input": "x"})
+    assert "RuntimeError" in str(events)
+    assert "sk-secret" not in str(events)
 
 
 def test_events_are_sent_at_once(serve: Serve) -> None:

@@ -6,13 +6,14 @@ from the context in one pass.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from podwright.errors import ConditionError, Problem
+from podwright.errors import ConditionError, Problem, error_from
 from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text
 from podwright.templates import fill_all
-from podwright.text import describe_error, did_you_mean, truncate
+from podwright.text import did_you_mean, truncate
 from podwright.tools import call_function
 
 Condition = Callable[..., Any]
@@ -71,6 +72,7 @@ async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], condit
         ConditionError: It raised an error, or could not compare.
         ContextError: A template in its arguments names something that is not in the context.
     """
+    await asyncio.sleep(0)  # many large comparisons must not block other tasks and time limits
     name, args = str(reference["name"]), cast("dict[str, Any]", reference.get("args", {}))
     if name in conditions:
         return await _call(name, conditions[name], args, context)
@@ -84,7 +86,11 @@ async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], condit
         case "not":
             return not await holds(args["condition"], context, conditions)
         case _:
-            return _COMPARISONS[name][1]({key: _fill(value, context, name) for key, value in args.items()})
+            filled: dict[str, Any] = {
+                key: _fill(value, context, name) for key, value in args.items() if key != "options"
+            }
+            filled["options"] = (_fill(option, context, name) for option in args.get("options", ()))  # one at a time
+            return _COMPARISONS[name][1](filled)
 
 
 async def _call(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
@@ -92,14 +98,12 @@ async def _call(name: str, condition: Condition, args: dict[str, Any], context: 
         # a copy, so that a condition cannot change the context
         return bool(await call_function(condition, copy_json(dict(context)), **args))
     except Exception as error:
-        raise ConditionError(f"Condition '{name}' raised {describe_error(error)}") from error
+        raise error_from(ConditionError, f"Condition '{name}'", error) from error
 
 
 def _fill(value: Any, context: Mapping[str, Any], name: str) -> Any:
     if isinstance(value, str):
         return fill_all(value, context, f"Condition '{name}'")
-    if isinstance(value, list):
-        return [_fill(item, context, name) for item in cast("list[Any]", value)]
     return value
 
 

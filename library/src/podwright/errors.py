@@ -46,10 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from podwright.json_data import to_json_data
-from podwright.text import printable
+from podwright.text import describe_error, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 HELP_URL = "https://podwright.readthedocs.io/errors"
 """Base address of the help links; the anchor is the error's code."""
+
+
+E = TypeVar("E", bound="PodwrightError")
 
 
 class PodwrightError(Exception):
@@ -74,6 +77,8 @@ class PodwrightError(Exception):
     """The stable identifier."""
     default_suggestion: ClassVar[str] = "Read the help page of this error."
 
+    public_message: str | None = None
+    """The message for callers, if `message` has the text of a foreign exception, which may hold a key or a prompt."""
     run_id: str | None = None
     """Id of the outermost run that this error ended."""
     component: str | None = None
@@ -100,9 +105,9 @@ class PodwrightError(Exception):
         return "\n".join([*lines, f"  Suggestion: {self.suggestion}", f"  Help: {self.help_url}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON-compatible data, as in traces and problem documents."""
+        """The error for callers as JSON-compatible data, as in events and traces."""
         names = ("code", "message", "suggestion", "help_url", "run_id", "component", "context", "resume_path")
-        values = {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names} | {"message": self.public_message or self.message}
         return {name: to_json_data(value) for name, value in values.items() if value is not None}
 
     def rich_print(self, console: Console | None = None) -> None:
@@ -130,6 +135,13 @@ class PodwrightError(Exception):
     def details(self) -> Sequence[str]:
         """Further lines of the text; none for most errors."""
         return ()
+
+
+def error_from(kind: type[E], subject: str, cause: BaseException) -> E:
+    """An error about an exception of foreign code, whose text is only in `message`, not in `public_message`."""
+    error = kind(f"{subject} raised {describe_error(cause)}")
+    error.public_message = f"{subject} raised {type(cause).__name__}."
+    return error
 
 
 class ConfigurationError(PodwrightError):

@@ -64,8 +64,7 @@ def _format(members: dict[str, int | float | None]) -> str:
 
 def _format_item(name: str, value: float) -> str:
     if name == "cost":  # a string: one call may cost less than the 0.001 that a decimal can express
-        amount = f"{value:.12f}".rstrip("0").rstrip(".")
-        return f'"{amount}"'
+        return '"' + f"{value:.12f}".rstrip("0").rstrip(".") + '"'
     if isinstance(value, int):
         return str(min(value, _LARGEST_INTEGER))
     return str(int(min(value, _LARGEST_DECIMAL) * 1000) / 1000)

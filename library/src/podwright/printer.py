@@ -1,9 +1,8 @@
-"""Subscribers of the library: the verbose printer and the token callback."""
+"""The verbose printer, a subscriber of runs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from podwright import events
@@ -15,16 +14,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _MAX_LINE_LENGTH = 300
-
-
-def token_subscriber(callback: Callable[[str], object]) -> Callable[[Event], None]:
-    """A subscriber that calls `callback` with each piece of streamed text."""
-
-    def subscriber(event: Event) -> None:
-        if isinstance(event, events.Token):
-            callback(event.text)
-
-    return subscriber
 
 
 class Printer:

@@ -15,7 +15,7 @@ from podwright.text import did_you_mean
 
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
-_MAX_CHARACTERS = 50_000_000
+_MAX_CHARACTERS = 4_000_000
 """Limit of the filled-in text: a template that repeats a long value could use up the memory."""
 
 
@@ -28,7 +28,7 @@ def fill(template: str, context: Mapping[str, Any]) -> str:
     """Replace each `{name}` that the context has; all other braces stay.
 
     Raises:
-        ContextError: The text would exceed 50 million characters.
+        ContextError: The text would exceed 4 million characters.
     """
     if "{" not in template:
         return template

@@ -110,19 +110,21 @@ class AdmissionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or answer it with a problem."""
-        if scope["type"] != "http" or scope["method"] != "POST":
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
             self._check_length(scope)
-            self._admission.enter()
+            if posts := scope["method"] == "POST":
+                self._admission.enter()
         except RequestError as error:
             await problem_response(Request(scope), error)(scope, receive, send)
             return
         try:
             await self._app(scope, _with_deadline(receive, self._body_timeout), send)
         finally:
-            self._admission.leave()
+            if posts:
+                self._admission.leave()
 
     def _check_length(self, scope: Scope) -> None:
         # Starlette's RequestBodyLimitMiddleware answers these in plain text; it counts bodies of unknown length

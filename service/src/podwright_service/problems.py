@@ -19,7 +19,6 @@ from podwright import errors
 from podwright.errors import HELP_URL, PodwrightError, Problem
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
-from podwright.models.http import TransportError
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 from podwright_service.paths import PATHS
@@ -155,7 +154,8 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             phrase = "body too large" if error.status_code == 413 else HTTPStatus(error.status_code).phrase
             code = phrase.lower().replace(" ", "_")
             detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
-            return _problem(path, error.status_code, code, detail, _route_suggestion(path, error))
+            hint = "Send a smaller body." if error.status_code == 413 else _route_suggestion(path, error)
+            return _problem(path, error.status_code, code, detail, hint)
         case PodwrightError():
             problem = _of_podwright_error(path, error)
             if problem.status >= 500:
@@ -222,7 +222,7 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
         facts["limit"] = error.limit
     if isinstance(error, errors.BlueprintValidationError):
         facts["errors"] = error_entries(error.problems)
-    return _problem(path, _status(error), error.code, _safe_detail(error), error.suggestion, **facts)
+    return _problem(path, _status(error), error.code, error.public_message or error.message, error.suggestion, **facts)
 
 
 def _status(error: PodwrightError) -> int:
@@ -233,12 +233,3 @@ def _status(error: PodwrightError) -> int:
     if isinstance(error, errors.ConditionError | errors.LoopLimitError) and error.__cause__ is None:
         return 422  # nothing failed: the condition cannot compare its values, or max_loops was reached
     return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)
-
-
-def _safe_detail(error: PodwrightError) -> str:
-    """The message without the text of a foreign exception, which may hold a key, a prompt or a vendor's body."""
-    cause = error.__cause__
-    ours = cause is None or isinstance(cause, PodwrightError | TransportError)
-    if ours or not isinstance(error, errors.RunError) or not str(cause):
-        return error.message
-    return error.message.replace(f": {cause}", ".")

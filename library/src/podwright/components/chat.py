@@ -19,7 +19,6 @@ from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, gather_or_cancel, milliseconds_since
 from podwright.templates import fill, names, sections
-from podwright.text import describe_error
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE, Usage
 
@@ -220,7 +219,7 @@ async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelRespo
         emit_failed(error.to_dict())
         raise
     except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
-        failure = errors.ModelError(f"Model '{model.name}' raised {describe_error(error)}")
+        failure = errors.error_from(errors.ModelError, f"Model '{model.name}'", error)
         emit_failed(failure.to_dict())
         raise failure from error
     response = _with_cost(model, response)

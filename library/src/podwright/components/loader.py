@@ -16,7 +16,7 @@ from podwright.components.folder import Folder, agent_names, condition_names, to
 from podwright.components.options import named_map
 from podwright.components.pipeline import Pipeline
 from podwright.components.workflow import Workflow
-from podwright.errors import BlueprintValidationError, ConfigurationError
+from podwright.errors import BlueprintValidationError
 from podwright.events import Kind
 from podwright.models import Model, resolve
 
@@ -67,8 +67,6 @@ def load(
     )
     if isinstance(source, Mapping):
         return _build(source, parts, options)
-    if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-        raise ConfigurationError(f"A component is loaded from a path or a dictionary, not from {source!r}.")
     path = Path(source)
     with contextlib.suppress(OSError):  # the name is too long: reading it explains that
         if path.is_dir():

@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
 from podwright.blueprints.validation import Blueprint, invalid, parse
 from podwright.errors import ConfigurationError, Problem
-from podwright.events import EventManager, Kind, Subscriber
+from podwright.events import EventManager, Kind, Subscriber, Token
 from podwright.json_data import as_object
 from podwright.messages import ModelSettings
 from podwright.models import Model
-from podwright.printer import Printer, token_subscriber
+from podwright.printer import Printer
 from podwright.text import did_you_mean, short_repr
 from podwright.usage import RunLimits
 
@@ -167,7 +167,7 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
     if options.get("verbose"):
         subscribers.append(Printer())
     if on_token := options.get("on_token"):
-        subscribers.append(token_subscriber(on_token))
+        subscribers.append(lambda event: on_token(event.text) if isinstance(event, Token) else None)
     return tuple(subscribers)
 
 
@@ -180,7 +180,5 @@ def named_map(value: object, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigurationError(
-            f"'{what}' must map names to {what}, not {short_repr(value)}.", suggestion=f"Write {what}={{'name': …}}."
-        )
+        raise ConfigurationError(f"'{what}' must map names to {what}, not {short_repr(value)}.")
     return dict(cast("Mapping[str, Any]", value))

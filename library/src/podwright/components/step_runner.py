@@ -23,6 +23,9 @@ from podwright.text import did_you_mean, truncate
 
 Path = tuple[int, ...]
 
+_MAX_MESSAGE = 10_000
+"""Characters of the message of an approval: a map may keep one for each item."""
+
 
 class Scope:
     """The context as a sequence of steps sees it, and what the sequence wrote."""
@@ -107,7 +110,7 @@ class StepRunner:
                 await self._run_workflow(step, scope, node, path)
             case steps.ApprovalStep():
                 if self._approved != path:
-                    raise ApprovalRequired(fill(step.message, scope.context))
+                    raise ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
 
     async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
         name = cast("str", step.agent)

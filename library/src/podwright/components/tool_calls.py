@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import Any, cast
 
-from podwright.errors import PodwrightError, ToolArgumentsError, ToolError
+from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, error_from
 from podwright.events import ToolCallFailed, ToolCallFinished, ToolCallStarted
 from podwright.json_data import nested_deeper, to_text
 from podwright.messages import Message, ToolCall
 from podwright.run import Run, milliseconds_since
-from podwright.text import describe_error, did_you_mean
+from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
 
@@ -72,7 +72,7 @@ class ToolCaller:
             self._emit_failed(call, error.to_dict(), started)
             raise
         except Exception as error:
-            failure = ToolError(f"Tool '{call.name}' raised {describe_error(error)}")
+            failure = error_from(ToolError, f"Tool '{call.name}'", error)
             self._emit_failed(call, failure.to_dict(), started)
             raise failure from error
         duration = milliseconds_since(started)
