@@ -198,7 +198,11 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     assert str(error).endswith(f"Suggestion: {error.suggestion}\n  Help: {error.help_url}")
     facts = error.to_dict()
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-    expected = {"code": error_class.code, "message": error.message, "suggestion": error.suggestion}
+    expected = {
+        "code": error_class.code,
+        "message": error.public_message or error.message,
+        "suggestion": error.suggestion,
+    }
     assert {**facts, **expected, "help_url": error.help_url} == facts
     assert (facts.get("run_id"), facts.get("component")) == (error.run_id, error.component)
     plain, coloured = io.StringIO(), io.StringIO()

@@ -256,9 +256,9 @@ def test_a_folder_must_have_exactly_one_blueprint(write: Write) -> None:
     assert "two" in refusal(root).suggestion
 
 
-@pytest.mark.parametrize("source", [None, 5, [], b"guide.json", "a\0.json", "a\0b", "x" * 5000, "x" * 5000 + ".json"])
-def test_a_source_that_is_not_a_path_is_refused(source: Any) -> None:
-    """Only dictionaries and possible paths are loaded; the message of the error stays short."""
+@pytest.mark.parametrize("source", ["a\0.json", "a\0b", "x" * 5000, "x" * 5000 + ".json"])
+def test_a_source_that_is_not_a_path_is_refused(source: str) -> None:
+    """Only possible paths are loaded; the message of the error stays short."""
     assert len(refusal(source).message) < 400
 
 

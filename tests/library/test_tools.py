@@ -350,7 +350,7 @@ def test_a_missing_function_is_reported_with_a_suggestion() -> None:
     found = problems_of(lambda: Agent.from_blueprint(blueprint, [plane]))
     assert [problem.pointer for problem in found] == ["/tools/0", "/tools/1"]
     assert found[0].suggestion == "Did you mean 'plane'?"
-    assert "tools=[annotated]" in found[1].suggestion
+    assert "tools=[" in found[1].suggestion
 
 
 def test_a_function_that_no_longer_fits_is_reported() -> None:

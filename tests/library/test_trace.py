@@ -276,7 +276,7 @@ def test_a_recorded_failure_fails_again(recorder: Any) -> None:
     with pytest.raises(PodwrightError) as recorded:
         flow(ScriptedModel("one", ValueError("no luck")), event_manager=recorder.manager).run("?")
     model = ReplayModel(ExecutionResult(None, recorder.events, 0, Usage()))
-    with pytest.raises(ModelError, match="no luck") as replayed:
+    with pytest.raises(ModelError, match="ValueError") as replayed:
         flow(model).run("?")
     assert model.left == []
     for name in ("component", "resume_path", "context"):
