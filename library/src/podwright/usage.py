@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from podwright.errors import ConfigurationError
@@ -60,8 +60,7 @@ class Usage:
         """The usage as that of one successful call to `model`, to be added to the usage of a run."""
         unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
         counts = (self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens)
-        call = Usage(*counts, 1, 0, cost, unpriced)
-        return replace(call, by_model={model: call})
+        return Usage(*counts, 1, 0, cost, unpriced, {model: Usage(*counts, 1, 0, cost, unpriced)})
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as JSON-compatible data with all fields."""
