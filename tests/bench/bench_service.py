@@ -110,7 +110,7 @@ async def open_streams() -> list[Figure]:
             writer.close()
         await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
     detail = f"mean of {STREAMS}, each with a connection to the provider"
-    return [Figure("memory of an open stream", grown, "KiB", detail, 100)]
+    return [Figure("memory of an open stream", grown, "KiB", detail, 80)]
 
 
 async def start_up(rounds: int) -> list[Figure]:

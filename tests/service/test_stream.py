@@ -29,6 +29,7 @@ from podwright.errors import ModelError
 from podwright.events import RunFinished, adapter
 from podwright.models import Model, TokenCallback
 from podwright.testing import ModelRequest, ModelResponse
+from podwright_service import streams
 
 BODY = b'{"input": "x"}'
 
@@ -87,6 +88,17 @@ def test_events_are_sent_at_once(serve: Serve) -> None:
     with serve(gate.agent()).stream("POST", "/run/stream", json={"input": "x"}) as response:
         events = sse_events(response.iter_lines())
         assert [next(events)[1], next(events)[1]] == ["run_started", "model_call_started"]
+        gate.opened.set()
+        assert list(events)[-1] == ("", "result", {"output": "done"})
+
+
+def test_silence_is_filled_with_comments(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the model is silent, comments keep the connection open in proxies; they are no events."""
+    monkeypatch.setattr(streams, "HEARTBEAT", 0.05)
+    gate = Gate()
+    with serve(gate.agent()).stream("POST", "/run/stream", json={"input": "x"}) as response:
+        events = sse_events(response.iter_lines())
+        assert [next(events)[1] for _ in range(4)] == ["run_started", "model_call_started", ":", ":"]
         gate.opened.set()
         assert list(events)[-1] == ("", "result", {"output": "done"})
 

@@ -9,13 +9,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from fastapi.sse import ServerSentEvent
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from podwright.events import Event, Token
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright_service.problems import RequestError
 
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment is sent, so that proxies keep the connection."""
 _MERGE_AFTER = 100
 """Unread events after which consecutive tokens of a model call are merged."""
 _MAX_MERGED_TEXT = 4096
@@ -82,17 +84,21 @@ class RunStream:
         if not self.run_id:
             await self._task
 
-    async def events(self) -> AsyncIterator[ServerSentEvent]:
-        """The events up to the end of the run."""
+    async def events(self) -> AsyncIterator[bytes]:
+        """The events up to the end of the run, as server-sent events, with a comment in every 15 seconds of silence."""
         while True:
             while self._unread:
                 event, data = self._unread.popleft()
                 self._unread_bytes -= len(data)
-                yield ServerSentEvent(event=event.type, id=str(event.seq), raw_data=data)
+                yield format_sse_event(event=event.type, id=str(event.seq), data_str=data)
             if self._task.done():
                 return
             self._changed.clear()
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._changed.wait()
+            except TimeoutError:
+                yield KEEPALIVE_COMMENT
 
     async def result(self) -> ExecutionResult:
         """The result of the run, after its events.
