@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.observability.logging import get_logger
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run
 
 if TYPE_CHECKING:
     from podwright_service.observability import Observability
 
+_log = logging.getLogger("podwright.request")
 CLIENT_CLOSED_REQUEST = 499
 """The status of a request whose client disconnected before the response; the number is nginx's."""
 
@@ -31,7 +31,6 @@ class RequestTelemetryMiddleware:
 
     def __init__(self, app: ASGIApp, observability: Observability) -> None:
         self.app, self._metrics = app, observability.metrics
-        self._log = get_logger("podwright.request")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
@@ -61,7 +60,6 @@ class RequestTelemetryMiddleware:
             seconds = time.perf_counter() - started
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
-            if self._log.isEnabledFor(logging.DEBUG):
-                duration_ms = round(seconds * 1000, 3)
-                self._log.debug("request", method=method, path=path, status=status, duration_ms=duration_ms)
+            fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}
+            _log.debug("request", extra=fields)
             resumed_run.reset(token)
