@@ -10,16 +10,13 @@ that several processes share. Set the variable before this module is imported.
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Collection
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Literal
 
 from opentelemetry.trace import get_current_span
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from podwright import events
@@ -27,8 +24,6 @@ from podwright_service.observability.semconv import RUN_STATUSES
 
 if TYPE_CHECKING:
     from podwright_service.admission import Admission
-
-M = TypeVar("M", bound=MetricWrapperBase)
 
 UNKNOWN = "(unknown)"
 """The label value of models, tools, routes and limits that the service does not know."""
@@ -83,10 +78,10 @@ class Metrics:
             ProcessCollector(registry=self.registry)
         self._define_metrics()
         # A series that appears with its first event has no rate at that event.
-        self._runs_waiting(*self._served).set(0)
+        self._runs_waiting.labels(*self._served).set(0)
         for labels in (self._served, (INLINE, "agent")):
-            self._runs_in_progress(*labels).set(0)
-        self._component_info(*self._served, version, digest).set(1)
+            self._runs_in_progress.labels(*labels).set(0)
+        self._component_info.labels(*self._served, version, digest).set(1)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
         """A subscriber that counts the runs of the served component, or those of inline blueprints."""
@@ -102,9 +97,9 @@ class Metrics:
         counted: dict[str, int] = {}
 
         def update() -> None:
-            self._runs_waiting(*self._served).set(admission.waiting)
+            self._runs_waiting.labels(*self._served).set(admission.waiting)
             for reason, number in admission.rejected.items():
-                self._runs_rejected(*self._served, reason).inc(number - counted.get(reason, 0))
+                self._runs_rejected.labels(*self._served, reason).inc(number - counted.get(reason, 0))
                 counted[reason] = number
 
         admission.on_change = update
@@ -113,8 +108,8 @@ class Metrics:
     def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count one HTTP request, and its duration in seconds."""
         route = _bounded(path, self._routes)
-        self._http_requests(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
-        self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
+        self._http_requests.labels(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
+        self._http_request_duration.labels(*self._served, route).observe(seconds, _exemplar())
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and their media type.
@@ -133,10 +128,9 @@ class Metrics:
         return encode(registry), media_type
 
     def _define_metrics(self) -> None:
-        counter, histogram = partial(self._children, Counter), partial(self._children, Histogram)
-        gauge = partial(self._children, Gauge, multiprocess_mode="livesum")
+        counter, gauge, histogram = self._counter, self._gauge, self._histogram
         self._runs = counter("runs_total", "Finished outermost runs by status.", "status")
-        self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", buckets=_RUN_SECONDS)
+        self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS)
         self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
         self._runs_waiting = gauge("runs_waiting", "Requests that wait for another run to finish.")
         self._runs_rejected = counter("runs_rejected_total", "Requests rejected for lack of capacity.", "reason")
@@ -146,37 +140,37 @@ class Metrics:
         self._unpriced = counter("unpriced_model_calls_total", "Model calls with an unknown price.", "model")
         self._model_calls = counter("model_calls_total", "Finished model calls.", "model", "provider", "status")
         self._model_call_duration = histogram(
-            "model_call_duration_seconds", "Duration of model calls, retries included.", "model", buckets=_CALL_SECONDS
+            "model_call_duration_seconds", "Duration of model calls, retries included.", _CALL_SECONDS, "model"
         )
         self._first_token = histogram(
-            "time_to_first_token_seconds", "Time to the first token of streamed calls.", "model", buckets=_CALL_SECONDS
+            "time_to_first_token_seconds", "Time to the first token of streamed calls.", _CALL_SECONDS, "model"
         )
         self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
         self._tool_call_duration = histogram(
-            "tool_call_duration_seconds", "Duration of tool calls.", "tool", buckets=_CALL_SECONDS
+            "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
         )
         self._http_requests = counter(
             "http_requests_total", "HTTP requests; 499 is a client that disconnected.", "method", "route", "status"
         )
         self._http_request_duration = histogram(
-            "http_request_duration_seconds",
-            "Duration of requests and responses.",
-            "route",
-            buckets=_CALL_SECONDS,
+            "http_request_duration_seconds", "Duration of requests with their responses.", _CALL_SECONDS, "route"
         )
         self._component_info = gauge(
-            "component_info",
-            "The served component; always 1.",
-            "version",
-            "blueprint_digest",
-            multiprocess_mode="livemax",
+            "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
         )
 
-    def _children(self, kind: type[M], name: str, documentation: str, *labels: str, **options: Any) -> Callable[..., M]:
-        """A function from the values of a metric's labels to its child, which is looked up once."""
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(f"podwright_{name}", documentation, (*_COMMON_LABELS, *labels), registry=self.registry)
+
+    def _gauge(
+        self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
+    ) -> Gauge:
         names = (*_COMMON_LABELS, *labels)
-        metric = kind(f"podwright_{name}", documentation, names, registry=self.registry, **options)
-        return functools.cache(metric.labels)
+        return Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
+
+    def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Histogram:
+        names = (*_COMMON_LABELS, *labels)
+        return Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
@@ -186,29 +180,29 @@ class Metrics:
     def _count(self, event: events.Event, labels: Labels) -> None:
         match event:
             case events.RunStarted(parent_id=None):
-                self._runs_in_progress(*labels).inc()
+                self._runs_in_progress.labels(*labels).inc()
             case events.RunEnded(parent_id=None):
                 self._count_run(event, labels)
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, labels)
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
-                self._tool_calls(*labels, tool, _status(event)).inc()
-                self._tool_call_duration(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
+                self._tool_calls.labels(*labels, tool, _status(event)).inc()
+                self._tool_call_duration.labels(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
             case _:
                 pass
 
     def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
-        self._runs_in_progress(*labels).dec()
-        self._runs(*labels, RUN_STATUSES[type(event)]).inc()
-        self._run_duration(*labels).observe(event.duration_ms / 1000, _exemplar())
+        self._runs_in_progress.labels(*labels).dec()
+        self._runs.labels(*labels, RUN_STATUSES[type(event)]).inc()
+        self._run_duration.labels(*labels).observe(event.duration_ms / 1000, _exemplar())
         if isinstance(event, events.RunFailed) and (limit := event.error.get("limit")):
-            self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
+            self._budget_stops.labels(*labels, _bounded(limit, _LIMITS)).inc()
 
     def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels) -> None:
         model = _bounded(event.model, self._models)
-        self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
-        self._model_call_duration(*labels, model).observe(event.duration_ms / 1000, _exemplar())
+        self._model_calls.labels(*labels, model, model.partition("/")[0], _status(event)).inc()
+        self._model_call_duration.labels(*labels, model).observe(event.duration_ms / 1000, _exemplar())
         if isinstance(event, events.ModelCallFailed):
             return
         usage = event.response.usage
@@ -219,13 +213,13 @@ class Metrics:
             ("reasoning", usage.reasoning_tokens),
         ):
             if tokens:
-                self._tokens(*labels, model, token_type).inc(tokens)
+                self._tokens.labels(*labels, model, token_type).inc(tokens)
         if usage.cost is None:
-            self._unpriced(*labels, model).inc()
+            self._unpriced.labels(*labels, model).inc()
         else:
-            self._cost(*labels, model).inc(usage.cost)
+            self._cost.labels(*labels, model).inc(usage.cost)
         if event.first_token_ms is not None:
-            self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+            self._first_token.labels(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
 
 
 def _bounded(value: str, known: Collection[str]) -> str:
