@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from podwright.components.base import Component
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 MAX_STEPS_PER_RUN = 100_000
 """Steps that one run may do, nested runs included: loops and maps inside each other multiply."""
@@ -248,10 +249,9 @@ class Run:
             value = await self._perform_in_time(component, task)
         except asyncio.CancelledError as cancellation:
             await self._cancel_nested()
-            error = RunCancelledError(f"The run of '{self.component}' was cancelled.")
-            self._emit_end(error)
+            message = f"The run of '{self.component}' was cancelled."
             # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
-            raise asyncio.CancelledError(*cancellation.args) from error
+            raise asyncio.CancelledError(*cancellation.args) from self._emit_end(RunCancelledError(message))
         except BaseException as error:
             await self._cancel_nested()
             self._emit_end(error)
@@ -294,12 +294,12 @@ class Run:
             message = f"'{self.component}' ran for longer than {self.wall_time:g} s."
             raise LimitExceededError(message, limit="wall_time") from error
 
-    def _emit_end(self, error: BaseException) -> None:
-        """Tell the error that ends this run about it, and emit the event."""
+    def _emit_end(self, error: E) -> E:
+        """Add id, usage and checkpoint of the run to the error that ends it, emit the event, and return the error."""
         if not isinstance(error, PodwrightError):
             facts = {"code": "internal_error", "message": type(error).__name__}
             self.emit(events.RunFailed(**self._end_stamp(), error=facts))
-            return
+            return error
         # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
         error.component = error.component or self.component
         error.run_id, error.usage = self.id, self.usage
@@ -314,6 +314,7 @@ class Run:
             case _:
                 event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
         self.emit(event)
+        return error
 
     def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
+from pydantic_core import PydanticCustomError
 
 from podwright.events import Kind
 
@@ -36,7 +37,8 @@ class RunRequest(RequestModel):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         if len(self.model_fields_set & {"input", "inputs"}) != 1:
-            raise ValueError("Expected exactly one of 'input' and 'inputs'")
+            # a ValueError would keep its traceback, and with it the body, until the next garbage collection
+            raise PydanticCustomError("value_error", "Expected exactly one of 'input' and 'inputs'")
         return self
 
 

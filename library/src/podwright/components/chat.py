@@ -177,64 +177,82 @@ async def _reserve(run: Run, model: Model, request: ModelRequest, reservations: 
 
 async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelResponse:
     """Ask the model, with retries and events."""
-    call, run.calls = run.calls, run.calls + 1
-    run.emit(events.ModelCallStarted(**run.stamp(), call=call, request=request))
-    started = perf_counter()
-    first_token_ms: float | None = None
-
-    def on_token(text: str) -> None:
-        nonlocal first_token_ms
-        if first_token_ms is None:
-            first_token_ms = milliseconds_since(started)
-        run.emit(events.Token(**run.stamp(), call=call, text=text))
-
-    async def attempt() -> ModelResponse:
-        try:
-            response = await model.complete(request, on_token if run.streaming else None)
-        except errors.ModelError as error:
-            if first_token_ms is not None:  # a reader has seen tokens, which a retry would repeat
-                error.transient = False
-            raise
-        if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
-            raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
-        return response
-
-    def on_retry(tries: int, error: errors.ModelError, wait: float) -> None:
-        wait_ms = round(wait * 1000, 3)
-        run.emit(events.ModelCallRetried(**run.stamp(), call=call, tries=tries, error=error.to_dict(), wait_ms=wait_ms))
-
-    def emit_failed(error: Mapping[str, Any]) -> None:
-        duration = milliseconds_since(started)
-        run.emit(events.ModelCallFailed(**run.stamp(), call=call, model=model.name, error=error, duration_ms=duration))
-
+    call = _ModelCall(run, model, request)
     total = request.settings.get("timeout", model.timeouts.total)
     try:
         response = await with_retries(
-            attempt, total, model.retries, who=f"'{model.name}'", left=lambda: run.time_left, on_retry=on_retry
+            call.attempt, total, model.retries, who=f"'{model.name}'", left=lambda: run.time_left, on_retry=call.retried
         )
     except CancelledError:
-        emit_failed(CANCELLED)
+        call.failed(CANCELLED)
         raise
     except errors.PodwrightError as error:
-        emit_failed(error.to_dict())
+        call.failed(error.to_dict())
         raise
-    except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
-        failure = errors.error_from(errors.ModelError, f"Model '{model.name}'", error)
-        emit_failed(failure.to_dict())
-        raise failure from error
-    response = _with_cost(model, response)
-    run.add_usage(response.usage.as_call(model.name))
-    run.emit(
-        events.ModelCallFinished(
-            **run.stamp(),
-            call=call,
-            model=model.name,
-            response=response,
-            duration_ms=milliseconds_since(started),
-            first_token_ms=first_token_ms,
-        )
-    )
+    call.finished(response)
     return response
+
+
+class _ModelCall:
+    """One model call of a run: its attempts and its events."""
+
+    def __init__(self, run: Run, model: Model, request: ModelRequest) -> None:
+        self._run, self._model, self._request = run, model, request
+        self._number, run.calls = run.calls, run.calls + 1
+        self._first_token_ms: float | None = None
+        run.emit(events.ModelCallStarted(**self._stamp(), request=request))
+        self._started = perf_counter()
+
+    async def attempt(self) -> ModelResponse:
+        """Ask the model once.
+
+        Raises:
+            ModelError: The model failed; transient if another attempt can help.
+        """
+        try:
+            response = await self._model.complete(self._request, self._on_token if self._run.streaming else None)
+            if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
+                raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
+            return _with_cost(self._model, response)
+        except errors.PodwrightError as error:
+            if isinstance(error, errors.ModelError) and self._first_token_ms is not None:
+                error.transient = False  # a reader has seen tokens, which a retry would repeat
+            raise
+        except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
+            raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
+
+    def retried(self, tries: int, error: errors.ModelError, wait: float) -> None:
+        """Emit that another attempt follows after some seconds."""
+        wait_ms = round(wait * 1000, 3)
+        self._run.emit(events.ModelCallRetried(**self._stamp(), tries=tries, error=error.to_dict(), wait_ms=wait_ms))
+
+    def failed(self, error: Mapping[str, Any]) -> None:
+        """Emit the end of the call."""
+        duration = milliseconds_since(self._started)
+        self._run.emit(
+            events.ModelCallFailed(**self._stamp(), model=self._model.name, error=error, duration_ms=duration)
+        )
+
+    def finished(self, response: ModelResponse) -> None:
+        """Count the usage, and emit the end of the call."""
+        self._run.add_usage(response.usage.as_call(self._model.name))
+        self._run.emit(
+            events.ModelCallFinished(
+                **self._stamp(),
+                model=self._model.name,
+                response=response,
+                duration_ms=milliseconds_since(self._started),
+                first_token_ms=self._first_token_ms,
+            )
+        )
+
+    def _on_token(self, text: str) -> None:
+        if self._first_token_ms is None:
+            self._first_token_ms = milliseconds_since(self._started)
+        self._run.emit(events.Token(**self._stamp(), text=text))
+
+    def _stamp(self) -> dict[str, Any]:
+        return {**self._run.stamp(), "call": self._number}
 
 
 def _with_cost(model: Model, response: ModelResponse) -> ModelResponse:

@@ -71,10 +71,6 @@ class ToolCaller:
         except PodwrightError as error:
             self._emit_failed(call, error.to_dict(), started)
             raise
-        except Exception as error:
-            failure = error_from(ToolError, f"Tool '{call.name}'", error)
-            self._emit_failed(call, failure.to_dict(), started)
-            raise failure from error
         duration = milliseconds_since(started)
         finished = ToolCallFinished(
             **self._run.stamp(), tool=call.name, call_id=call.id, output=text, duration_ms=duration
@@ -92,7 +88,12 @@ class ToolCaller:
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
             raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}")
-        return to_text(await tool.call(arguments))
+        try:
+            return to_text(await tool.call(arguments))
+        except PodwrightError:
+            raise
+        except Exception as error:
+            raise error_from(ToolError, f"Tool '{call.name}'", error) from error
 
     def _emit_failed(self, call: ToolCall, error: Mapping[str, Any], started: float) -> None:
         duration = milliseconds_since(started)

@@ -64,8 +64,12 @@ class Response:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         """The headers; names are matched without regard to case."""
-        self.content_type = response.content_type
+        self._response = response
+
+    @property
+    def content_type(self) -> str:
         """The media type without parameters, such as `text/event-stream`."""
+        return self._response.content_type
 
     async def read_chunk(self) -> bytes:
         """The next piece of the decompressed body, as it arrives; empty at the end.
