@@ -9,7 +9,7 @@ from tests.library.shapes import Json, events, problems_of, says
 
 from podwright import Agent, ConditionStep, Workflow
 from podwright.conditions import BUILT_IN, holds, problems
-from podwright.errors import ConditionError, ConfigurationError, ContextError
+from podwright.errors import ConditionError, ConfigurationError, ContextError, LimitExceededError
 
 CONTEXT: Json = {"input": "  The Moon ", "score": "7.5", "empty": " \n", "list": ["a", "b"], "template": "{score}"}
 YES: Json = {"name": "is_empty", "args": {"value": ""}}
@@ -170,7 +170,7 @@ def test_a_function_is_referred_to_by_its_name() -> None:
 
 def test_a_condition_that_raises_ends_the_run_and_can_be_resumed() -> None:
     """An error in a condition is the cause of a ConditionError that names it; arguments that do not fit too."""
-    failures = [KeyError("colour")]
+    failures: list[Exception] = [KeyError("colour")]
 
     def mine(context: Json) -> bool:
         if failures:
@@ -181,6 +181,9 @@ def test_a_condition_that_raises_ends_the_run_and_can_be_resumed() -> None:
     with pytest.raises(ConditionError, match=r"'mine'.*colour") as caught:
         flow.run("go")
     assert isinstance(caught.value.__cause__, KeyError)
+    failures.append(LimitExceededError("Of a nested run.", limit="tokens"))
+    with pytest.raises(LimitExceededError):
+        flow.run("go")
     assert "yes_output" in flow.run(caught.value.context, resume_path=caught.value.resume_path)
     with pytest.raises(ConditionError, match="TypeError"):
         fork({"name": "goes", "args": {"word": 1}}, goes=goes).run("go")

@@ -413,6 +413,8 @@ async def test_one_endpoint_for_all_models(provider: Upstream, monkeypatch: pyte
     assert provider.headers[-1]["authorization"] == "Bearer key-for-all"
     await resolve("anthropic/m", None, Connection("my-own")).complete(ASK)
     assert provider.headers[-1]["authorization"] == "Bearer my-own"
+    await resolve("anthropic/m", None, Connection("")).complete(ASK)
+    assert "authorization" not in provider.headers[-1]
     assert resolve("offline/echo").name == "offline/echo"
     forget_models()
 

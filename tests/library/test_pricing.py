@@ -89,9 +89,12 @@ def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> N
         pricing.warm(f"{provider}/ours")
     pricing.warm("openai/gpt-4o")
     pricing.warm("mine/model")
-    pricing.warm("openai/ours", at_vendor=False)
+    ChatModel("openai/ours", Connection("key", "http://localhost/v1"), ENDPOINTS["openai"]).load_prices()
     monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
     pricing.warm("openai/ours")
+    monkeypatch.delenv("PODWRIGHT_MODEL_BASE_URL")
+    with pytest.raises(pytest.fail.Exception):
+        pricing.warm("openai/ours")
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5", "openai/nobody-knows-it"])
@@ -135,7 +138,9 @@ def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch
     assert lookup("openai/gpt-4o-mini", usage) == Cost(genai("openai", "gpt-4o-mini", usage), "genai-prices")
 
 
-def test_the_file_is_read_every_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_read_every_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A changed price is valid from the next minute of the clock."""
     write_prices(tmp_path / "prices.json", '{"a/b": {"input": 1, "output": 1}}', monkeypatch)
     monkeypatch.setattr(time, "time", lambda: 6_000.0)
@@ -144,6 +149,10 @@ def test_the_file_is_read_every_minute(tmp_path: Path, monkeypatch: pytest.Monke
     assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
     monkeypatch.setattr(time, "time", lambda: 6_060.0)
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
+    write_prices(tmp_path / "prices.json", '{"a/b": {"inp', monkeypatch)
+    monkeypatch.setattr(time, "time", lambda: 6_120.0)
+    assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override"), "a file that has become invalid stops no call"
+    assert "The previous prices stay valid." in caplog.text
 
 
 @pytest.mark.parametrize(

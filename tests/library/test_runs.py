@@ -1,10 +1,12 @@
 """Runs: where they may be started, how they nest, and how they end."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -36,6 +38,24 @@ async def test_run_works_inside_a_running_loop() -> None:
     agent = Agent("a", "Help.", says("yes"))
     assert agent.run("?") == "yes"
     assert [event.type for event in agent.stream("?")][-1] == "run_finished"
+
+
+async def test_a_failed_run_waits_for_no_garbage_collection() -> None:
+    """What a run held, such as its messages, is freed with its error, although the collector runs rarely."""
+    alive = weakref.WeakSet[Exception]()
+
+    class TrackedError(Exception):
+        def __init__(self) -> None:
+            alive.add(self)
+
+    def fail(_: ModelRequest) -> str:
+        raise TrackedError
+
+    gc.disable()
+    with pytest.raises(ModelError, match="TrackedError"):
+        await Agent("a", "", FunctionModel(fail)).arun("x")
+    gc.enable()
+    assert not alive
 
 
 def test_synchronous_runs_share_one_loop() -> None:

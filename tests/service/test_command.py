@@ -13,15 +13,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.service.support import Address, Command
 
 from podwright import Agent, Pipeline
 from podwright.errors import ConfigurationError
 from podwright_service.app import create_app
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import read_settings
-
-Command = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
 
 AGENT = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,14 +14,12 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.service.support import Address, Command
 from tests.service.test_remotes import BLUEPRINTS
 
 import podwright
 from podwright.usage import Usage
 from podwright_service.testing import ModelRequest, ModelResponse, ModelStub, Span, SpanCollector, ToolCall
-
-Start = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
 
 MODEL = "openai/gpt-4o-mini"
 RUNS = 100
@@ -126,7 +123,7 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(lasting_command: Start, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(lasting_command: Command, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     vendor = Vendor()
     with SpanCollector() as spans, ModelStub(vendor.answer) as stub:
         shared = {

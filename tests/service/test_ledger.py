@@ -27,6 +27,7 @@ from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.service.support import Address, Command
 
 import podwright
 from podwright import Agent, AgentStep, Conductor, FunctionModel, ParallelStep, Pipeline, Usage, Workflow
@@ -38,9 +39,6 @@ from podwright_service.observability.metrics import Metrics
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 from podwright_service.testing import SpanCollector
-
-Command = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
 
 RUNS = 2000 if os.environ.get("PROOF") else 300
 CONCURRENT_RUNS = 24

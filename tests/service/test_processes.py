@@ -83,14 +83,14 @@ def metric(url: str, name: str, **labels: str) -> float:
 
 def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
     """Readiness fails at once; requests are served during the delay, and connections closed; active runs finish."""
-    process = start(PODWRIGHT_DRAIN_DELAY="3", PODWRIGHT_WORKERS=workers)
+    process = start(PODWRIGHT_DRAIN_DELAY="6", PODWRIGHT_WORKERS=workers)
     url = address(process)
     with ThreadPoolExecutor() as pool, httpx.Client(base_url=url, timeout=60) as kept:
         active = pool.submit(run, url, "open")
         wait_for_call(process)
         assert kept.get("/ready").status_code == 200
         process.send_signal(signal.SIGTERM)
-        until(lambda: draining(url), 2.5)
+        until(lambda: draining(url), 5)
         response = run(url)
         assert (response.status_code, response.headers["connection"]) == (200, "close")
         assert kept.get("/health").headers["connection"] == "close"
@@ -162,17 +162,23 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
     check_end(process)
 
 
-def test_workers_are_replaced_after_their_requests(start: Command, address: Address) -> None:
-    """With `worker_max_requests`, workers are replaced, and the counters include those of the old ones."""
+def test_workers_are_replaced_after_their_requests(start: Command, address: Address, tmp_path: Path) -> None:
+    """With `worker_max_requests`, workers are replaced; their runs finish, and their counters are kept."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="10")
-    url, pids, count = address(process), set[str](), 0
-    while len(pids) < 4:
-        response = None
-        with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
-            response = httpx.post(f"{url}/run", json={"input": "pid"}, headers={"connection": "close"}, timeout=60)
-        if response is not None:
-            pids.add(response.json()["output"])
-            count += 1
+    url, pids, count = address(process), set[str](), 1
+    with ThreadPoolExecutor() as pool:
+        active = pool.submit(run, url, "open")
+        wait_for_call(process)
+        for _ in range(100):
+            with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
+                response = httpx.post(f"{url}/run", json={"input": "pid"}, headers={"connection": "close"}, timeout=60)
+                pids.add(response.json()["output"])
+                count += 1
+            if len(pids) == 4:
+                break
+        assert len(pids) == 4
+        (tmp_path / "open").touch()
+        assert active.result().status_code == 200
     until(lambda: metric(url, "runs_total", status="ok") >= count)
     process.send_signal(signal.SIGTERM)
     check_end(process)

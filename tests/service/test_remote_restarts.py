@@ -6,23 +6,20 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.ports import free_port
+from tests.service.support import Address, Command
 from tests.service.test_fleet import AGENT, Vendor
 
 import podwright
 from podwright import Remote, Workflow, errors
 from podwright.models.retries import Retries
 from podwright_service.testing import ModelStub
-
-Start = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
 
 RESTARTS = 20 if os.environ.get("PROOF") else 2
 CALLERS = 16
@@ -40,7 +37,7 @@ def vendor() -> Iterator[tuple[Vendor, str]]:
 class Callee:
     """One process on one port, started again and again."""
 
-    def __init__(self, command: Start, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
+    def __init__(self, command: Command, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._command, self._address = command, address
@@ -109,7 +106,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_in_good_order_fails_no_run(
-    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str
+    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str
 ) -> None:
     """Under constant load no run fails, and none is run twice: what is lost on the way had not begun."""
     callee = Callee(command, address, tmp_path, vendor[1], workers)
@@ -121,7 +118,7 @@ def test_a_restart_in_good_order_fails_no_run(
 
 
 def test_a_crash_fails_only_the_runs_in_progress(
-    command: Start, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
+    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
 ) -> None:
     """Runs whose events had begun when the process was killed fail with a typed error; all others are run."""
     callee = Callee(command, address, tmp_path, vendor[1])

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.datastructures import Headers
+from tests.service.support import Address, Command, Serve
 
 import podwright
 from podwright import (
@@ -37,10 +37,6 @@ from podwright.testing import ModelRequest, ModelResponse, ToolCall, Usage
 from podwright_service.limits import granted_limits
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
-
-Serve = Callable[..., httpx.Client]
-Start = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
 
 KEY = "a-key-of-sixteen-characters"
 BLUEPRINTS = {
@@ -96,7 +92,7 @@ def url(client: httpx.Client) -> str:
 
 @pytest.mark.parametrize("kind", ["flow", "line", "lead"])
 def test_three_processes(
-    command: Start, address: Address, blueprint: Callable[[str], str], tmp_path: Path, kind: str
+    command: Command, address: Address, blueprint: Callable[[str], str], tmp_path: Path, kind: str
 ) -> None:
     """A workflow, a pipeline and a conductor work with two agents in processes of their own: one trace, one usage."""
     far = [command("serve", blueprint("writer"), "--port", "0", PODWRIGHT_API_KEYS=KEY) for _ in range(2)]
@@ -354,7 +350,7 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize(("variables", "said"), WRONG.values(), ids=WRONG)
 def test_wrong_declarations_stop_the_start(
-    command: Start, blueprint: Callable[[str], str], variables: dict[str, str], said: str
+    command: Command, blueprint: Callable[[str], str], variables: dict[str, str], said: str
 ) -> None:
     """A wrong name, URL, key or file stops the start with one readable error, and shows no key."""
     process = command("serve", blueprint("line"), "--port", "0", **variables)

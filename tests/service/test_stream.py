@@ -57,10 +57,12 @@ def test_a_stream_has_every_event_and_then_the_response(example: Example, name: 
 
 def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
     """A run that fails ends the stream with the problem of `/run`."""
-    _, events = read_stream(serve(Agent("helper", "Help.", ScriptedModel(ModelError("down")))), {"input": "x"})
+    _, events = read_stream(
+        serve(Agent("helper", "Help.", ScriptedModel(ModelError("down", help_url="https://x/#down")))), {"input": "x"}
+    )
     _, kind, problem = events[-1]
     assert (kind, problem["code"], problem["status"]) == ("problem", "model_failed", 502)
-    assert problem["instance"] == "/run/stream"
+    assert (problem["instance"], problem["type"]) == ("/run/stream", "https://x/#down")
     assert events[-2][1] == "run_failed"
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from podwright.errors import ConditionError, Problem, error_from
+from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text
 from podwright.templates import fill_all
 from podwright.text import did_you_mean, truncate
@@ -51,7 +51,7 @@ _COMPARISONS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]
     "less_than": (("value", "than"), lambda args: _number(args["value"]) < _number(args["than"])),
     "is_empty": (("value",), lambda args: not to_text(args["value"]).strip()),
 }
-"""The built-in comparisons: their arguments and what they do. Texts are compared without surrounding white space."""
+"""The built-in comparisons: their arguments and what they do. `contains` and `starts_with` ignore case."""
 
 _COMBINATIONS = {"all": "conditions", "any": "conditions", "not": "condition"}
 """The built-in combinations, and the argument that holds their conditions."""
@@ -86,25 +86,23 @@ async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], condit
         case "not":
             return not await holds(args["condition"], context, conditions)
         case _:
-            filled: dict[str, Any] = {
-                key: _fill(value, context, name) for key, value in args.items() if key != "options"
-            }
-            filled["options"] = (_fill(option, context, name) for option in args.get("options", ()))  # one at a time
-            return _COMPARISONS[name][1](filled)
+            return _COMPARISONS[name][1]({key: _fill(value, context, name) for key, value in args.items()})
 
 
 async def _call(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
     try:
         # a copy, so that a condition cannot change the context
         return bool(await call_function(condition, copy_json(dict(context)), **args))
+    except PodwrightError:  # of a nested run, whose code and limit the caller needs
+        raise
     except Exception as error:
         raise error_from(ConditionError, f"Condition '{name}'", error) from error
 
 
 def _fill(value: Any, context: Mapping[str, Any], name: str) -> Any:
-    if isinstance(value, str):
-        return fill_all(value, context, f"Condition '{name}'")
-    return value
+    if isinstance(value, list):
+        return [_fill(item, context, name) for item in cast("list[Any]", value)]
+    return fill_all(value, context, f"Condition '{name}'") if isinstance(value, str) else value
 
 
 def problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:

@@ -6,7 +6,7 @@ There are no attributes, indexes or format specifications, and a value that look
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from podwright.errors import ContextError
@@ -65,15 +65,14 @@ def fill_all(template: str, context: Mapping[str, Any], where: str) -> str:
     return fill(template, context)
 
 
-def visible(context: Mapping[str, Any]) -> Iterable[str]:
-    """The names of a context that models and people see: those without a leading underscore."""
-    return [name for name in context if not name.startswith("_")]
+def visible(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> dict[str, Any]:
+    """The part of a context that models and people see: names without a leading underscore."""
+    return {name: value for name, value in context.items() if not name.startswith("_") and name not in leave_out}
 
 
-def sections(context: Mapping[str, Any], leave_out: Iterable[str] = ()) -> str:
+def sections(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> str:
     """A context as text for a model: a single value as it is, several with a heading each."""
-    skip = set(leave_out)
-    shown = [name for name in visible(context) if name not in skip]
+    shown = visible(context, leave_out)
     if len(shown) == 1:
-        return to_text(context[shown[0]])
-    return "\n\n".join(f"## {name}\n{to_text(context[name])}" for name in shown)
+        return to_text(next(iter(shown.values())))
+    return "\n\n".join(f"## {name}\n{to_text(value)}" for name, value in shown.items())

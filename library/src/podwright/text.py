@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from itertools import islice
-
-_MAX_NAME_LENGTH = 100
-_MAX_NAMES = 200
 
 
 def truncate(text: str, length: int) -> str:
@@ -43,13 +39,9 @@ def printable(text: str) -> str:
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A sentence that suggests the closest of the options, or lists them; empty without options.
-
-    Long names and long lists are ignored: the time of the comparison grows with all of them.
-    """
-    known = [name for name in islice(dict.fromkeys(options), _MAX_NAMES) if len(name) <= _MAX_NAME_LENGTH]
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6) if len(word) <= _MAX_NAME_LENGTH else []
-    if close:
+    """A sentence that suggests the closest of the options, or lists them; empty without options."""
+    known = list(dict.fromkeys(options))[:200]  # comparing more takes seconds
+    if close := difflib.get_close_matches(word, known, n=1, cutoff=0.6):
         return f"Did you mean '{close[0]}'?"
     if known:
         return f"Known names: {', '.join(known[:12])}{', …' if len(known) > 12 else ''}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -82,7 +83,7 @@ def add_cost(cost: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What a run and all its nested runs may use together; None is no limit.
+    """What a run and all its nested runs may use together; None, or infinity, is no limit.
 
     Raises:
         ConfigurationError: A limit is not a number of the right type, or is negative.
@@ -104,3 +105,5 @@ class RunLimits:
             if value is not None and not valid:
                 expected = "an integer" if whole else "a number"
                 raise ConfigurationError(f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}.")
+            if value == math.inf:
+                object.__setattr__(self, name, None)

@@ -127,16 +127,11 @@ class AdmissionMiddleware:
                 self._admission.leave()
 
     def _check_length(self, scope: Scope) -> None:
-        # Starlette's RequestBodyLimitMiddleware answers these in plain text; it counts bodies of unknown length
+        # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
         length = Headers(scope=scope).get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body_bytes:
-            raise body_too_large(self._max_body_bytes)
-
-
-def body_too_large(max_bytes: int) -> RequestError:
-    """The error for a body that is larger than allowed."""
-    detail = f"The body is larger than {max_bytes} bytes."
-    return RequestError(413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"})
+            detail = f"The body is larger than {self._max_body_bytes} bytes."
+            raise RequestError(413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"})
 
 
 def _with_deadline(receive: Receive, seconds: float) -> Receive:

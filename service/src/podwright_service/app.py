@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
-from podwright.models import pricing, resolve
+from podwright.models import resolve
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
@@ -72,9 +72,8 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
 def _runtime(settings: Settings, component: Component) -> Runtime:
     models = [resolve(settings.model)] if settings.model else models_of(component)
     names = tuple(dict.fromkeys(model.name for model in models))
-    for name in names:
-        if not name.startswith("offline/"):  # now, because loading the prices would delay the first run
-            pricing.warm(name)
+    for model in models:  # now, because it would delay the first run
+        model.load_prices()
     policy = inline_policy(component, settings)
     admission, active_runs = Admission(settings), ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))

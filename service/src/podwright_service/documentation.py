@@ -50,6 +50,11 @@ RUN_HEADERS = {
     "Idempotency-Replayed": _header("Present on the stored response to an earlier request.", const="true"),
 }
 """Response headers of a run."""
+_SERVER_SENT_EVENT = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
+    "required": ["event", "data"],
+}
 _REQUEST_HEADERS = {
     "Idempotency-Key": _header(
         "A text such as a UUID. A request that is sent again with the same key gets the response to the first one.",
@@ -86,8 +91,16 @@ BODY_PROBLEMS = _problems(_REFUSED)
 """The error responses of a route with a JSON body, for `responses`."""
 RUN_PROBLEMS = _problems(_REFUSED | _FAILED)
 """Those of a route that answers after a run."""
-STREAM_PROBLEMS = _problems(_REFUSED | _IN_PROGRESS)
-"""Those of a route that answers when a run begins."""
+STREAM_RESPONSES: Responses = {
+    200: {
+        "description": "An event for each event of the run, with its `type` as name and its `seq` as id; then `result` "
+        "with the response of `/run`, or `problem` with the problem.",
+        "content": {"text/event-stream": {"itemSchema": _SERVER_SENT_EVENT}},
+        "headers": {RUN_ID: RUN_HEADERS[RUN_ID]},
+    },
+    **_problems(_REFUSED | _IN_PROGRESS),
+}
+"""The responses of a route that answers when a run begins."""
 DENIED_PROBLEMS = _problems(_DENIED)
 """Those of a route that requires an API key."""
 

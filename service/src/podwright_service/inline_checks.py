@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
+from podwright.components.base import DEFAULT_MAX_LOOPS
 from podwright.errors import Problem
 from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
 from podwright.text import did_you_mean, short_repr
@@ -25,7 +26,6 @@ _OPAQUE_KEYS = ("args", "schema")
 """Keys under which any JSON may stand: the arguments of a condition, and the schema of a tool."""
 _OWN_KEYS = ("agent", "instructions", "config", "tools")
 """Keys of a step or a member that is more than the name of an agent."""
-_DEFAULT_MAX_LOOPS = 10
 
 Objects = Mapping[str, Mapping[str, Any]]
 
@@ -148,7 +148,7 @@ class Inspection:
         for name, cap in caps.items():
             if isinstance(number := value.get(name), int) and number > cap:
                 self._add(f"{pointer}/{name}", f"{name} is {short_repr(number)}; at most {cap} is allowed.")
-        default = _DEFAULT_MAX_LOOPS if "instructions" in value else 0
+        default = DEFAULT_MAX_LOOPS if "instructions" in value else 0
         if "max_loops" not in as_object(value.get("config")) and default > settings.max_loops:
             detail = f"max_loops is {default} by default; at most {settings.max_loops} is allowed."
             self._add(f"{pointer}/config/max_loops", detail)

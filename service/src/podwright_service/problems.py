@@ -148,7 +148,7 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
         case RequestValidationError():
             return problem_details(request, _invalid_request(path, error))
         case RequestError():
-            more = {"errors": error_entries(error.problems)} if error.problems else {}
+            more: dict[str, Any] = {"errors": error_entries(error.problems)} if error.problems else {}
             return _problem(path, error.status_code, error.code, error.detail, error.suggestion, **more)
         case HTTPException():
             phrase = "body too large" if error.status_code == 413 else HTTPStatus(error.status_code).phrase
@@ -171,9 +171,11 @@ def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
     return [ErrorEntry(**asdict(problem)) for problem in problems]
 
 
-def _problem(path: str, status: int, code: str, detail: str, suggestion: str, **more: Any) -> ProblemDetails:
+def _problem(
+    path: str, status: int, code: str, detail: str, suggestion: str, help_url: str = "", **more: Any
+) -> ProblemDetails:
     return ProblemDetails(
-        type=f"{HELP_URL}#{code}",
+        type=help_url or f"{HELP_URL}#{code}",
         title=code.replace("_", " ").capitalize(),
         status=status,
         detail=detail,
@@ -222,7 +224,8 @@ def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
         facts["limit"] = error.limit
     if isinstance(error, errors.BlueprintValidationError):
         facts["errors"] = error_entries(error.problems)
-    return _problem(path, _status(error), error.code, error.public_message or error.message, error.suggestion, **facts)
+    detail = error.public_message or error.message
+    return _problem(path, _status(error), error.code, detail, error.suggestion, error.help_url, **facts)
 
 
 def _status(error: PodwrightError) -> int:

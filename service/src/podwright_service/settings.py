@@ -20,6 +20,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    TypeAdapter,
     ValidationError,
 )
 from pydantic_core import ErrorDetails
@@ -224,6 +225,11 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
     client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
     if client and client not in MODEL_CLIENTS:
         yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
+    trust_env = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
+    try:
+        TypeAdapter(bool).validate_python(trust_env)
+    except ValidationError:
+        yield f"PODWRIGHT_TRUST_ENV: Expected true or false, got {short_repr(trust_env)}."
 
 
 def source_of(name: str, options: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from typing_extensions import Unpack
 
-from podwright.components.base import ModelComponent
+from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
 from podwright.components.chat import ChatConfig, initial_messages, run_chat
 from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
 from podwright.events import Kind
@@ -40,7 +40,7 @@ class Agent(ModelComponent):
         instructions: str,
         model: str | Model,
         tools: Sequence[Callable[..., Any]] = (),
-        max_loops: int = 10,
+        max_loops: int = DEFAULT_MAX_LOOPS,
         **options: Unpack[AgentOptions],
     ) -> None:
         self._tools: Mapping[str, Tool] = tools_by_name(tools)

@@ -17,6 +17,9 @@ from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
+DEFAULT_MAX_LOOPS = 10
+"""Most model calls of one chat, if a blueprint does not say."""
+
 Input = str | Mapping[str, Any]
 """A text, or named inputs."""
 
@@ -177,7 +180,7 @@ class ModelComponent(PromptComponent):
     @property
     def max_loops(self) -> int:
         """Most model calls of one run."""
-        return self.config.get("max_loops", 10)
+        return self.config.get("max_loops", DEFAULT_MAX_LOOPS)
 
     @property
     def model(self) -> Model:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, cast
@@ -11,13 +11,13 @@ from typing import Any, cast
 from podwright import errors, events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
 from podwright.components.response_format import response_format
-from podwright.components.tool_calls import CANCELLED, ToolCaller
+from podwright.components.tool_calls import ToolCaller, error_details
 from podwright.json_data import to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
-from podwright.run import Run, gather_or_cancel, milliseconds_since
+from podwright.run import Run, milliseconds_since
 from podwright.templates import fill, names, sections
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE, Usage
@@ -95,11 +95,11 @@ async def run_chat(run: Run, config: ChatConfig, messages: list[Message], respon
     tool_caller = ToolCaller(run, config.tools)
     reason = ""
     for _ in range(config.max_loops):
-        response = await call_model(run, config, messages, tools, output=output.schema if output else None)
+        response = await call_model(run, config, messages, tools, output.schema if output else None)
         messages.append(Message("assistant", response.text, response.tool_calls))
         if response.tool_calls:
-            reason, reported = "", tool_caller.reported()
-            messages += await gather_or_cancel(tool_caller.call(call, reported) for call in response.tool_calls)
+            reason = ""
+            messages += await tool_caller.call_all(response.tool_calls)
         elif output is None:
             return response.text
         else:
@@ -120,9 +120,7 @@ async def call_model(
     config: ChatConfig,
     messages: Sequence[Message],
     tools: Sequence[ToolSchema] = (),
-    *,
     output: OutputSchema | None = None,
-    tool_choice: str | None = None,
 ) -> ModelResponse:
     """One model call within the limits of a run, with its events and its usage.
 
@@ -132,7 +130,7 @@ async def call_model(
     """
     model, settings = config.model, config.settings
     request = ModelRequest(
-        model.name, tuple(messages), tuple(tools), settings, output, tool_choice, run.component, run.path
+        model.name, tuple(messages), tuple(tools), settings, output, component=run.component, path=run.path
     )
     reservations: list[Reservation] = []
     used: Usage | None = None
@@ -141,7 +139,7 @@ async def call_model(
             await model.prepare()
             request = await _reserve(run, model, request, reservations)
         used = NO_USAGE
-        response = await _complete(run, model, request)
+        response = await _ModelCall(run, model, request).response()
         used = response.usage
     finally:
         for budget, reservation in zip(run.budgets, reservations, strict=False):
@@ -175,40 +173,36 @@ async def _reserve(run: Run, model: Model, request: ModelRequest, reservations: 
     return replace(request, settings=settings)
 
 
-async def _complete(run: Run, model: Model, request: ModelRequest) -> ModelResponse:
-    """Ask the model, with retries and events."""
-    call = _ModelCall(run, model, request)
-    total = request.settings.get("timeout", model.timeouts.total)
-    try:
-        response = await with_retries(
-            call.attempt, total, model.retries, who=f"'{model.name}'", left=lambda: run.time_left, on_retry=call.retried
-        )
-    except CancelledError:
-        call.failed(CANCELLED)
-        raise
-    except errors.PodwrightError as error:
-        call.failed(error.to_dict())
-        raise
-    call.finished(response)
-    return response
-
-
 class _ModelCall:
     """One model call of a run: its attempts and its events."""
 
     def __init__(self, run: Run, model: Model, request: ModelRequest) -> None:
         self._run, self._model, self._request = run, model, request
         self._number, run.calls = run.calls, run.calls + 1
-        self._first_token_ms: float | None = None
-        run.emit(events.ModelCallStarted(**self._stamp(), request=request))
         self._started = perf_counter()
+        self._first_token_ms: float | None = None
 
-    async def attempt(self) -> ModelResponse:
-        """Ask the model once.
+    async def response(self) -> ModelResponse:
+        """The response of the model, which is retried where that can help; its usage is counted."""
+        run, model = self._run, self._model
+        total, who = self._request.settings.get("timeout", model.timeouts.total), f"'{model.name}'"
+        self._emit(events.ModelCallStarted, request=self._request)
+        try:
+            response = await with_retries(
+                self._attempt, total, model.retries, who=who, left=lambda: run.time_left, on_retry=self._on_retry
+            )
+        except (CancelledError, errors.PodwrightError) as error:
+            details, duration = error_details(error), milliseconds_since(self._started)
+            self._emit(events.ModelCallFailed, model=model.name, error=details, duration_ms=duration)
+            raise
+        run.add_usage(response.usage.as_call(model.name))
+        first, duration = self._first_token_ms, milliseconds_since(self._started)
+        self._emit(
+            events.ModelCallFinished, model=model.name, response=response, duration_ms=duration, first_token_ms=first
+        )
+        return response
 
-        Raises:
-            ModelError: The model failed; transient if another attempt can help.
-        """
+    async def _attempt(self) -> ModelResponse:
         try:
             response = await self._model.complete(self._request, self._on_token if self._run.streaming else None)
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
@@ -221,38 +215,16 @@ class _ModelCall:
         except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
             raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
 
-    def retried(self, tries: int, error: errors.ModelError, wait: float) -> None:
-        """Emit that another attempt follows after some seconds."""
-        wait_ms = round(wait * 1000, 3)
-        self._run.emit(events.ModelCallRetried(**self._stamp(), tries=tries, error=error.to_dict(), wait_ms=wait_ms))
-
-    def failed(self, error: Mapping[str, Any]) -> None:
-        """Emit the end of the call."""
-        duration = milliseconds_since(self._started)
-        self._run.emit(
-            events.ModelCallFailed(**self._stamp(), model=self._model.name, error=error, duration_ms=duration)
-        )
-
-    def finished(self, response: ModelResponse) -> None:
-        """Count the usage, and emit the end of the call."""
-        self._run.add_usage(response.usage.as_call(self._model.name))
-        self._run.emit(
-            events.ModelCallFinished(
-                **self._stamp(),
-                model=self._model.name,
-                response=response,
-                duration_ms=milliseconds_since(self._started),
-                first_token_ms=self._first_token_ms,
-            )
-        )
+    def _on_retry(self, tries: int, error: errors.ModelError, wait: float) -> None:
+        self._emit(events.ModelCallRetried, tries=tries, error=error.to_dict(), wait_ms=round(wait * 1000, 3))
 
     def _on_token(self, text: str) -> None:
         if self._first_token_ms is None:
             self._first_token_ms = milliseconds_since(self._started)
-        self._run.emit(events.Token(**self._stamp(), text=text))
+        self._emit(events.Token, text=text)
 
-    def _stamp(self) -> dict[str, Any]:
-        return {**self._run.stamp(), "call": self._number}
+    def _emit(self, event: Callable[..., events.Event], **fields: Any) -> None:
+        self._run.emit(event(**self._run.stamp(), call=self._number, **fields))
 
 
 def _with_cost(model: Model, response: ModelResponse) -> ModelResponse:

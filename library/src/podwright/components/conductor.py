@@ -12,7 +12,7 @@ from annotated_types import MaxLen, MinLen
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
-from podwright.components.base import Component, ModelComponent
+from podwright.components.base import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.components.chat import ChatConfig, initial_messages, run_chat
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
@@ -51,7 +51,7 @@ class Conductor(ModelComponent):
         model: str | Model,
         skills: Sequence[Component],
         planning: bool = False,
-        max_loops: int = 10,
+        max_loops: int = DEFAULT_MAX_LOOPS,
         **options: Unpack[AgentOptions],
     ) -> None:
         fields = {
@@ -122,7 +122,7 @@ class Conductor(ModelComponent):
         if self.planning:
             plan = _plan_type(tuple(self._skills))
             messages += await self._plan(run, messages, plan, state)
-            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", TypeAdapter(plan), state.revise)
+            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise)
         config = ChatConfig(self.model, self.settings, self.max_loops, tools)
         return await run_chat(run, config, messages, task.response_model)
 
@@ -188,12 +188,15 @@ _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
 
 def _tool(name: str, description: str, arguments: TypeAdapter[Any], function: Callable[..., Any]) -> Tool:
-    parameters = arguments.json_schema()
     schema: ToolSchema = {
         "type": "function",
-        "function": {"name": name, "description": description, "parameters": parameters},
+        "function": {"name": name, "description": description, "parameters": _json_schema(arguments)},
     }
     return Tool(function, schema, arguments)
+
+
+_json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)
+_adapter = lru_cache(maxsize=64)(TypeAdapter[Any])
 
 
 @lru_cache(maxsize=64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,11 +67,9 @@ def load(
     )
     if isinstance(source, Mapping):
         return _build(source, parts, options)
-    path = Path(source)
-    with contextlib.suppress(OSError):  # the name is too long: reading it explains that
-        if path.is_dir():
-            return _load_folder(Folder(path), parts, options, ())
-    return _build(blueprints.read_file(path), parts, options)
+    if os.path.isdir(source):  # noqa: PTH112 - a name that is too long is no folder, and read_file says so
+        return _load_folder(Folder(Path(source)), parts, options, ())
+    return _build(blueprints.read_file(source), parts, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class RemoteStream:
         Raises:
             PodwrightError: The run failed or was refused, or the response is invalid.
         """
-        if response.status != 200 or response.content_type != "text/event-stream":
+        if response.status != 200 or response.media_type != "text/event-stream":
             raise await self._refused(response)
         parser = EventParser()
         while chunk := await response.read_chunk():
@@ -141,7 +141,7 @@ class RemoteStream:
     async def _refused(self, response: Response) -> errors.RemoteError:
         """The error for a response that is no stream of events; only a problem document is quoted."""
         problem: dict[str, Any] = {}
-        if response.content_type == "application/problem+json":
+        if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
         answered = f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
         wait = retry_after(response.headers)

@@ -118,7 +118,7 @@ class StepRunner:
         if agent is None:
             message = f"Step '{step.name}' needs the agent '{name}', which was not given."
             raise ConfigurationError(message, suggestion=did_you_mean(name, self._agents) or None)
-        data: Any = {key: scope.context[key] for key in visible(scope.context) if key not in self._hidden}
+        data: Any = visible(scope.context, self._hidden)
         if step.input is not None:
             data = fill_all(step.input, scope.context, f"Step '{step.name}'")
         task = agent.step_task(data, node, self._approved_inside(path))
@@ -127,7 +127,7 @@ class StepRunner:
 
     async def _run_workflow(self, step: steps.WorkflowStep, scope: Scope, node: Node, path: Path) -> None:
         task = WorkflowTask(
-            input=shown(scope.context),
+            input=visible(scope.context),
             scope=scope,
             progress=node.setdefault("in", {}),
             approved=self._approved_inside(path),
@@ -227,11 +227,6 @@ class StepRunner:
             node["at"] = min(stopped, key=lambda number: (isinstance(stopped[number], ApprovalRequired), number))
             raise stopped[node["at"]]
         return [parts[str(number)]["set"] for number in range(len(sequences))]
-
-
-def shown(context: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a context that traces and agents see."""
-    return {key: context[key] for key in visible(context)}
 
 
 def _items(step: steps.MapStep, context: Mapping[str, Any]) -> list[Any]:

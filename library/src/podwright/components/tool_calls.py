@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from asyncio import CancelledError
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, cast
 
@@ -12,13 +12,17 @@ from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, erro
 from podwright.events import ToolCallFailed, ToolCallFinished, ToolCallStarted
 from podwright.json_data import nested_deeper, to_text
 from podwright.messages import Message, ToolCall
-from podwright.run import Run, milliseconds_since
+from podwright.run import Run, gather_or_cancel, milliseconds_since
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
 
-CANCELLED = {"code": "run_cancelled", "message": "The run was cancelled."}
-"""The `error` of an event whose work was cancelled."""
+
+def error_details(error: BaseException) -> dict[str, Any]:
+    """The `error` of an event: the details of an error, or those of a cancellation."""
+    if isinstance(error, PodwrightError):
+        return error.to_dict()
+    return {"code": "run_cancelled", "message": "The run was cancelled."}
 
 
 class ToolCaller:
@@ -37,40 +41,36 @@ class ToolCaller:
         self._tools = tools
         self._reported: set[str] = set()
 
-    def reported(self) -> frozenset[str]:
-        """Names of the tools whose wrong calls have been reported to the model."""
-        return frozenset(self._reported)
-
-    async def call(self, call: ToolCall, reported: frozenset[str]) -> Message:
-        """Call a tool.
-
-        Args:
-            call: What the model asked for.
-            reported: `reported()` at the beginning of the turn: calls of one turn do not count against each other.
+    async def call_all(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Call the tools that the model asked for in one turn, at once.
 
         Returns:
-            The message for the model: the result, or what was wrong with the call.
+            The messages for the model: a result each, or what was wrong with the call.
 
         Raises:
-            ToolError: The tool raised an error, or was called wrongly again.
-            PodwrightError: A run nested in the tool failed.
+            ToolError: A tool raised an error, or was called wrongly again.
+            PodwrightError: A run nested in a tool failed.
         """
+        reported = frozenset(self._reported)  # calls of one turn do not count against each other
+        return await gather_or_cancel(self._call_and_report(call, reported) for call in calls)
+
+    async def _call_and_report(self, call: ToolCall, reported: frozenset[str]) -> Message:
         started = perf_counter()
         self._run.add_usage(Usage(tool_calls=1))
         try:
             text = await self._call(call)
-        except CancelledError:
-            self._emit_failed(call, CANCELLED, started)
-            raise
-        except ToolArgumentsError as error:
-            self._emit_failed(call, error.to_dict(), started)
-            if call.name in reported or error.run_id is not None:  # with a run_id it comes from a nested run
+        except (CancelledError, PodwrightError) as error:
+            details, duration = error_details(error), milliseconds_since(started)
+            self._run.emit(
+                ToolCallFailed(
+                    **self._run.stamp(), tool=call.name, call_id=call.id, error=details, duration_ms=duration
+                )
+            )
+            # with a run_id the error comes from a nested run
+            if not isinstance(error, ToolArgumentsError) or error.run_id is not None or call.name in reported:
                 raise
             self._reported.add(call.name)
             return Message("tool", f"Error: {error.message}", tool_call_id=call.id)
-        except PodwrightError as error:
-            self._emit_failed(call, error.to_dict(), started)
-            raise
         duration = milliseconds_since(started)
         finished = ToolCallFinished(
             **self._run.stamp(), tool=call.name, call_id=call.id, output=text, duration_ms=duration
@@ -94,12 +94,6 @@ class ToolCaller:
             raise
         except Exception as error:
             raise error_from(ToolError, f"Tool '{call.name}'", error) from error
-
-    def _emit_failed(self, call: ToolCall, error: Mapping[str, Any], started: float) -> None:
-        duration = milliseconds_since(started)
-        self._run.emit(
-            ToolCallFailed(**self._run.stamp(), tool=call.name, call_id=call.id, error=error, duration_ms=duration)
-        )
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from podwright.components.options import (
     parse_with_overrides,
 )
 from podwright.components.resume import KEY, Node, initial_progress, path_of
-from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask, shown
+from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask
 from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
@@ -196,7 +196,7 @@ class Workflow(Component):
         # agents see the named inputs themselves, so an `input` that only combines them is not repeated
         hidden = frozenset({"input"}) if inputs and named["input"] == combined else frozenset[str]()
         return WorkflowTask(
-            input=shown(named),
+            input=visible(named),
             scope=Scope(named),
             progress=copy_json(progress),
             approved=None if resume_path is None else tuple(path_of(progress)),
@@ -232,7 +232,7 @@ class Workflow(Component):
             if not own.nested:
                 run.checkpoint = Checkpoint(copy_json({**context, KEY: own.progress}), path_of(own.progress))
             raise
-        return {key: to_text(context[key]) for key in visible(context)}
+        return {key: to_text(value) for key, value in visible(context).items()}
 
 
 _ARGUMENTS_OF_OTHER_KINDS = {"input_data", "response_model", "stream"}

@@ -52,8 +52,15 @@ class Model(ABC):
                 Other exceptions are wrapped in one.
         """
 
+    def load_prices(self) -> None:  # noqa: B027 - most models need nothing
+        """Load what `cost` needs. Takes up to seconds: on an event loop, call it in a thread.
+
+        Raises:
+            ConfigurationError: The price file is wrong.
+        """
+
     async def prepare(self) -> None:  # noqa: B027 - most models need nothing
-        """Load what `price` needs; awaited before a call within limits. Errors are left to `complete`."""
+        """Call `load_prices` once; awaited before a call within limits. Errors are left to `complete`."""
 
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` with this model in USD; None if the price is unknown."""

@@ -30,7 +30,7 @@ _KEEP_ALIVE = 30.0
 """Seconds that an unused connection is kept."""
 _DRAIN = 0.1
 """Seconds to wait for the end of a response whose last event has arrived."""
-_TRUE = ("1", "true", "yes", "on")
+_TRUE = ("1", "true", "t", "yes", "y", "on")
 """Values of `PODWRIGHT_TRUST_ENV` that honour the proxy variables."""
 _MAX_HEADER = 64 * 1024
 """Bytes of one response header."""
@@ -64,12 +64,8 @@ class Response:
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         """The headers; names are matched without regard to case."""
-        self._response = response
-
-    @property
-    def content_type(self) -> str:
+        self.media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         """The media type without parameters, such as `text/event-stream`."""
-        return self._response.content_type
 
     async def read_chunk(self) -> bytes:
         """The next piece of the decompressed body, as it arrives; empty at the end.

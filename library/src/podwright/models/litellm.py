@@ -90,6 +90,10 @@ class LiteLLMModel(Model):
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         raise model_error
 
+    def load_prices(self) -> None:
+        """See `Model.load_prices`."""
+        pricing.warm(self.name)
+
     async def prepare(self) -> None:
         """Load LiteLLM and the prices."""
         with suppress(errors.PodwrightError):

@@ -99,24 +99,27 @@ class ChatModel(Model):
         except errors.PodwrightError:  # raised again by the first call
             return None
 
+    def load_prices(self) -> None:
+        """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
+        url = self._endpoint.url
+        pricing.warm(self.name, at_vendor=url != "" and self._base_url().startswith(url))
+
     async def prepare(self) -> None:
-        """Load the price list."""
+        """See `Model.prepare`."""
         with contextlib.suppress(errors.PodwrightError):
             await self._prepare()
 
     async def _prepare(self) -> tuple[str, dict[str, str]]:
         """URL and headers of requests, once the prices are loaded."""
         if self._destination is None:
-            url, headers = self._find_destination()
-            at_vendor = bool(self._endpoint.url) and url.startswith(self._endpoint.url)
-            await asyncio.to_thread(pricing.warm, self.name, at_vendor=at_vendor)
-            self._destination = url, headers
+            destination = self._find_destination()
+            await asyncio.to_thread(self.load_prices)
+            self._destination = destination
         return self._destination
 
     def _find_destination(self) -> tuple[str, dict[str, str]]:
         """URL and headers of requests; read at the first call, because it may fail."""
-        endpoint, connection = self._endpoint, self._connection
-        base_url = connection.base_url or _first_set(endpoint.urls) or endpoint.url
+        endpoint, base_url = self._endpoint, self._base_url()
         if not base_url:
             variables = " or ".join(endpoint.urls) or "PODWRIGHT_MODEL_BASE_URL"
             raise errors.ConfigurationError(
@@ -137,6 +140,9 @@ class ChatModel(Model):
             headers["Authorization"] = f"Bearer {key}"
         return url, headers
 
+    def _base_url(self) -> str:
+        return self._connection.base_url or _first_set(self._endpoint.urls) or self._endpoint.url
+
     def _key(self, base_url: str) -> str:
         key = self._connection.api_key
         key = (_first_set(self._endpoint.keys) if key is None else key).strip()
@@ -156,7 +162,7 @@ class ChatModel(Model):
         if response.status != 200:
             raise refusal(self.name, response.status, await _refusal_text(response), response.headers)
         builder = ResponseBuilder()
-        if on_token is not None and response.content_type == "text/event-stream":
+        if on_token is not None and response.media_type == "text/event-stream":
             await self._read_stream(response, builder, on_token)
         else:
             text = builder.add(orjson.loads(await response.read()))

@@ -6,6 +6,7 @@ loaded. A price that none of them knows is unknown, never 0.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -29,6 +30,9 @@ from podwright.validation_errors import to_problems
 
 VARIABLE = "PODWRIGHT_PRICES"
 """The environment variable that names the operator's file, which is read again every minute."""
+_log = logging.getLogger("podwright.models")
+_valid_rates: dict[str, Mapping[str, _Rates]] = {}
+"""The last valid content of each price file."""
 
 Source = Literal["override", "genai-prices", "litellm", "provider"]
 
@@ -122,6 +126,16 @@ class _Rates(TypedDict):
 
 @lru_cache(maxsize=1)
 def _read_file(file: str, minute: int) -> Mapping[str, _Rates]:
+    try:
+        _valid_rates[file] = _parse_file(file)
+    except ConfigurationError as error:
+        if file not in _valid_rates:
+            raise
+        _log.error("%s The previous prices stay valid.", error.message)
+    return _valid_rates[file]
+
+
+def _parse_file(file: str) -> Mapping[str, _Rates]:
     data: Any = None
     try:
         data = read_data(file)

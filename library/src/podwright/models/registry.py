@@ -133,7 +133,8 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
         raise ConfigurationError(
             "PODWRIGHT_MODEL_BASE_URL is not a valid base URL.", suggestion="Write it as https://host/path."
         ) from None
-    return Connection(connection.api_key or os.environ.get("PODWRIGHT_MODEL_API_KEY") or "", url)
+    key = connection.api_key
+    return Connection(os.environ.get("PODWRIGHT_MODEL_API_KEY", "") if key is None else key, url)
 
 
 def _unknown(name: str, *hints: str) -> UnknownModelError:

@@ -34,7 +34,6 @@ Report = Callable[[str], None]
 class BuiltImage:
     """The result of a build."""
 
-    image: str
     facts: dict[str, Any]
     """The description of the component, as in the labels."""
     files: list[str]
@@ -86,14 +85,15 @@ def build(
         client = docker or Docker()
         arguments = _arguments(base, _find_base(client, base, report), remotes, requirements(component.path))
         report(f"Checking '{blueprint['name']}' in {base}.")
-        _run_build(client, component, [*arguments, "--target=facts", f"--output={output}", str(context)], verbose)
+        log: Report = report if verbose else lambda line: None
+        _run_build(client, component, [*arguments, "--target=facts", f"--output={output}", str(context)], log)
         facts = json.loads((output / "facts.json").read_text(encoding="utf-8"))
         lock_changed = _update_lock(component, (output / LOCK).read_bytes(), locked)
         if lock_changed:  # so that the next build uses the cache of this one
             (context / "wanted" / LOCK).write_bytes((output / LOCK).read_bytes())
         labels = [f"--label={name}={value}" for name, value in to_labels(facts).items()]
-        _run_build(client, component, [*arguments, *labels, f"--tag={image}", "--load", str(context)], verbose)
-    return BuiltImage(image, facts, files, lock_changed)
+        _run_build(client, component, [*arguments, *labels, f"--tag={image}", "--load", str(context)], log)
+    return BuiltImage(facts, files, lock_changed)
 
 
 def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
@@ -133,9 +133,9 @@ def _arguments(base: str, data: dict[str, Any], remotes: Sequence[str], wanted: 
     ]
 
 
-def _run_build(client: Docker, component: Folder, arguments: list[str], verbose: bool) -> None:
+def _run_build(client: Docker, component: Folder, arguments: list[str], log: Report) -> None:
     try:
-        client.build(f"the image of '{component.path.name}'", arguments, verbose)
+        client.build(f"the image of '{component.path.name}'", arguments, log)
     except BuildError as error:
         line = next((line for line in error.lines if line.startswith(ERROR_PREFIX)), None)
         if line is None:

@@ -6,14 +6,12 @@ import json
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from podwright.errors import ConfigurationError
 from podwright.text import truncate
-from podwright_service.cli.console import print_text
 
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}", re.ASCII)
 _INSTALL = "Install Docker with buildx and start it; on Debian, `make engine` in the source folder of Podwright does."
@@ -81,13 +79,13 @@ class Docker:
         """Pull an image, and return whether that succeeded."""
         return self._run("pull", "--quiet", name).returncode == 0
 
-    def build(self, subject: str, arguments: Sequence[str], verbose: bool = False) -> None:
+    def build(self, subject: str, arguments: Sequence[str], log: Callable[[str], object] = lambda line: None) -> None:
         """Build with BuildKit.
 
         Args:
             subject: What is built, for the error message.
             arguments: The arguments of `docker buildx build`.
-            verbose: Whether to print the builder's output.
+            log: Called with each line of the builder's output.
 
         Raises:
             BuildError: It failed.
@@ -99,8 +97,7 @@ class Docker:
         ) as process:
             for line in process.stderr or ():
                 output.append(line.rstrip("\n"))
-                if verbose:
-                    print_text(output[-1], sys.stderr)
+                log(output[-1])
         if process.returncode:
             lines = _failed_step(output)
             reason = truncate(" ".join(" ".join(lines).split()), 1_500)

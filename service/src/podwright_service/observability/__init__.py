@@ -87,9 +87,17 @@ class Observability:
             self.tracer_provider.get_tracer("podwright", __version__),
             capture_content=tracing.capture_content(),
             remotes=remotes,
-            servers={model.name: address for model in models if (address := model.address())},
+            servers=_servers(models),
         )
         return (spans,)
+
+
+def _servers(models: Collection[Model]) -> dict[str, tuple[str, int]]:
+    """Host and port of the models' servers; models that share a name but not a server are left out."""
+    servers: dict[str, set[tuple[str, int] | None]] = {}
+    for model in models:
+        servers.setdefault(model.name, set()).add(model.address())
+    return {name: address for name, (address, *others) in servers.items() if address and not others}
 
 
 def _tool_names(part: Component) -> Collection[str]:

@@ -77,10 +77,12 @@ class Metrics:
         if not self._multiprocess:
             ProcessCollector(registry=self.registry)
         self._define_metrics()
-        # A series that appears with its first event has no rate at that event.
-        self._runs_waiting.labels(*self._served).set(0)
+        # 0 is exported before the first event, so that the rate of a series includes that event
+        for status in RUN_STATUSES.values():
+            self._runs.labels(*self._served, status)
+        self._runs_waiting.labels(*self._served)
         for labels in (self._served, (INLINE, "agent")):
-            self._runs_in_progress.labels(*labels).set(0)
+            self._runs_in_progress.labels(*labels)
         self._component_info.labels(*self._served, version, digest).set(1)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,7 +46,7 @@ class ProblemError(Exception):
         super().__init__(f"{self.status} {self.code}: {detail} {suggestion}".rstrip())
 
 
-class Served:
+class Served(ABC):
     """A client of a served component.
 
     Args:
@@ -132,9 +133,10 @@ class Served:
         """
         return self._json(self.client.get("/info"))
 
+    @abstractmethod
     def logs(self) -> str:
         """The output of the component so far."""
-        raise NotImplementedError
+        ...
 
     def _json(self, response: httpx.Response) -> Any:
         if response.status_code != 200:
