@@ -1,3 +1,3 @@
-"""The version of the library, the service, the image and the charts, written here only."""
+"""The version of the library, the service, the image and the chart; `make chart` writes it there too."""
 
 __version__ = "0.1.0"

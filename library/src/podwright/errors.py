@@ -138,7 +138,7 @@ class PodwrightError(Exception):
 
 
 def error_from(kind: type[E], subject: str, cause: BaseException) -> E:
-    """An error about an exception of foreign code, whose text is only in `message`, not in `public_message`."""
+    """An error about an exception of a caller's code. Only `message` has its text; `public_message` names its type."""
     error = kind(f"{subject} raised {describe_error(cause)}")
     error.public_message = f"{subject} raised {type(cause).__name__}."
     return error
@@ -228,7 +228,7 @@ class TraceError(PodwrightError):
 
 
 class BlockingCallError(PodwrightError):
-    """A synchronous call was made on the thread that would have to do the work."""
+    """`run()` was called on the thread of its own event loop, where it would wait for itself."""
 
     code = "blocking_call"
     default_suggestion = "Use `await component.arun(...)` here."

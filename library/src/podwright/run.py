@@ -275,7 +275,7 @@ class Run:
             self.nested.discard(task)
 
     async def _cancel_nested(self) -> None:
-        """Cancel runs that were started by tools in threads: a thread cannot be cancelled, so it would wait on."""
+        """Cancel the nested runs that tools in threads wait for, because threads cannot be cancelled."""
         self.over = True
         for task in self.nested:
             task.cancel()
@@ -354,9 +354,9 @@ async def execute(
     trace: bool = False,
     hops: int = MAX_HOPS,
 ) -> ExecutionResult:
-    """Run a component that is not a part of another one: every public way to run one calls this.
+    """Run a component: every public way to run one calls this.
 
-    Called from within a run, for example by a tool, the new run is nested in that one.
+    Called within another run, for example by a tool, the new run is nested in it.
 
     Args:
         component: What to run.
@@ -370,7 +370,7 @@ async def execute(
     loop = asyncio.get_running_loop()
     parent = _current.get()
     if parent is not None and (parent.over or parent.loop is not loop):
-        # a trace ends with its run and lives on one loop: subscribers and budgets are not thread-safe
+        # nested only in an active run of this event loop: subscribers and budgets are not thread-safe
         parent = None
     recorded: list[Event] = []
     added = (*subscribers, recorded.append) if trace else tuple(subscribers)

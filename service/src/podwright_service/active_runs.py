@@ -13,7 +13,7 @@ from podwright_service.problems import RequestError
 T = TypeVar("T")
 
 _WATCH_AFTER = 0.05
-"""Seconds after which disconnects are noticed: watching for them costs a short run more than cancelling it saves."""
+"""Seconds after which a disconnect is watched for; a run that ends before has no use for that."""
 
 
 class ActiveRuns:

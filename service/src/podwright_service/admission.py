@@ -1,4 +1,4 @@
-"""Admission: how many requests may be inside the service, how many run at once, and how long a body may take."""
+"""Admission: how many requests may be in progress, how many run at once, and how long a body may take."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
 _MAX_RETRY_AFTER = 60
+_MEAN_OVER = 16
+"""Runs over which their mean duration is taken, for `Retry-After`."""
 
 
 class Admission:
-    """Bounds the requests inside and the concurrent runs. Requests wait for a run slot in the order of arrival."""
+    """Bounds the requests in progress and the concurrent runs. Requests wait for a run slot in the order of arrival."""
 
     def __init__(self, settings: Settings) -> None:
         self._max_runs, self._max_wait = settings.max_runs, settings.max_wait
@@ -41,7 +43,7 @@ class Admission:
         return self._rejected
 
     def enter(self) -> None:
-        """Count one more request as inside: its body is read, it waits, or it runs.
+        """Count one more request in progress: its body is read, it waits, or it runs.
 
         Raises:
             RequestError: 503: the service is full.
@@ -51,7 +53,7 @@ class Admission:
         self._in_progress += 1
 
     def leave(self) -> None:
-        """Count one request less as inside."""
+        """Count one request less."""
         self._in_progress -= 1
 
     @contextlib.asynccontextmanager
@@ -69,7 +71,7 @@ class Admission:
         try:
             yield
         finally:
-            self._mean_run_seconds += (time.monotonic() - started - self._mean_run_seconds) / 16
+            self._mean_run_seconds += (time.monotonic() - started - self._mean_run_seconds) / _MEAN_OVER
             self._slots.release()
 
     async def _wait_for_slot(self) -> None:

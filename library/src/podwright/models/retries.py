@@ -1,7 +1,7 @@
 """Time-outs and retries: one policy for all models and remote components.
 
 A `Model` makes one attempt and raises a typed error. The caller repeats it through `with_retries`, so every model is
-treated alike, those of `register_provider` included, and attempts never multiply.
+treated alike, those of `register_provider` included, and retries are not nested.
 """
 
 from __future__ import annotations

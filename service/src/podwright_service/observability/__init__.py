@@ -1,4 +1,4 @@
-"""Spans, metrics and log lines of one service. All three come from the events of runs."""
+"""Spans, metrics and log lines of one service: those of runs from their events, those of requests from middleware."""
 
 from __future__ import annotations
 

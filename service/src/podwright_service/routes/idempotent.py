@@ -23,8 +23,8 @@ from podwright_service.runtime import get_runtime
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 MAX_KEY_LENGTH = 255
-_MAX_SHARE = 16
-"""A response may take at most 1/16 of the store's bytes."""
+_MAX_SHARE = 1 / 16
+"""The largest part of the store that one response may take."""
 _SUGGESTION = "Send a new key, such as a UUID, for each new request, and the same key only to repeat a request."
 
 
@@ -39,7 +39,7 @@ class IdempotentRoute(JSONRoute):
             if HEADER not in request.headers:
                 return await handler(request)
             runtime = get_runtime(request)
-            store, max_bytes = runtime.idempotency, runtime.settings.idempotency_bytes // _MAX_SHARE
+            store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
             key, fingerprint = _key_of(request), await _fingerprint_of(request)
             if (stored := await store.claim(key, fingerprint)) is not None:
                 return _replay(stored, fingerprint)
