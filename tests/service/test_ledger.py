@@ -152,9 +152,9 @@ class Provider:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, calls wait."""
     waiting: Counter[str] = field(default_factory=Counter[str])
-    """The calls that wait, by tag."""
+    """The calls that wait, by tag, but for those whose client leaves: another run may have its place already."""
     dropped: Counter[str] = field(default_factory=Counter[str])
-    """The calls whose connection was closed while they waited, by tag."""
+    """The same calls, if their connection was closed while they waited."""
     url: str = ""
     loop: asyncio.AbstractEventLoop = field(init=False)
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
@@ -187,14 +187,15 @@ class Provider:
         return web.json_response(completion(body, tag, tokens))
 
     async def _wait(self, tag: str) -> None:
-        self.waiting[tag] += 1
+        stays = not tag.endswith("leave")
+        self.waiting[tag] += stays
         try:
-            await (self.stopped if tag.endswith("leave") else self.gate).wait()
+            await (self.gate if stays else self.stopped).wait()
         except asyncio.CancelledError:
-            self.dropped[tag] += 1
+            self.dropped[tag] += stays
             raise
         finally:
-            self.waiting[tag] -= 1
+            self.waiting[tag] -= stays
 
 
 def completion(body: dict[str, Any], tag: str, tokens: tuple[int, int]) -> dict[str, Any]:
@@ -373,11 +374,7 @@ class Ledger:
         os.kill(worker, signal.SIGKILL)
         await eventually(lambda: not Path(f"/proc/{worker}").exists())
 
-        def noticed() -> bool:
-            lost = {run.tag for run in responses.lost}
-            return bool(lost) and lost == {tag for tag in self.provider.dropped if not tag.endswith("leave")}
-
-        await eventually(noticed)
+        await eventually(lambda: {run.tag for run in responses.lost} == set(+self.provider.dropped) != set())
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
