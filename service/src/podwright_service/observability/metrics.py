@@ -11,7 +11,8 @@ that several processes share. Set the variable before this module is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from opentelemetry.trace import get_current_span
@@ -79,11 +80,11 @@ class Metrics:
         self._define_metrics()
         # 0 is exported before the first event, so that the rate of a series includes that event
         for status in RUN_STATUSES.values():
-            self._runs.labels(*self._served, status)
-        self._runs_waiting.labels(*self._served)
+            self._runs(*self._served, status).inc(0)
+        self._runs_waiting(*self._served).set(0)
         for labels in (self._served, (INLINE, "agent")):
-            self._runs_in_progress.labels(*labels)
-        self._component_info.labels(*self._served, version, digest).set(1)
+            self._runs_in_progress(*labels).set(0)
+        self._component_info(*self._served, version, digest).set(1)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
         """A subscriber that counts the runs of the served component, or those of inline blueprints."""
@@ -99,9 +100,9 @@ class Metrics:
         counted: dict[str, int] = {}
 
         def update() -> None:
-            self._runs_waiting.labels(*self._served).set(admission.waiting)
+            self._runs_waiting(*self._served).set(admission.waiting)
             for reason, number in admission.rejected.items():
-                self._runs_rejected.labels(*self._served, reason).inc(number - counted.get(reason, 0))
+                self._runs_rejected(*self._served, reason).inc(number - counted.get(reason, 0))
                 counted[reason] = number
 
         admission.on_change = update
@@ -110,8 +111,8 @@ class Metrics:
     def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count one HTTP request, and its duration in seconds."""
         route = _bounded(path, self._routes)
-        self._http_requests.labels(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
-        self._http_request_duration.labels(*self._served, route).observe(seconds, _exemplar())
+        self._http_requests(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
+        self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """All metrics, and their media type.
@@ -161,18 +162,22 @@ class Metrics:
             "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
         )
 
-    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
-        return Counter(f"podwright_{name}", documentation, (*_COMMON_LABELS, *labels), registry=self.registry)
+    def _counter(self, name: str, documentation: str, *labels: str) -> Callable[..., Counter]:
+        """A function from label values to their counter; cached, because a look-up takes longer than counting."""
+        names = (*_COMMON_LABELS, *labels)
+        return cache(Counter(f"podwright_{name}", documentation, names, registry=self.registry).labels)
 
     def _gauge(
         self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
-    ) -> Gauge:
+    ) -> Callable[..., Gauge]:
         names = (*_COMMON_LABELS, *labels)
-        return Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
+        gauge = Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
+        return cache(gauge.labels)
 
-    def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Histogram:
+    def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Callable[..., Histogram]:
         names = (*_COMMON_LABELS, *labels)
-        return Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
+        histogram = Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
+        return cache(histogram.labels)
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
@@ -182,29 +187,29 @@ class Metrics:
     def _count(self, event: events.Event, labels: Labels) -> None:
         match event:
             case events.RunStarted(parent_id=None):
-                self._runs_in_progress.labels(*labels).inc()
+                self._runs_in_progress(*labels).inc()
             case events.RunEnded(parent_id=None):
                 self._count_run(event, labels)
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, labels)
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
-                self._tool_calls.labels(*labels, tool, _status(event)).inc()
-                self._tool_call_duration.labels(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
+                self._tool_calls(*labels, tool, _status(event)).inc()
+                self._tool_call_duration(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
             case _:
                 pass
 
     def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
-        self._runs_in_progress.labels(*labels).dec()
-        self._runs.labels(*labels, RUN_STATUSES[type(event)]).inc()
-        self._run_duration.labels(*labels).observe(event.duration_ms / 1000, _exemplar())
+        self._runs_in_progress(*labels).dec()
+        self._runs(*labels, RUN_STATUSES[type(event)]).inc()
+        self._run_duration(*labels).observe(event.duration_ms / 1000, _exemplar())
         if isinstance(event, events.RunFailed) and (limit := event.error.get("limit")):
-            self._budget_stops.labels(*labels, _bounded(limit, _LIMITS)).inc()
+            self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
 
     def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels) -> None:
         model = _bounded(event.model, self._models)
-        self._model_calls.labels(*labels, model, model.partition("/")[0], _status(event)).inc()
-        self._model_call_duration.labels(*labels, model).observe(event.duration_ms / 1000, _exemplar())
+        self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
+        self._model_call_duration(*labels, model).observe(event.duration_ms / 1000, _exemplar())
         if isinstance(event, events.ModelCallFailed):
             return
         usage = event.response.usage
@@ -215,13 +220,13 @@ class Metrics:
             ("reasoning", usage.reasoning_tokens),
         ):
             if tokens:
-                self._tokens.labels(*labels, model, token_type).inc(tokens)
+                self._tokens(*labels, model, token_type).inc(tokens)
         if usage.cost is None:
-            self._unpriced.labels(*labels, model).inc()
+            self._unpriced(*labels, model).inc()
         else:
-            self._cost.labels(*labels, model).inc(usage.cost)
+            self._cost(*labels, model).inc(usage.cost)
         if event.first_token_ms is not None:
-            self._first_token.labels(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+            self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
 
 
 def _bounded(value: str, known: Collection[str]) -> str:

@@ -60,6 +60,7 @@ class RequestTelemetryMiddleware:
             seconds = time.perf_counter() - started
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
-            fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}
-            _log.debug("request", extra=fields)
+            if _log.isEnabledFor(logging.DEBUG):
+                fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}
+                _log.debug("request", extra=fields)
             resumed_run.reset(token)
