@@ -31,42 +31,48 @@ LAYERS = {
 
 
 async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
-    """All applications with an instant provider, in turns: the figures, and the table of layers."""
+    """An instant provider, and each application alone with the plain one: the figures, and the table of layers."""
     port = free_port()
     collector = f"http://127.0.0.1:{port}"
     often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}  # milliseconds; the next measurement finds nothing left to export
+    plain, defaults, litellm = App("plain"), App("defaults"), App("litellm", share=1 / 8)
     apps = {
-        "plain": App("plain"),
-        "defaults": App("defaults"),
+        "defaults": defaults,
         "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),
         "spans": App("spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1),
-        "litellm": App("litellm", share=1 / 8),
         "key": App("key", {"PODWRIGHT_API_KEYS": KEY}),
         **{name: App(name) for name in ("agent", "no-telemetry", "metrics", "tools")},
     }
+    pairs: dict[str, dict[str, Loads]] = {}
     with process("collector.py", port, cpu=CPUS[-1]):
-        results = await compare(apps, "/run", requests, CONNECTIONS, rounds)
+        for name, app in apps.items():
+            pairs[name] = await compare({"plain": plain, name: app}, "/run", requests, CONNECTIONS, rounds)
+        against = await compare({"litellm": litellm, "defaults": defaults}, "/run", requests, CONNECTIONS, rounds)
         with urllib.request.urlopen(f"{collector}/spans") as response:  # noqa: S310 - a constant scheme
             received = int(response.read())
-    expected = results["spans"].requests * SPANS_PER_RUN
-    plain, defaults = results["plain"].rates, results["defaults"].rates
+    expected = pairs["spans"]["spans"].requests * SPANS_PER_RUN
+
+    def share(title: str, name: str, limit: float | None = None) -> Figure:
+        return ratio(title, pairs[name][name].rates, pairs[name]["plain"].rates, "/s", limit, "≥")
+
     figures = [
-        ratio("one call, service at its defaults", defaults, plain, "/s", 0.5, "≥"),
-        ratio("with 10 % of the spans exported", results["sampled"].rates, plain, "/s", 0.38, "≥"),
-        ratio("with all spans exported", results["spans"].rates, plain, "/s", 0.33, "≥"),
+        share("one call, service at its defaults", "defaults", 0.5),
+        share("with 10 % of the spans exported", "sampled", 0.38),
+        share("with all spans exported", "spans", 0.33),
         Figure("spans that arrive", received / expected * 100, "%", f"{received} of {expected}", 99, "≥"),
-        ratio("one call, against FastAPI + LiteLLM", defaults, results["litellm"].rates, "/s", 4, "≥"),
-        ratio("an agent that calls a tool: two calls, against one", results["tools"].rates, plain, "/s"),
+        ratio("one call, against FastAPI + LiteLLM", against["defaults"].rates, against["litellm"].rates, "/s", 4, "≥"),
+        share("an agent that calls a tool: two calls, against one", "tools"),
     ]
-    return figures, layer_table(results)
+    return figures, layer_table(pairs)
 
 
-def layer_table(results: dict[str, Loads]) -> str:
+def layer_table(pairs: dict[str, dict[str, Loads]]) -> str:
     """The CPU time and the throughput of each layer, as a Markdown table."""
     lines = ["| application | CPU per request | throughput |", "|---|--:|--:|"]
     for name, title in LAYERS.items():
-        cpu = statistics.median(results[name].cpu) * 1e6
-        throughput = median_ratio(results[name].rates, results["plain"].rates)
+        loads = pairs.get(name, pairs["defaults"])
+        cpu = statistics.median(loads[name].cpu) * 1e6
+        throughput = median_ratio(loads[name].rates, loads["plain"].rates)
         lines.append(f"| {title} | {cpu:.0f} µs | {throughput:.2f} × |")
     return "\n".join(lines)
 

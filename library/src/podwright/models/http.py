@@ -80,7 +80,7 @@ class Response:
         self.size += len(chunk)
         if self.size > self._max_bytes:
             raise TransportError("too_large", f"the response is longer than {self._max_bytes} bytes")
-        if chunk:
+        if not self._content.at_eof():
             now = asyncio.get_running_loop().time()
             self._deadline.reschedule(now + self._idle if self._idle < math.inf else None)
         return chunk

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run
@@ -46,7 +46,7 @@ class RequestTelemetryMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if traceresponse:
-                    MutableHeaders(scope=message)["traceresponse"] = traceresponse
+                    message["headers"] = [*message.get("headers", ()), (b"traceresponse", traceresponse.encode())]
             await send(message)
 
         token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None)

@@ -96,9 +96,8 @@ def inject_trace_context(run: Run) -> dict[str, str]:
 
 def current_traceparent() -> str | None:
     """The current span as the value of a `traceparent` header (W3C Trace Context); None outside of a span."""
-    headers: dict[str, str] = {}
-    _traceparent.inject(headers)
-    return headers.get("traceparent")
+    span = trace.get_current_span().get_span_context()
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}" if span.is_valid else None
 
 
 def link_to(traceparent: str | None) -> Link | None:
