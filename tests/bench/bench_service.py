@@ -32,12 +32,10 @@ LAYERS = {
 
 async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
     """An instant provider, and each application alone with the plain one: the figures, and the table of layers."""
-    port = free_port()
-    collector = f"http://127.0.0.1:{port}"
+    collector = f"http://127.0.0.1:{(port := free_port())}"
     often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}  # milliseconds; the next measurement finds nothing left to export
-    plain, defaults, litellm = App("plain"), App("defaults"), App("litellm", share=1 / 8)
     apps = {
-        "defaults": defaults,
+        "defaults": App("defaults"),
         "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),
         "spans": App("spans", {ENDPOINT: f"{collector}/spans", **often}, settle=1),
         "key": App("key", {"PODWRIGHT_API_KEYS": KEY}),
@@ -46,11 +44,12 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
     pairs: dict[str, dict[str, Loads]] = {}
     with process("collector.py", port, cpu=CPUS[-1]):
         for name, app in apps.items():
-            pairs[name] = await compare({"plain": plain, name: app}, "/run", requests, CONNECTIONS, rounds)
-        against = await compare({"litellm": litellm, "defaults": defaults}, "/run", requests, CONNECTIONS, rounds)
+            pairs[name] = await compare({"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds)
+        both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}
+        lite, service = (await compare(both, "/run", requests, CONNECTIONS, rounds)).values()
         with urllib.request.urlopen(f"{collector}/spans") as response:  # noqa: S310 - a constant scheme
             received = int(response.read())
-    expected = pairs["spans"]["spans"].requests * SPANS_PER_RUN
+    expected = SPANS_PER_RUN * pairs["spans"]["spans"].requests
 
     def share(title: str, name: str, limit: float | None = None) -> Figure:
         return ratio(title, pairs[name][name].rates, pairs[name]["plain"].rates, "/s", limit, "≥")
@@ -60,7 +59,7 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
         share("with 10 % of the spans exported", "sampled", 0.38),
         share("with all spans exported", "spans", 0.33),
         Figure("spans that arrive", received / expected * 100, "%", f"{received} of {expected}", 99, "≥"),
-        ratio("one call, against FastAPI + LiteLLM", against["defaults"].rates, against["litellm"].rates, "/s", 4, "≥"),
+        ratio("one call, against FastAPI + LiteLLM", service.rates, lite.rates, "/s", 4, "≥"),
         share("an agent that calls a tool: two calls, against one", "tools"),
     ]
     return figures, layer_table(pairs)
@@ -71,9 +70,8 @@ def layer_table(pairs: dict[str, dict[str, Loads]]) -> str:
     lines = ["| application | CPU per request | throughput |", "|---|--:|--:|"]
     for name, title in LAYERS.items():
         loads = pairs.get(name, pairs["defaults"])
-        cpu = statistics.median(loads[name].cpu) * 1e6
         throughput = median_ratio(loads[name].rates, loads["plain"].rates)
-        lines.append(f"| {title} | {cpu:.0f} µs | {throughput:.2f} × |")
+        lines.append(f"| {title} | {statistics.median(loads[name].cpu) * 1e6:.0f} µs | {throughput:.2f} × |")
     return "\n".join(lines)
 
 

@@ -30,7 +30,7 @@ What Podwright costs, measured by `make bench`, which writes this page and fails
 `python tests/bench/run.py service` measures one part: `library`, `service` or `images`.
 
 Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
-The applications are in `tests/bench/apps.py`.
+Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
 
 ## The service
 
