@@ -40,7 +40,7 @@ async def test_run_works_inside_a_running_loop() -> None:
     assert [event.type for event in agent.stream("?")][-1] == "run_finished"
 
 
-async def test_a_failed_run_waits_for_no_garbage_collection() -> None:
+async def test_a_failed_run_waits_for_no_garbage_collection(request: pytest.FixtureRequest) -> None:
     """What a run held, such as its messages, is freed with its error, although the collector runs rarely."""
     alive = weakref.WeakSet[Exception]()
 
@@ -51,10 +51,10 @@ async def test_a_failed_run_waits_for_no_garbage_collection() -> None:
     def fail(_: ModelRequest) -> str:
         raise TrackedError
 
+    request.addfinalizer(gc.enable)
     gc.disable()
     with pytest.raises(ModelError, match="TrackedError"):
         await Agent("a", "", FunctionModel(fail)).arun("x")
-    gc.enable()
     assert not alive
 
 

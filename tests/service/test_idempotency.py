@@ -154,29 +154,29 @@ def test_a_response_too_large_to_store_is_not_run_twice(serve: Serve, path: str)
     assert len(model.requests) == 1
 
 
-async def test_the_memory_store_is_bounded() -> None:
+def test_the_memory_store_is_bounded() -> None:
     """Responses are dropped when they are too many, too large together, or too old; the oldest first."""
     now = [0.0]
     settings = Settings(idempotency_entries=3, idempotency_bytes=1000, idempotency_ttl=60)
     store = IdempotencyStore(settings, lambda: now[0])
 
-    async def keep(key: str, size: int) -> None:
-        assert await store.claim(key, "f") is None
-        await store.keep(key, StoredResponse("f", 200, (), b"x" * size))
+    def keep(key: str, size: int) -> None:
+        assert store.claim(key, "f") is None
+        store.keep(key, StoredResponse("f", 200, (), b"x" * size))
 
-    async def stored(keys: str) -> str:
+    def stored(keys: str) -> str:
         kept = ""
         for key in keys:
-            if await store.claim(key, "f") is None:
-                await store.release(key)
+            if store.claim(key, "f") is None:
+                store.release(key)
             else:
                 kept += key
         return kept
 
     for key in "abcd":
-        await keep(key, 10)
-    assert await stored("abcd") == "bcd"
-    await keep("e", 985)
-    assert await stored("bcde") == "de"
+        keep(key, 10)
+    assert stored("abcd") == "bcd"
+    keep("e", 985)
+    assert stored("bcde") == "de"
     now[0] = 61
-    assert await stored("de") == ""
+    assert stored("de") == ""

@@ -38,7 +38,7 @@ class IdempotencyStore:
         self._responses: OrderedDict[str, tuple[float, StoredResponse]] = OrderedDict()
         self._bytes = 0
 
-    async def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
+    def claim(self, key: str, fingerprint: str) -> StoredResponse | None:
         """Claim a key: None if the request may run, else what is stored for the key."""
         self._drop_expired()
         if key in self._responses:
@@ -48,7 +48,7 @@ class IdempotencyStore:
         self._in_progress[key] = StoredResponse(fingerprint)
         return None
 
-    async def keep(self, key: str, response: StoredResponse) -> None:
+    def keep(self, key: str, response: StoredResponse) -> None:
         """Store the response of the request that claimed the key."""
         self._in_progress.pop(key, None)
         self._responses[key] = (self._clock() + self._ttl, response)
@@ -57,7 +57,7 @@ class IdempotencyStore:
         while len(self._responses) > self._max_entries or self._bytes > self._max_bytes:
             self._drop_oldest()
 
-    async def release(self, key: str) -> None:
+    def release(self, key: str) -> None:
         """Give up a claim: the request may run again."""
         self._in_progress.pop(key, None)
 

@@ -20,8 +20,8 @@ KEEP_ALIVE = 75
 """Seconds that an idle connection is kept open: longer than load balancers keep theirs (60 by default in nginx and
 most clouds), because a connection that the service closes may just carry a request."""
 GC_THRESHOLD = 50_000
-"""New objects between two garbage collections: Python's default of 700 is less than some concurrent runs and the spans
-that wait for their export hold, so that each collection would visit all of them."""
+"""New objects between two garbage collections: Python's default of 700 or 2000 is less than some concurrent runs
+hold with the spans that wait for their export, so that each collection would visit all of them."""
 
 
 class Service:

@@ -34,7 +34,7 @@ _log = logging.getLogger("podwright.models")
 _valid_rates: dict[str, Mapping[str, _Rates]] = {}
 """The last valid content of each price file."""
 
-Source = Literal["override", "genai-prices", "litellm", "provider"]
+Source = Literal["override", "genai-prices", "litellm"]
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
@@ -47,7 +47,7 @@ class Cost:
     amount: float
     """USD."""
     source: Source
-    """`override` (the operator's file), `genai-prices`, `litellm`, or `provider` (its own response)."""
+    """`override` (the operator's file), `genai-prices` or `litellm`."""
 
 
 class _Tokens(NamedTuple):

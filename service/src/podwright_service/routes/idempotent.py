@@ -41,14 +41,14 @@ class IdempotentRoute(JSONRoute):
             runtime = get_runtime(request)
             store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
             key, fingerprint = _key_of(request), await _fingerprint_of(request)
-            if (stored := await store.claim(key, fingerprint)) is not None:
+            if (stored := store.claim(key, fingerprint)) is not None:
                 return _replay(stored, fingerprint)
             try:
                 response = await handler(request)
             except PodwrightError as error:
                 response = problem_response(request, error)
             except BaseException:
-                await store.release(key)
+                store.release(key)
                 raise
             return _RecordedResponse(response, store, key, fingerprint, max_bytes)
 
@@ -70,24 +70,24 @@ class _RecordedResponse(Response):
         async def record_and_send(message: Message) -> None:
             self._record(message)
             if self._complete:  # settled first, so that a client that repeats the request at once finds the response
-                await self._settle(scope)
+                self._settle(scope)
             await send(message)
 
         try:
             await self._response(scope, receive, record_and_send)
         finally:
             if not self._complete:
-                await self._store.release(self._key)
+                self._store.release(self._key)
 
-    async def _settle(self, scope: Scope) -> None:
+    def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
         final_status = getattr(Request(scope).state, "final_status", self._status)
         if final_status < 500 and RUN_ID.lower() in self._sent_headers:
             body = None if self._too_large else bytes(self._recorded)
             headers = tuple(self._sent_headers.items())
-            await self._store.keep(self._key, StoredResponse(self._fingerprint, self._status, headers, body))
+            self._store.keep(self._key, StoredResponse(self._fingerprint, self._status, headers, body))
         else:
-            await self._store.release(self._key)
+            self._store.release(self._key)
 
     def _record(self, message: Message) -> None:
         if message["type"] == "http.response.start":
