@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
-STATIC := check-format check-lint check-types check-imports check-internals
+STATIC := check-format check-lint check-types check-imports check-internals check-workflows docs
 
 # With retries, and waiting for another package manager.
 APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
@@ -34,10 +34,15 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 # Podman runs the chart's pods without a cluster; the other packages start and connect its containers.
 PODMAN := podman runc catatonit netavark iptables iproute2
 
-tools:  ## install nginx and podman, which some tests need; as root on Debian
-	@{ command -v nginx && command -v podman && command -v ip; } > /dev/null \
-		|| { $(APT) update && $(APT) install --no-install-recommends nginx-light $(PODMAN) > /dev/null; } \
-		|| { echo 'tools: could not install nginx and podman; that needs root and Debian' >&2; exit 1; }
+tools:  ## install chromium, Go, nginx and podman, which some checks need; as root on Debian
+	@packages=(); missing() { ! command -v "$$1" > /dev/null; }; \
+	if missing chromium; then packages+=(chromium); fi; \
+	if missing go; then packages+=(golang-go); fi; \
+	if missing nginx; then packages+=(nginx-light); fi; \
+	if missing podman || missing ip; then packages+=($(PODMAN)); fi; \
+	test $${#packages[@]} = 0 \
+		|| { $(APT) update && $(APT) install --no-install-recommends "$${packages[@]}" > /dev/null; } \
+		|| { echo "tools: could not install $${packages[*]}; that needs root and Debian" >&2; exit 1; }
 
 engine:  ## install and start a Docker engine and provide the base image, if they are missing; as root on Debian
 	@deploy/engine.sh
@@ -89,6 +94,12 @@ check-imports: install
 check-internals: install
 	$(BIN)/python deploy/check_internals.py
 
+check-workflows:
+	$$(deploy/tools.sh actionlint) -shellcheck= -pyflakes=
+
+docs: install  ## build the documentation site in site/; a broken link or reference is an error
+	$(BIN)/python deploy/site.py
+
 fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
@@ -106,5 +117,5 @@ lock:  ## update all locks to the newest releases that are old enough
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove generated files
-	rm -rf .venv .uv .tools dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .tools .site site dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

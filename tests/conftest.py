@@ -1,11 +1,13 @@
-"""The container engine, and the images of this source, for the tests of all folders."""
+"""The container engine, the images of this source, and a browser, for the tests of all folders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from tests import image_support
+from tests.helpers import tool
 from tests.image_support import Docker
 
 
@@ -27,3 +29,31 @@ def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator
     """The image of the flavour `full`."""
     with image_support.built_image(tmp_path_factory, testrun_uid, "full") as tag:
         yield tag
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, without a window."""
+    path = tool("chromium")
+    expect.set_options(timeout=30_000)
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that may load files of 127.0.0.1 only: another request, or an error of its scripts, fails the test."""
+    faults: list[str] = []
+
+    def check(route: Route) -> None:
+        if route.request.url.startswith("http://127.0.0.1:"):
+            route.continue_()
+        else:
+            faults.append(f"requests {route.request.url}")
+            route.abort()
+
+    with browser.new_page() as opened:
+        opened.route("**/*", check)
+        opened.on("pageerror", lambda error: faults.append(str(error)))
+        yield opened
+    assert faults == []

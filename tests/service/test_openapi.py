@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tests.service.support import Example
+from tests.service.support import Example, Serve
+
+from podwright import Agent, AgentStep, EchoModel, MapStep, Workflow
 
 ROUTES = {
     "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics",
 }  # fmt: skip
 
+ECHO = Agent("echo", "Repeat.", EchoModel())
 each_kind = pytest.mark.parametrize("name", ["researcher", "newsroom", "desk", "press"])
 
 
@@ -71,12 +73,28 @@ def test_problems_are_documented(example: Example, name: str) -> None:
         validate(document, schema, client.post(path, json={}).json())
 
 
-def test_the_page_needs_no_internet_access(example: Example) -> None:
-    """`/docs` loads files of this service only."""
-    client = example("newsroom")
-    page = client.get("/docs")
-    assert page.headers["content-type"].startswith("text/html")
-    files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert len(files) == 3
-    for file in files:
-        assert file == "data:," or client.get(f"/{file}").status_code == 200
+LOCAL = Workflow(
+    "outline", [AgentStep(ECHO, output="topic"), MapStep("points", "point", [AgentStep(ECHO, input="{topic}, {a}")])]
+)
+REMOTE = Workflow("fleet", [AgentStep(ECHO)])
+
+
+@pytest.mark.parametrize(("component", "settings"), [(LOCAL, {}), (REMOTE, {"allowed_models": []})])
+def test_the_examples_fit_the_component(serve: Serve, component: Workflow, settings: dict[str, Any]) -> None:
+    """The examples have the names that the component needs, and no model that is not allowed; headers have none."""
+    client = serve(component, **settings)
+    for path, _, operation in operations(client.get("/openapi.json").json()):
+        # the page would send them
+        assert not any("example" in parameter for parameter in operation.get("parameters", []))
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        for shown in content.get("examples", {}).values():
+            response = client.post(path, json=shown["value"])
+            assert response.status_code == 200, (path, response.text)
+            assert not any(mark in response.text for mark in ("event: problem", '"valid":false'))
+
+
+def test_the_page_is_open_and_names_the_component(serve: Serve) -> None:
+    """The title of `/docs` is that of the component, unless the service requires an API key."""
+    agent = Agent("<guide>", "Help.", EchoModel())
+    assert "<title>&lt;guide&gt;</title>" in serve(agent).get("/docs").text
+    assert "guide" not in serve(agent, api_keys=("run+read:a-key-of-twenty-letters",)).get("/docs").text

@@ -65,7 +65,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
-    extend_openapi(app, next(iter(runtime.policy.models), "offline/echo"), runtime.api_keys.required)
+    extend_openapi(app, component, runtime.policy, runtime.api_keys.required)
     return app
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from fastapi import FastAPI
-from fastapi.openapi.models import Example
 
 from podwright import blueprints
+from podwright.components import Component, Workflow
 from podwright.events import Kind
 from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
+from podwright.templates import names
+from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.paths import SCOPE_OF
 from podwright_service.problems import MEDIA_TYPE, ProblemDetails
 
@@ -64,23 +66,19 @@ _REQUEST_HEADERS = {
     ),
     BUDGET: _header(
         "Seconds, tokens, model calls and USD that this run may use, each optional, as a dictionary of structured "
-        "fields (RFC 9651). They can only lower the limits of the service.",
-        'wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"',
+        'fields (RFC 9651): `wall_time=12.5, tokens=1000, model_calls=10, cost="0.5"`. They can only lower the limits '
+        "of the service.",
     ),
-    HOPS: _header("How many more containers the run may pass through.", "2", pattern="^[0-9]{1,15}$"),
+    HOPS: _header("How many more containers the run may pass through.", pattern="^[0-9]{1,15}$"),
     "Podwright-Resumes": _header("`traceresponse` of the stopped workflow's response: links the two runs in traces."),
     "traceparent": _header(
-        "The trace that the run becomes a part of (W3C Trace Context).",
-        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "The trace that the run becomes a part of (W3C Trace Context), such as "
+        "`00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.",
     ),
 }
+# without examples, which Swagger UI would send
 RUN_PARAMETERS = {"parameters": [{"name": name, "in": "header", **text} for name, text in _REQUEST_HEADERS.items()]}
 """Request headers of a run, for `openapi_extra`."""
-RUN_EXAMPLES: dict[str, Example] = {
-    "a text": Example(value={"input": "the moon"}),
-    "named inputs": Example(value={"inputs": {"query": "the moon", "language": "English"}}),
-}
-"""Bodies that run any component."""
 
 
 def _problems(descriptions: dict[int, str]) -> Responses:
@@ -105,12 +103,13 @@ DENIED_PROBLEMS = _problems(_DENIED)
 """Those of a route that requires an API key."""
 
 
-def extend_openapi(app: FastAPI, model: str, api_keys: bool) -> None:
+def extend_openapi(app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool) -> None:
     """Extend the document that FastAPI makes of the routes, as its documentation describes.
 
     Args:
         app: The application.
-        model: A model that inline blueprints may name, for the examples.
+        component: The served component, for examples of its input.
+        policy: What inline blueprints may name, for the examples of these.
         api_keys: Whether the service requires API keys.
     """
     build = app.openapi
@@ -118,7 +117,8 @@ def extend_openapi(app: FastAPI, model: str, api_keys: bool) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = build()
-            _add_blueprints(document, model)
+            _add_blueprints(document)
+            _add_examples(document, component, policy)
             _set_media_types(document)
             if api_keys:
                 _add_security(document)
@@ -149,8 +149,8 @@ def _add_security(document: dict[str, Any]) -> None:
             operation["security"] = [{"key": [SCOPE_OF[path]]}]
 
 
-def _add_blueprints(document: dict[str, Any], model: str) -> None:
-    """Add the published schemas of blueprints, and for each kind an example with a model that is allowed here."""
+def _add_blueprints(document: dict[str, Any]) -> None:
+    """Add the published schemas of blueprints."""
     schemas = document["components"]["schemas"]
     for kind, schema in blueprints.json_schema().items():
         component = json.loads(json.dumps(schema).replace('"#/$defs/', '"#/components/schemas/'))
@@ -159,12 +159,42 @@ def _add_blueprints(document: dict[str, Any], model: str) -> None:
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
     any_kind = {"anyOf": [{"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"} for kind in get_args(Kind)]}
     schemas["InlineRunRequest"]["properties"]["blueprint"] |= any_kind
-    for path, more in (("/run-blueprint", {"input": "the moon"}), ("/validate-blueprint", {})):
+
+
+def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
+    """Add bodies that succeed when they are sent as they are."""
+    inputs, inline = _example_inputs(component), _inline_examples(policy)
+    runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
+    for path, examples in (
+        ("/run", inputs),
+        ("/run/stream", inputs),
+        ("/run-blueprint", runs),
+        ("/validate-blueprint", inline),
+    ):
         content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
-        content["examples"] = {kind: {"value": example | more} for kind, example in _examples(model).items()}
+        content["examples"] = {name: {"value": example} for name, example in examples.items()}
 
 
-def _examples(model: str) -> dict[str, dict[str, Any]]:
+def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
+    """Inputs with a value for each name that the component's templates use and its steps do not write."""
+    blueprint = component.to_blueprint()
+    steps = [step for _, step in blueprints.walk_steps(blueprint.get("steps"))]
+    used = [*names(json.dumps(blueprint)), *(step["over"] for step in steps if "over" in step)]
+    written = {"input", *(step["as"] for step in steps if "as" in step)}
+    if isinstance(component, Workflow):
+        written.update(component.output_names)
+    if inputs := {name: "the moon" for name in used if name not in written}:
+        return {"named inputs": {"inputs": inputs}}
+    named = {"inputs": {"query": "the moon", "language": "English"}}
+    return {"a text": {"input": "the moon"}, "named inputs": named}
+
+
+def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:
+    """A blueprint of each kind, with a model that is allowed here; without one, a workflow of an agent."""
+    if not policy.models:
+        steps = [{"type": "agent_step", "agent": name, "name": name} for name in list(policy.agents)[:1]]
+        return {"workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": steps}}} if steps else {}
+    model = policy.models[0]
     config = {"model": model, "max_loops": 1}
     poet = {"name": "poet", "instructions": "Write one line about the input.", "config": config}
     member = {"type": "Agent", **poet}

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
 
@@ -15,7 +15,7 @@ from podwright.events import Event
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.result import ExecutionResult
-from podwright_service.documentation import RUN_EXAMPLES, RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
+from podwright_service.documentation import RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
 from podwright_service.execution import execute_request
 from podwright_service.problems import problem_details
 from podwright_service.routes.blueprints import build_inline
@@ -27,14 +27,13 @@ from podwright_service.streams import RunStream
 router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
 
-RunBody = Annotated[RunRequest, Body(openapi_examples=RUN_EXAMPLES)]
 IsTraced = Annotated[bool, Query(alias="trace", description="Whether to answer with the result and its events.")]
 RunContent = WorkflowContext | RunOutput | Trace
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
 
 @router.post("/run", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
-async def run(request: Request, body: RunBody, trace: IsTraced = False) -> Response:
+async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component."""
     return await _run(request, get_runtime(request).component, body, trace)
 
@@ -46,7 +45,7 @@ async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTrace
     return await _run(request, component, body, trace)
 
 
-async def open_stream(request: Request, body: RunBody, trace: IsTraced = False) -> AsyncIterator[RunStream]:
+async def open_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> AsyncIterator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
     stream = RunStream(runtime.settings.stream_buffer_bytes)
