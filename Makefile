@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
-STATIC := check-format check-lint check-types check-imports check-internals check-workflows docs
+STATIC := check-format check-lint check-types check-imports check-internals check-workflows
 
 # With retries, and waiting for another package manager.
 APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
@@ -17,7 +17,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools engine image run test proof chart bench check $(STATIC) lock fmt clean
+.PHONY: help install tools engine image run test proof chart bench docs check $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -97,8 +97,10 @@ check-internals: install
 check-workflows:
 	$$(deploy/tools.sh actionlint) -shellcheck= -pyflakes=
 
-docs: install  ## build the documentation site in site/; a broken link or reference is an error
+docs: install  ## build the documentation site in site/; a broken link, reference or docstring is an error
 	$(BIN)/python deploy/site.py
+	@output=$$($(BIN)/zensical build --strict --clean 2>&1) || { echo "$$output"; exit 1; }; echo "$$output"; \
+	! grep --quiet --extended-regexp '^(griffe|mkdocstrings):' <<< "$$output"
 
 fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
@@ -117,5 +119,5 @@ lock:  ## update all locks to the newest releases that are old enough
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove generated files
-	rm -rf .venv .uv .tools .site site dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .uv .tools .cache .site site dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

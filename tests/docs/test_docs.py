@@ -13,11 +13,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.helpers import ROOT, environment
 from tests.ports import free_port
 
-ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -37,12 +36,6 @@ def anchors(page: Path) -> set[str]:
 
 def page_id(page: Path) -> str:
     return str(page.relative_to(ROOT))
-
-
-def environment(*prefixes: str, **variables: str) -> dict[str, str]:
-    """The environment without variables that have these prefixes, and with others."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", *prefixes))}
-    return {**kept, "PATH": PATH, **variables}
 
 
 def address_in(output: Iterator[str]) -> str | None:
@@ -114,7 +107,7 @@ def test_commands(tmp_path: Path) -> None:
 def test_services(command: str, tmp_path: Path) -> None:
     """Every `podwright serve` of a page serves, and exits with 0 on SIGTERM."""
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    variables = environment("OTEL_", PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HOST="127.0.0.1")
+    variables = environment(PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HOST="127.0.0.1")
     subprocess.run(["podwright", "new", "calculator"], cwd=tmp_path, env=variables, capture_output=True, check=True)
     server = subprocess.Popen(
         ["bash", "-c", f"{re.sub(r' --port [0-9]+', '', command)} --port 0"],

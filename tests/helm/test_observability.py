@@ -42,6 +42,7 @@ def installed(helm: Helm) -> dict[str, Manifest]:
     """The objects of a release with rules and dashboard, by kind."""
     rules = {"enabled": True, "labels": {"release": "p"}, "costPerHour": 2.5, "disabled": ["PodwrightWaiting"]}
     values = {"components": {"a": {}, "b": {}}, "prometheusRule": rules, "dashboard": {"enabled": True}}
+    values["defaults"] = {"settings": {"docs_url": "https://docs.example/podwright/"}}
     return {each["kind"]: each for each in helm(values) if each["kind"] in ("PrometheusRule", "ConfigMap")}
 
 
@@ -59,6 +60,8 @@ def test_the_installed_rules(installed: dict[str, Manifest], tmp_path: Path) -> 
         assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(series)
     (cost,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"]
     assert cost.endswith("> 2.5")
+    runbooks = [rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule]
+    assert all(runbook.startswith("https://docs.example/podwright/operations.html#") for runbook in runbooks)
 
 
 def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:

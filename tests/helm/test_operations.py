@@ -12,6 +12,8 @@ import yaml
 from tests.helm.conftest import CHART, Manifest, by_name, example_values, helm4, read, rendered
 from tests.helpers import ROOT, environment, tool
 
+from podwright.errors import DOCS_URL
+
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = [
     line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()
@@ -91,7 +93,7 @@ def test_every_alert_has_a_section() -> None:
     alerts = [rule for group in groups for rule in group["rules"] if "alert" in rule]
     assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == [rule["alert"] for rule in alerts]
     for rule in alerts:
-        assert rule["annotations"]["runbook_url"].partition("/operations#")[2] == rule["alert"].lower()
+        assert rule["annotations"]["runbook_url"] == f"{DOCS_URL}/operations.html#{rule['alert'].lower()}"
 
 
 def test_the_values_on_the_page_exist() -> None:

@@ -18,7 +18,7 @@ from tests.library.upstream import Part, reply, upstream
 
 from podwright import Agent, ExecutionResult, Remote, RunLimits, Workflow, errors, load
 from podwright.components import ApprovalStep, ConditionStep
-from podwright.errors import HELP_URL, PodwrightError, RunError
+from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
 from podwright.testing import FunctionModel, ModelRequest, ReplayModel, ScriptedModel, ToolCall
@@ -193,7 +193,7 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     """Each error has message, suggestion and help, as text, as JSON data and in colour, and survives pickling."""
     error = provoke(error_class)
     assert error.message.rstrip().endswith((".", "?", "!", ":")) or error.__cause__ is not None
-    assert error.help_url == f"{HELP_URL}#{error_class.code}"
+    assert error.help_url == help_page(error_class.code)
     assert str(error).startswith(error.message)
     assert str(error).endswith(f"Suggestion: {error.suggestion}\n  Help: {error.help_url}")
     facts = error.to_dict()
@@ -248,10 +248,16 @@ def test_a_validation_error_lists_its_problems() -> None:
         assert facts == {"pointer": problem.pointer, "detail": problem.detail, "suggestion": problem.suggestion}
 
 
+def test_the_documentation_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`PODWRIGHT_DOCS_URL` names the copy of the documentation that errors link to."""
+    monkeypatch.setenv("PODWRIGHT_DOCS_URL", "https://docs.example/podwright/")
+    assert RunError("It failed.").help_url == "https://docs.example/podwright/errors.html#run_failed"
+
+
 def test_an_error_may_have_its_own_code_and_help() -> None:
     """A single error may have another suggestion, help and code than its class."""
     error = RunError("It failed.", suggestion="Try again.", code="quota_used_up")
-    assert (error.help_url, error.to_dict()["code"]) == (f"{HELP_URL}#quota_used_up", "quota_used_up")
+    assert (error.help_url, error.to_dict()["code"]) == (f"{DOCS_URL}/errors.html#quota_used_up", "quota_used_up")
     assert RunError.code == "run_failed"
     assert RunError("It failed.", help_url="https://example.com/help").help_url == "https://example.com/help"
     assert pickle.loads(pickle.dumps(error)).code == "quota_used_up"  # noqa: S301 - our own bytes

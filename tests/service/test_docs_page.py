@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 from playwright.sync_api import Locator, Page, expect
 from tests.service.support import Serve
 
 from podwright import Agent, EchoModel
 
 KEY = "a-key-of-twenty-letters"
-GUIDE = Agent("guide", "Help.", EchoModel())
+GUIDE = Agent("<guide>", "Help.", EchoModel())
 
 
 def operation(page: Page, name: str) -> Locator:
@@ -24,14 +22,13 @@ def operation(page: Page, name: str) -> Locator:
 def test_a_person_runs_the_component(serve: Serve, page: Page) -> None:
     """An input that is typed into the page is answered there, and the page names the component."""
     page.goto(f"{serve(GUIDE).base_url}/docs")
-    expect(page).to_have_title("guide")
+    expect(page).to_have_title("<guide>")
     expect(page.get_by_role("button", name="Authorize")).to_have_count(0)
     run = operation(page, "runs-run_run_post")
-    run.locator("textarea.body-param__text").fill(json.dumps({"input": "typed by a person"}))
+    run.locator("textarea.body-param__text").fill('{"input": "typed by a person"}')
     run.get_by_role("button", name="Execute").click()
-    answer = run.locator(".live-responses-table")
-    expect(answer.locator(".response-col_status").last).to_contain_text("200")
-    expect(answer.locator(".response-col_description").last).to_contain_text("Echo: typed by a person")
+    answer = run.locator(".live-responses-table .response-col_description").last
+    expect(answer).to_contain_text("Echo: typed by a person")
     expect(page.locator("section.models")).to_contain_text("AgentBlueprint")
 
 
@@ -43,24 +40,22 @@ def test_every_example_works_in_the_page(serve: Serve, page: Page) -> None:
     for name in blocks.evaluate_all("blocks => blocks.map(block => block.id.replace('operations-', ''))"):
         block = operation(page, name)
         choice = block.locator("select.examples-select-element")
-        for value in choice.locator("option").evaluate_all("options => options.map(option => option.value)") or [""]:
-            if value:
-                choice.select_option(value)
+        for index in range(max(1, choice.locator("option").count())):
+            if choice.is_visible():
+                choice.select_option(index=index)
             with page.expect_response(lambda response: "/docs" not in response.url) as response:
                 block.get_by_role("button", name="Execute").click()
-            assert response.value.status == 200, (name, value)
+            assert response.value.status == 200, (name, index)
         block.locator(".opblock-summary-control").click()  # an open one slows the page down
 
 
 def test_the_page_authorizes(serve: Serve, page: Page) -> None:
-    """With API keys, the page asks for one, sends it, and its Authorize button shows it and replaces it."""
+    """With API keys, the page names the component and sends a key once it got one, and its Authorize button drops it."""
     page.goto(f"{serve(GUIDE, api_keys=(KEY,)).base_url}/docs")
-    page.get_by_label("API key").fill("unknown-key-of-a-person")
-    page.get_by_role("button", name="Load").click()
-    expect(page.get_by_role("alert")).to_contain_text("Unknown API key")
+    expect(page).to_have_title("API")
     page.get_by_label("API key").fill(KEY)
     page.get_by_role("button", name="Load").click()
-    expect(page).to_have_title("guide")
+    expect(page).to_have_title("<guide>")
     info = operation(page, "info-info_info_get")
     execute = info.get_by_role("button", name="Execute")
     status = info.locator(".live-responses-table td:not(.col_header)").first

@@ -91,10 +91,3 @@ def test_the_examples_fit_the_component(serve: Serve, component: Workflow, setti
             response = client.post(path, json=shown["value"])
             assert response.status_code == 200, (path, response.text)
             assert not any(mark in response.text for mark in ("event: problem", '"valid":false'))
-
-
-def test_the_page_is_open_and_names_the_component(serve: Serve) -> None:
-    """The title of `/docs` is that of the component, unless the service requires an API key."""
-    agent = Agent("<guide>", "Help.", EchoModel())
-    assert "<title>&lt;guide&gt;</title>" in serve(agent).get("/docs").text
-    assert "guide" not in serve(agent, api_keys=("run+read:a-key-of-twenty-letters",)).get("/docs").text

@@ -44,6 +44,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -56,11 +57,16 @@ if TYPE_CHECKING:
 
     from podwright.usage import Usage
 
-HELP_URL = "https://podwright.readthedocs.io/errors"
-"""Base address of the help links; the anchor is the error's code."""
+DOCS_URL = "https://podwright.readthedocs.io"
+"""Address of the documentation, unless `PODWRIGHT_DOCS_URL` names that of another copy."""
 
 
 E = TypeVar("E", bound="PodwrightError")
+
+
+def help_page(code: str) -> str:
+    """The address of the documentation of an error code."""
+    return f"{(os.environ.get('PODWRIGHT_DOCS_URL') or DOCS_URL).rstrip('/')}/errors.html#{code}"
 
 
 class PodwrightError(Exception):
@@ -98,7 +104,7 @@ class PodwrightError(Exception):
         self.suggestion = suggestion or self.default_suggestion
         if code is not None:
             self.code = code  # pyright: ignore[reportAttributeAccessIssue] - an instance may have a finer code
-        self.help_url = help_url or f"{HELP_URL}#{self.code}"
+        self.help_url = help_url or help_page(self.code)
 
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {line}" for line in self.details())]

@@ -127,7 +127,7 @@ class ModelCallFinished(RunEvent):
     type: Literal["model_call_finished"] = "model_call_finished"
     call: int = 0
     model: str = ""
-    """The requested model, "<provider>/<model_name>"."""
+    """The requested model, `<provider>/<model_name>`."""
     response: ModelResponse = field(default_factory=ModelResponse)
     duration_ms: float = 0.0
     first_token_ms: float | None = None
@@ -141,7 +141,7 @@ class ModelCallFailed(RunEvent):
     type: Literal["model_call_failed"] = "model_call_failed"
     call: int = 0
     model: str = ""
-    """The requested model, "<provider>/<model_name>"."""
+    """The requested model, `<provider>/<model_name>`."""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
 

@@ -116,7 +116,7 @@ class ModelRequest:
     """Everything that a model needs for one call."""
 
     model: str
-    """The model as the blueprint names it, "<provider>/<model_name>"."""
+    """The model as the blueprint names it, `<provider>/<model_name>`."""
     messages: tuple[Message, ...]
     tools: tuple[ToolSchema, ...] = ()
     settings: ModelSettings = field(default_factory=ModelSettings)

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from podwright import errors
-from podwright.errors import HELP_URL, PodwrightError, Problem
+from podwright.errors import PodwrightError, Problem, help_page
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
@@ -175,7 +175,7 @@ def _problem(
     path: str, status: int, code: str, detail: str, suggestion: str, help_url: str = "", **more: Any
 ) -> ProblemDetails:
     return ProblemDetails(
-        type=help_url or f"{HELP_URL}#{code}",
+        type=help_url or help_page(code),
         title=code.replace("_", " ").capitalize(),
         status=status,
         detail=detail,

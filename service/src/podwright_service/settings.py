@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from podwright.errors import ConfigurationError
+from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import MODEL_CLIENTS
 from podwright.text import short_repr
 from podwright.usage import RunLimits
@@ -225,6 +225,9 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
     client = os.environ.get("PODWRIGHT_MODEL_CLIENT")
     if client and client not in MODEL_CLIENTS:
         yield f"PODWRIGHT_MODEL_CLIENT: Expected one of {', '.join(MODEL_CLIENTS)}, got {short_repr(client)}."
+    docs_url = os.environ.get("PODWRIGHT_DOCS_URL")
+    if docs_url and not docs_url.startswith(("https://", "http://")):
+        yield f"PODWRIGHT_DOCS_URL: Expected a URL such as {DOCS_URL}, got {short_repr(docs_url)}."
     trust_env = os.environ.get("PODWRIGHT_TRUST_ENV") or "false"
     try:
         TypeAdapter(bool).validate_python(trust_env)

@@ -17,6 +17,7 @@ PREFIX = "PODWRIGHT_"
 MASK = "**********"
 
 LIBRARY = {
+    "PODWRIGHT_DOCS_URL": "Address of the documentation that errors link to.",
     "PODWRIGHT_MODEL_CLIENT": "Client for model calls: `openai`, `litellm`, or `auto`, which chooses by provider.",
     "PODWRIGHT_MODEL_BASE_URL": "Base URL for all models of the OpenAI-compatible client.",
     "PODWRIGHT_MODEL_API_KEY": "API key for that base URL.",

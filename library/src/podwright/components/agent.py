@@ -22,7 +22,7 @@ class Agent(ModelComponent):
     Args:
         name: Its name; its output in a workflow is `<name>_output`.
         instructions: System instructions. `{name}` is filled from the named inputs of a run.
-        model: "<provider>/<model_name>", or a model object.
+        model: `<provider>/<model_name>`, or a model object.
         tools: Functions that the model may call; names, docstrings and type hints become their schemas.
         max_loops: Most model calls of one run.
         **options: Model settings such as `temperature`, a `description`, `verbose`; see `AgentOptions`.

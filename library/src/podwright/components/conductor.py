@@ -32,7 +32,7 @@ class Conductor(ModelComponent):
     Args:
         name: Its name.
         instructions: System instructions. `{name}` is filled from the named inputs of a run.
-        model: "<provider>/<model_name>", or a model object, of the conductor itself.
+        model: `<provider>/<model_name>`, or a model object, of the conductor itself.
         skills: The agents that it may give tasks to.
         planning: Whether it makes a plan first, which it may revise.
         max_loops: Most model calls of its own in one run, after planning.

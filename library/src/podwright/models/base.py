@@ -28,7 +28,7 @@ class Model(ABC):
     """Answers requests. One instance serves many runs at once, so it keeps no state of a run."""
 
     name: str = "offline/model"
-    """"<provider>/<model_name>", as a blueprint writes it."""
+    """`<provider>/<model_name>`, as a blueprint writes it."""
 
     timeouts: Timeouts = Timeouts()
     """Time-outs; set on the class for all models, on an instance for one."""

@@ -1,0 +1,56 @@
+"""Copies the pages of this repository to `.site`, from which `make docs` builds the documentation site.
+
+The pages have links that work in the repository. Each is changed to the place of its target in the site; a linked file
+that is not a page is copied too.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STAGED = ROOT / ".site"
+PAGES = {
+    "README.md": "index.md",
+    **{f"docs/{path.name}": path.name for path in sorted(ROOT.glob("docs/*.md"))},
+    "helm/podwright/README.md": "chart.md",
+    "deploy/examples/newsroom/README.md": "newsroom.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+}
+"""Where a page of the repository is in the site."""
+MODULES = ("", ".blueprints", ".conditions", ".errors", ".events", ".models", ".testing", "_service.testing")
+"""The modules of the reference, without `podwright`."""
+LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
+
+
+def stage(source: str) -> None:
+    """Copy a page with changed links, and the files that it links to."""
+
+    def link(match: re.Match[str]) -> str:
+        path = os.path.normpath(Path(source).parent / match[1])
+        target = PAGES.get(path) or f"files/{path}"
+        if path not in PAGES:
+            (STAGED / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, STAGED / target)
+        return f"]({target}{match[2] or ''})"
+
+    (STAGED / PAGES[source]).write_text(LINK.sub(link, (ROOT / source).read_text()))
+
+
+def main() -> None:
+    """Write the pages of the site, the reference included."""
+    shutil.rmtree(STAGED, ignore_errors=True)
+    STAGED.mkdir()
+    for page in PAGES:
+        stage(page)
+    for module in MODULES:
+        inherited = str(not module).lower()  # once is enough for the many errors and events
+        page = f"::: podwright{module}\n    options: {{inherited_members: {inherited}}}\n"
+        (STAGED / f"podwright{module}.md").write_text(page)
+
+
+if __name__ == "__main__":
+    main()
