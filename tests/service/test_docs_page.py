@@ -50,7 +50,7 @@ def test_every_example_works_in_the_page(serve: Serve, page: Page) -> None:
 
 
 def test_the_page_authorizes(serve: Serve, page: Page) -> None:
-    """With API keys, the page names the component and sends a key once it got one, and its Authorize button drops it."""
+    """With API keys, the page names the component and sends the key once it got one; its Authorize button drops it."""
     page.goto(f"{serve(GUIDE, api_keys=(KEY,)).base_url}/docs")
     expect(page).to_have_title("API")
     page.get_by_label("API key").fill(KEY)
