@@ -206,9 +206,7 @@ class ResponseBuilder:
         """The tool calls, each with an id of its own, so that each result belongs to one call."""
         ids = {""}
         for call in self._calls:
-            id_ = str(call.id)
-            if id_ in ids:
-                id_ = f"call_{os.urandom(8).hex()}"
+            id_ = f"call_{os.urandom(8).hex()}" if str(call.id) in ids else str(call.id)
             ids.add(id_)
             yield ToolCall(id_, call.name, call.arguments or "{}")
 

@@ -9,14 +9,11 @@ from podwright.json_data import as_object, to_text
 from podwright.messages import ModelRequest
 from podwright.text import printable, truncate
 
-_QUOTE = 16
-"""Characters in a row that are a quotation of the request."""
-_SHORT = 6
-"""Characters of the shortest text that is recognised if it is quoted as a whole, and of the shortest part of a key."""
+_QUOTE, _SHORT = 16, 6
+"""Characters in a row that quote the request; and those of a shorter text that is quoted whole, or a part of a key."""
 _CUT = "[…]"
 _KEY = re.compile(r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII)
 """What a word has that is, or may be, an API key, masked or not."""
-_UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str | None:
@@ -46,7 +43,7 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
 
 def _plain(text: str) -> str:
     """The text in one line and without JSON's escapes, so that a quotation is equal to its source."""
-    text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     return " ".join(re.sub(r"\\[nrt]", " ", text).replace("\\", "").split())
 
 
