@@ -27,8 +27,6 @@ from podwright_service.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
 
-_MAX_RETRY_AFTER = 3600
-"""Seconds; the longest wait of a provider that callers are asked for."""
 _log = logging.getLogger("podwright.service")
 
 STATUS: Mapping[type[Exception], int] = {
@@ -144,7 +142,7 @@ def problem_response(request: Request, error: Exception) -> Response:
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
-        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), _MAX_RETRY_AFTER)))
+        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))  # seconds
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
 
 

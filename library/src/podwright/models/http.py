@@ -19,7 +19,7 @@ from typing import Literal
 import aiohttp
 
 from podwright.models.retries import Timeouts
-from podwright.text import os_error_reason
+from podwright.text import causes, os_error_reason
 
 Fault = Literal[
     "dns", "connect", "connect_timeout", "tls", "timeout", "disconnected", "truncated", "not_http", "too_large"
@@ -161,15 +161,14 @@ _CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRO
 """By OpenSSL's code of the verification error, `X509_V_ERR_…`; the others are about trust."""
 
 
-def certificate_fault(error: BaseException | None) -> TransportError | None:
+def certificate_fault(error: BaseException) -> TransportError | None:
     """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
-    while error is not None and not hasattr(error, "verify_code"):
-        error = error.__cause__ or error.__context__
-    if not isinstance(error, ssl.SSLCertVerificationError):
+    cause = next((cause for cause in causes(error) if hasattr(cause, "verify_code")), None)
+    if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
     trust = "Set SSL_CERT_FILE to a PEM file with the certificate of the authority that signed the server's."
-    suggestion = _CERTIFICATE_SUGGESTIONS.get(error.verify_code, trust)
-    return TransportError("tls", f"invalid certificate of the server: {error.verify_message.rstrip('.')}", suggestion)
+    suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
+    return TransportError("tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion)
 
 
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}

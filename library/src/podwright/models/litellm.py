@@ -25,6 +25,7 @@ from podwright.models.http import certificate_fault
 from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import RefusedError, refusal, transport_error
+from podwright.text import causes
 from podwright.usage import Usage
 
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
@@ -176,9 +177,10 @@ class LiteLLMModel(Model):
                 return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
 
 
-def _error_object(error: Any) -> Any:
-    """The provider's error object, from LiteLLM's exception: its `body`, or the JSON in its message."""
-    body, text = getattr(error, "body", None), str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
+def _error_object(error: BaseException) -> Any:
+    """The provider's error object, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
+    body = next((body for cause in causes(error) if (body := getattr(cause, "body", None))), None)
+    text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
     with suppress(ValueError):
         body = body or orjson.loads(text[text.index("{") : text.rindex("}") + 1])
     return as_object(body).get("error", body)

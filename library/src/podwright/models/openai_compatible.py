@@ -74,8 +74,8 @@ class ChatModel(Model):
             raise transport_error(self.name, error) from error
         except RefusedError as error:
             model_error = refusal(self.name, error.status, error.error, error.headers)
-            key = headers.get("Authorization", "").removeprefix("Bearer ")
-            model_error.provider_error = provider_error(error.error, request, key)
+            # the key follows "Bearer "
+            model_error.provider_error = provider_error(error.error, request, headers.get("Authorization", "")[7:])
             raise model_error from None
         except (InvalidResponseError, orjson.JSONDecodeError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()

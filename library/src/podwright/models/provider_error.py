@@ -31,9 +31,8 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
         return None
     names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
     text = _plain("; ".join([*names, to_text(reason)])[:4000])
-    contents = [message.content for message in request.messages]
-    arguments = [call.arguments for message in request.messages for call in message.tool_calls]
-    sent = [_plain(part) for part in (*contents, *arguments)]
+    texts = [part for m in request.messages for part in (m.content, *(call.arguments for call in m.tool_calls))]
+    sent = [_plain(part) for part in texts]
     text = _without_quotes(text, "\n".join(sent), _QUOTE)
     for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
         text = text.replace(short, _CUT)
