@@ -231,6 +231,17 @@ def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> 
     assert "does not fit" in second.messages[-1].content
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["```json\n{}\n```", "```\n{}\n```", "Here it is:\n\n```json\n{}\n```\nAnything else?", "```{}```", "\n {}"],
+)
+def test_json_in_a_code_fence_is_read(answer: str) -> None:
+    """JSON inside a Markdown code fence needs no correction, even if it has a fence in a text itself."""
+    model = ScriptedModel(answer.replace("{}", json.dumps({"name": "```Paris```", "population": 2})))
+    place = Agent("a", "Help.", model).run("?", response_model=Place)
+    assert (place.name, len(model.requests)) == ("```Paris```", 1)
+
+
 @pytest.mark.parametrize("answer", ["not JSON", "[1]", '{"name": "Paris", "population": -1}'])
 def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
     """Without a valid answer in `max_loops` calls the run fails with an OutputError."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import ssl
 import subprocess
 import sys
 import textwrap
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.library.upstream import STREAM, Upstream, chunk, reply, streamed, upstream
+from tests.library.upstream import STREAM, Upstream, chunk, reply, server_context, streamed, upstream
 
+from podwright import Agent, Remote, errors
 from podwright.models.http import Fault, TransportError, post
 from podwright.models.retries import Timeouts
 from podwright.models.sse import EventParser
@@ -150,49 +150,47 @@ async def test_a_timeout_of_the_caller_is_its_own(provider: Upstream) -> None:
 # --- TLS
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 that is its own authority, in one file with its key."""
-    file = tmp_path_factory.mktemp("tls") / "server.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=test -addext subjectAltName=IP:127.0.0.1"
-    subprocess.run([*command.split(), "-keyout", file, "-out", file], check=True, capture_output=True)
-    certificate = subprocess.run(
-        ["openssl", "req", "-x509", "-key", file, "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True,
-        capture_output=True,
-    )
-    file.write_bytes(file.read_bytes() + certificate.stdout)
-    return file
-
-
 @asynccontextmanager
-async def secure(certificate: Path) -> AsyncGenerator[Upstream]:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
-    async with upstream(context) as serving:
+async def secure(folder: Path, **options: Any) -> AsyncGenerator[Upstream]:
+    async with upstream(server_context(folder, **options)) as serving:
         serving.answers(OK)
         yield serving
 
 
-async def test_certificates_are_checked(certificate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file in SSL_CERT_FILE must be readable, and a certificate must be for the host."""
-    file = tmp_path / "ca.pem"
-    async with secure(certificate) as server:
-        monkeypatch.setenv("SSL_CERT_FILE", str(file))
-        with pytest.raises(TransportError, match=r"ca\.pem.*SSL_CERT_FILE.*No such file"):
-            await send(server.url)
-        file.write_text("broken")
-        assert await fault_of(server.url) == "tls"
-        file.write_bytes(certificate.read_bytes())
+CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
+    "self-signed": ({}, "", "SSL_CERT_FILE"),
+    "unable to get local issuer certificate": ({"issuer": True}, "", "SSL_CERT_FILE"),
+    "certificate has expired": ({"days": -1}, "server.pem", "clock"),
+    "not valid for '127.0.0.1'": ({"host": "10.0.0.1"}, "server.pem", "base_url"),
+    "not valid for 'localhost'": ({"host": "example.com"}, "server.pem", "base_url"),
+    "No such file": ({}, "missing.pem", "SSL_CERT_FILE"),
+    "SSL_CERT_FILE": ({}, "key.pem", "SSL_CERT_FILE"),
+}
+
+
+@pytest.mark.parametrize("reason", CERTIFICATES)
+async def test_faults_of_certificates(reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with a certificate or a file of authorities is named, with the setting that mends it."""
+    options, trusted, setting = CERTIFICATES[reason]
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / trusted) if trusted else "")
+    async with secure(tmp_path, **options) as server:
+        url = server.url.replace("127.0.0.1", "localhost") if "localhost" in reason else server.url
+        with pytest.raises(errors.ModelConnectionError) as caught:
+            await Agent("a", "", "openai/m", api_key="key", base_url=url).arun("Hello?")
+        with pytest.raises(errors.RemoteConnectionError) as remote:
+            await Remote("far", url).arun("Hello?")
+    assert reason in caught.value.message
+    assert setting in caught.value.suggestion
+    assert not caught.value.transient
+    assert remote.value.suggestion == caught.value.suggestion
+
+
+@pytest.mark.parametrize("issuer", [False, True])
+async def test_a_file_of_trusted_certificates(issuer: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With SSL_CERT_FILE, a certificate in the file, or signed by one in it, is trusted."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / ("issuer.pem" if issuer else "server.pem")))
+    async with secure(tmp_path, issuer=issuer) as server:
         assert await send(server.url) == b'{"ok": true}'
-        assert await fault_of(server.url.replace("127.0.0.1", "localhost")) == "tls"
-
-
-async def test_an_unknown_certificate_is_not_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without SSL_CERT_FILE the certificates of the machine are trusted."""
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    async with secure(certificate) as server:
-        assert await fault_of(server.url) == "tls"
 
 
 # --- proxies
@@ -230,16 +228,19 @@ def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 
 @pytest.mark.parametrize("trusted", ["true", "false", ""])
-async def test_proxies_of_the_environment(certificate: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
+async def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
     """With PODWRIGHT_TRUST_ENV requests go through HTTPS_PROXY, except to hosts of NO_PROXY; else they do not."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", trusted)
-    async with secure(certificate) as server, proxy() as between:
+    tls = server_context(tmp_path)
+    async with upstream(tls) as server, proxy() as between:
+        server.answers(OK)
         set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
         assert await send(server.url) == b'{"ok": true}'
         expected = [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1"] if trusted == "true" else []
         assert [headers[":line"] for headers in between.headers] == expected
-    async with secure(certificate) as server:
+    async with upstream(tls) as server:
+        server.answers(OK)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         assert await send(server.url) == b'{"ok": true}'
 

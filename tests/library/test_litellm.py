@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.library.upstream import (
     completion,
     delta,
     reply,
+    server_context,
     sse,
     streamed,
     upstream,
@@ -270,7 +272,7 @@ STREAM_FAULTS: dict[str, tuple[Script, type[errors.ModelError], int]] = {
 async def test_faults_are_typed_errors(
     provider: Upstream, name: str, fault: str, streaming: bool, recorder: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fault is one of our errors, repeated as with the other client, without the provider's words or the key."""
+    """A fault is one of our errors, repeated as with the other client, with the provider's words but not the key."""
     caplog.set_level("DEBUG")
     script, kind, tries = (STREAM_FAULTS if streaming else FAULTS)[fault]
     provider.answers(script)
@@ -280,10 +282,11 @@ async def test_faults_are_typed_errors(
         await agent.arun("Hello?", stream=streaming)
     assert type(caught.value) is kind
     assert len(provider.requests) == tries
-    shown = str(caught.value) + json.dumps([event.to_dict() for event in recorder.events]) + caplog.text
+    shown = caught.value.message + json.dumps([event.to_dict() for event in recorder.events]) + caplog.text
     shown += str(caught.value.__cause__) + str(caught.value.__context__)
     assert VENDOR not in shown
-    assert KEY not in shown
+    assert KEY not in shown + str(caught.value)
+    assert (VENDOR in str(caught.value)) == (fault.isdecimal() or fault == "too long")
 
 
 @pytest.mark.parametrize(
@@ -304,6 +307,43 @@ async def test_no_broken_answer_is_a_success(provider: Upstream, script: Script,
     with pytest.raises(errors.ModelError) as caught:
         await (stream(model) if streaming else model.complete(asking()))
     assert caught.value.transient
+
+
+@pytest.mark.parametrize(
+    "body", [completion(None), completion(""), {"choices": [{"message": None, "finish_reason": "stop"}]}]
+)
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+async def test_an_empty_answer_is_an_error(provider: Upstream, name: str, body: Any) -> None:
+    """An answer with neither text nor tool calls is a malformed response, streamed or not."""
+    provider.answers([reply(body)], streamed(sse(delta(content=""), delta("stop"))))
+    for answer in (model_at(provider, name).complete(asking()), stream(model_at(provider, name))):
+        with pytest.raises(errors.ModelResponseError):
+            await answer
+
+
+@pytest.mark.parametrize("name", [OPENAI, VLLM])
+async def test_odd_tool_calls(provider: Upstream, name: str) -> None:
+    """Two calls with one id are two calls with different ids; a legacy function call is a tool call."""
+    twice = [call(index=index, id="a", type="function", name="f", arguments="{}") for index in range(2)]
+    legacy = {"name": "f", "arguments": "{}"}
+    parts: list[tuple[dict[str, Any], int]] = [({"tool_calls": twice}, 2), ({"function_call": legacy}, 1)]
+    for part, count in parts:
+        provider.answers([reply(completion(None, **part))], streamed(sse(delta(**part), delta("tool_calls"))))
+        model = model_at(provider, name)
+        for response in (await model.complete(asking()), (await stream(model))[0]):
+            assert [(made.name, made.arguments) for made in response.tool_calls] == [("f", "{}")] * count
+            assert len({made.id for made in response.tool_calls}) == count
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_an_invalid_certificate_is_named(streaming: bool, tmp_path: Path) -> None:
+    """A certificate that is not trusted is an error that names the setting, and is not repeated."""
+    async with upstream(server_context(tmp_path)) as provider:
+        model = model_at(provider)
+        with pytest.raises(errors.ModelConnectionError, match="self-signed") as caught:
+            await (stream(model) if streaming else model.complete(asking()))
+    assert "SSL_CERT_FILE" in caught.value.suggestion
+    assert not caught.value.transient
 
 
 async def test_an_unsupported_setting_is_named(provider: Upstream) -> None:

@@ -46,11 +46,11 @@ def refused(status: int, code: str = "", **headers: str) -> Script:
 
 
 def assert_discreet(recorder: Any, error: errors.PodwrightError | None, logged: str = "") -> None:
-    """Neither events nor errors nor the log show the key or the provider's words."""
+    """Nothing shows the key, and only the text of the error in Python the provider's words."""
     text = json.dumps([event.to_dict() for event in recorder.events]) + logged
     if error is not None:
-        text += str(error) + repr(error) + json.dumps(error.to_dict()) + str(error.__cause__)
-    assert KEY not in text
+        text += error.message + repr(error) + json.dumps(error.to_dict()) + str(error.__cause__)
+    assert KEY not in text + str(error)
     assert VENDOR not in text
 
 

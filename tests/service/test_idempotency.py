@@ -11,7 +11,8 @@ from tests.helpers import until
 from tests.service.support import INLINE, Gate, Serve, check_problem, connect
 
 from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow
-from podwright.errors import ModelError
+from podwright.errors import ModelError, ModelRateLimitError
+from podwright.models.retries import Retries
 from podwright.testing import ModelRequest
 from podwright_service.idempotency import IdempotencyStore, StoredResponse
 from podwright_service.settings import Settings
@@ -74,8 +75,15 @@ def test_a_pause_is_replayed(serve: Serve, path: str) -> None:
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
 def test_a_server_error_is_not_replayed(serve: Serve, path: str) -> None:
     """After a server error, the same request runs again and may recover."""
-    client = serve(Agent("helper", "Help.", ScriptedModel(ModelError("down"), "up")))
-    assert "model_failed" in post(client, path=path).text
+    no_credit = ModelRateLimitError("Spent.")
+    no_credit.transient = False
+    faults = [ModelError("down"), ModelRateLimitError("Slow down."), no_credit]
+    model = ScriptedModel(*faults, "up")
+    model.retries = Retries(tries=1)
+    client = serve(Agent("helper", "Help.", model))
+    for fault in faults:
+        assert fault.code in post(client, path=path).text
+    assert "up" in post(client, path=path).text
     assert "up" in post(client, path=path).text
 
 

@@ -257,6 +257,13 @@ class ModelError(RunError):
     """Whether the same request may succeed if it is repeated."""
     retry_after: float | None = None
     """Seconds to wait before the next request, if the provider names them."""
+    provider_error: str | None = None
+    """Code, parameter and message of the provider's own error, without keys and text of the request; not for callers:
+    `to_dict` leaves it out."""
+
+    def details(self) -> Sequence[str]:
+        """The provider's own error, if it is known."""
+        return [f"Provider: {self.provider_error}"] if self.provider_error else []
 
 
 class ModelAuthenticationError(ModelError):

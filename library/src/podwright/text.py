@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 def truncate(text: str, length: int) -> str:
@@ -26,6 +26,13 @@ def describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - `__str__` of a caller's class may raise anything
         return type(error).__name__
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, what caused it, what caused that, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def os_error_reason(error: Exception) -> str:

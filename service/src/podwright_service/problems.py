@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -74,6 +75,8 @@ class ProblemDetails(BaseModel):
     """What the run used before it failed."""
     limit: str | None = None
     """The limit that was reached."""
+    provider_error: str | None = None
+    """What the model provider reported, if the operator shows it."""
     errors: list[ErrorEntry] | None = None
     """Each thing that is wrong in the request."""
     context: dict[str, Any] | None = None
@@ -138,6 +141,8 @@ def problem_response(request: Request, error: Exception) -> Response:
         headers[RUN_ID] = error.run_id
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
+    if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
+        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))  # seconds
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
 
 
@@ -157,9 +162,12 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             hint = "Send a smaller body." if error.status_code == 413 else _route_suggestion(path, error)
             return _problem(path, error.status_code, code, detail, hint)
         case PodwrightError():
-            problem = _of_podwright_error(path, error)
+            shown: str = request.app.state.runtime.settings.provider_errors
+            reason = None if shown == "hide" else getattr(error, "provider_error", None)
+            problem = _of_podwright_error(path, error, provider_error=reason if shown == "show" else None)
             if problem.status >= 500:
-                _log.warning("%s %s: %s: %s", request.method, path, problem.code, problem.detail)
+                detail = " ".join(filter(None, (problem.detail, reason)))
+                _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
             return problem
         case _:  # Starlette raises it again after the response, and the server logs it
             detail = "The service failed unexpectedly."
@@ -212,16 +220,12 @@ def _route_suggestion(path: str, error: HTTPException) -> str:
     return did_you_mean(path, PATHS)
 
 
-def _of_podwright_error(path: str, error: PodwrightError) -> ProblemDetails:
-    facts: dict[str, Any] = {
-        name: to_json_data(value)
-        for name in ("run_id", "component", "context", "resume_path")
-        if (value := getattr(error, name)) is not None
-    }
+def _of_podwright_error(path: str, error: PodwrightError, **more: Any) -> ProblemDetails:
+    names = ("run_id", "component", "context", "resume_path", "limit")
+    facts = {name: getattr(error, name, None) for name in names} | more
+    facts = {name: to_json_data(value) for name, value in facts.items() if value is not None}
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
-    if isinstance(error, errors.LimitExceededError):
-        facts["limit"] = error.limit
     if isinstance(error, errors.BlueprintValidationError):
         facts["errors"] = error_entries(error.problems)
     detail = error.public_message or error.message
@@ -235,4 +239,6 @@ def _status(error: PodwrightError) -> int:
         return 500  # not the caller's blueprint, but one that the component builds during its run
     if isinstance(error, errors.ConditionError | errors.LoopLimitError) and error.__cause__ is None:
         return 422  # nothing failed: the condition cannot compare its values, or max_loops was reached
+    if isinstance(error, errors.ModelRateLimitError) and error.transient:  # without credit, waiting does not help
+        return 503
     return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)

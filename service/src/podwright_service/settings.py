@@ -147,6 +147,8 @@ class Settings(BaseSettings):
     """Log format; `auto` is `console` on a terminal and `json` otherwise."""
     log_content: bool = False
     """Whether inputs and outputs of runs are logged."""
+    provider_errors: Literal["hide", "log", "show"] = "log"
+    """Where the errors that model providers report are shown: nowhere, in the log, or in the log and to callers."""
 
     max_body_bytes: PositiveInt = 1024 * 1024
     """Largest request body in bytes."""

@@ -80,9 +80,8 @@ class RemoteStream:
 
     def transport_error(self, error: TransportError) -> errors.RemoteError:
         """The error for a request without a complete response."""
-        remote_error = self._error(
-            _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError), f"did not answer: {error}."
-        )
+        kind = _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError)
+        remote_error = self._error(kind, f"did not answer: {error}.", {"suggestion": error.suggestion})
         remote_error.transient = error.fault in _REPEATABLE
         return remote_error
 

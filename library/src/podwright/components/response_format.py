@@ -40,13 +40,13 @@ class ResponseFormat:
         self.schema = OutputSchema(name if name.isidentifier() else "answer", schema)
 
     def parse(self, text: str) -> Any:
-        """The value in a model's answer.
+        """The value in a model's answer: JSON, which may be in a Markdown code fence.
 
         Raises:
             ValueError: The text is not JSON, or does not fit the type; the message is for the model.
         """
         try:
-            data: Any = json.loads(text)
+            data: Any = json.loads(text if text.lstrip().startswith("{") else _inside_fence(text))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"invalid JSON: {error}") from error
         if self._wrapped:
@@ -61,6 +61,12 @@ class ResponseFormat:
             raise ValueError(
                 "; ".join(f"{problem.pointer} {problem.detail}".strip() for problem in problems)
             ) from error
+
+
+def _inside_fence(text: str) -> str:
+    """What is between the first and the last Markdown code fence of a text; the text if there are no two."""
+    inside, fence, _ = text.partition("```")[2].rpartition("```")
+    return inside.removeprefix("json") if fence else text
 
 
 _cached_format = lru_cache(maxsize=256)(ResponseFormat)

@@ -1,14 +1,14 @@
 """Request and response bodies of the Chat Completions protocol.
 
 Providers differ in what they omit and what they add. Missing fields count as absent and unknown fields are ignored; a
-response is invalid only if it has no choice, or a tool call without a name.
+response is invalid only if it has no choice, a tool call without a name, or neither text nor tool calls.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from podwright.json_data import as_array, as_object, to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.providers import Endpoint
-from podwright.models.refusals import error_status, error_text
+from podwright.models.refusals import RefusedError
 from podwright.usage import Usage
 
 ANSWER_TOOL = "final_answer"
@@ -36,20 +36,10 @@ _FINISH_REASONS = {
 
 
 class InvalidResponseError(Exception):
-    """The data is not a chat completion."""
+    """The data is not a chat completion, or one without an answer."""
 
-
-class ErrorInResponseError(Exception):
-    """The response has an error object in place of an answer.
-
-    Args:
-        error: The error object.
-    """
-
-    def __init__(self, error: Any) -> None:
-        super().__init__()
-        self.status = error_status(error)
-        self.text = error_text(error)
+    def __init__(self, reason: str = "the response is not a chat completion") -> None:
+        super().__init__(reason)
 
 
 def request_body(request: ModelRequest, model: str, endpoint: Endpoint, stream: bool) -> dict[str, Any]:
@@ -136,7 +126,7 @@ class ResponseBuilder:
 
         Raises:
             InvalidResponseError: The data is neither.
-            ErrorInResponseError: The data has an error object.
+            RefusedError: The data has an error object.
         """
         try:
             return self._add(data)
@@ -145,7 +135,7 @@ class ResponseBuilder:
 
     def _add(self, data: Any) -> str:
         if data.get("error"):
-            raise ErrorInResponseError(data["error"])
+            raise RefusedError(data["error"])
         self._id = self._id or data.get("id") or ""
         self._model = self._model or data.get("model") or ""
         self._usage = as_object(data.get("usage") or as_object(data.get("x_groq")).get("usage")) or self._usage
@@ -155,35 +145,41 @@ class ResponseBuilder:
         self._has_choice = True
         choice = choices[0]
         if choice.get("error") or choice.get("finish_reason") in _FAILURES:
-            raise ErrorInResponseError(choice.get("error") or "")
+            raise RefusedError(choice.get("error") or "")
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         part: Any = choice.get("delta") or choice.get("message") or {}
-        for call in part.get("tool_calls") or ():
-            self._add_call(call)
+        legacy = part.get("function_call")
+        for call in part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ()):
+            self._add_call(call, whole=not choice.get("delta"))
         text = _content_text(part.get("content") or part.get("refusal"))
         self._text.append(text)
         return text
 
-    def _add_call(self, piece: Any) -> None:
+    def _add_call(self, piece: Any, *, whole: bool) -> None:
         function = as_object(piece.get("function"))
-        id_, name, arguments = piece.get("id") or "", function.get("name") or "", function.get("arguments")
-        call = self._find_call(piece.get("index"), id_, name)
+        id_, name, arguments = (
+            piece.get("id") or "",
+            function.get("name") or "",
+            to_text(function.get("arguments") or ""),
+        )
+        call = None if whole else self._find_call(piece.get("index"), id_, name)
+        if call is None or (name and call.arguments.endswith("}") and arguments.startswith("{")):  # with the same id
+            call = _PartialCall(piece.get("index"))
+            self._calls.append(call)
         call.id = call.id or id_
         if name != call.name:  # some providers repeat the whole name in each piece
             call.name += name
-        if arguments:
-            call.arguments += to_text(arguments)
+        call.arguments += arguments
 
-    def _find_call(self, index: Any, id_: str, name: str) -> _PartialCall:
-        """The call that a piece belongs to: by id, else by index, else the last one; or a new one."""
+    def _find_call(self, index: Any, id_: str, name: str) -> _PartialCall | None:
+        """The call that a piece of a stream belongs to: by id, else by index, else the last one."""
         for call in reversed(self._calls):
-            same_id = id_ and call.id == id_
+            same_id = id_ and call.id == id_ and (None in (index, call.index) or index == call.index)
             same_index = index is not None and call.index == index and not (id_ and call.id)
             continued = index is None and not id_ and not name
             if same_id or same_index or continued:
                 return call
-        self._calls.append(_PartialCall(index))
-        return self._calls[-1]
+        return None
 
     def build(self, request: ModelRequest, endpoint: Endpoint) -> ModelResponse:
         """The response.
@@ -192,20 +188,27 @@ class ResponseBuilder:
         they are estimated from the texts, and the price is unknown, because a bill must not rest on an estimate.
 
         Raises:
-            InvalidResponseError: There was no choice, or a tool call without a name.
+            InvalidResponseError: There was no choice, a tool call without a name, or neither text nor tool calls.
         """
         if not self._has_choice or any(not call.name for call in self._calls):
             raise InvalidResponseError
-        calls = tuple(
-            ToolCall(str(call.id) or f"call_{os.urandom(8).hex()}", call.name, call.arguments or "{}")
-            for call in self._calls
-        )
+        calls = tuple(self._tool_calls())
         text = "".join(self._text)
         reason = _FINISH_REASONS.get(self.finish_reason, "stop")
+        if not (text or calls or reason in ("length", "content_filter")):
+            raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason == "stop":
             reason = "tool_calls"
         usage = _reported_usage(self._usage, endpoint) or _estimated_usage(request, text, calls)
         return ModelResponse(text, calls, usage, reason, str(self._model), str(self._id))
+
+    def _tool_calls(self) -> Iterator[ToolCall]:
+        """The tool calls, each with an id of its own, so that each result belongs to one call."""
+        ids = {""}
+        for call in self._calls:
+            id_ = f"call_{os.urandom(8).hex()}" if str(call.id) in ids else str(call.id)
+            ids.add(id_)
+            yield ToolCall(id_, call.name, call.arguments or "{}")
 
 
 def _content_text(content: Any) -> str:

@@ -19,7 +19,7 @@ from typing import Literal
 import aiohttp
 
 from podwright.models.retries import Timeouts
-from podwright.text import os_error_reason
+from podwright.text import causes, os_error_reason
 
 Fault = Literal[
     "dns", "connect", "connect_timeout", "tls", "timeout", "disconnected", "truncated", "not_http", "too_large"
@@ -42,11 +42,13 @@ class TransportError(Exception):
     Args:
         fault: What failed.
         message: A description without a full stop.
+        suggestion: What to do about it, if it can be said.
     """
 
-    def __init__(self, fault: Fault, message: str) -> None:
+    def __init__(self, fault: Fault, message: str, suggestion: str | None = None) -> None:
         super().__init__(message)
         self.fault: Fault = fault
+        self.suggestion = suggestion
 
 
 class Response:
@@ -128,7 +130,8 @@ async def post(
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
     except aiohttp.ClientError as error:
-        fault = next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
+        known = next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
+        fault = certificate_fault(error) or known
         if isinstance(error, aiohttp.ClientResponseError):  # its message may quote the response
             raise fault from None
         raise fault from error
@@ -143,7 +146,7 @@ async def post(
 _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
     aiohttp.ConnectionTimeoutError: ("connect_timeout", "no connection in time"),
     aiohttp.ClientConnectorDNSError: ("dns", "the host name cannot be resolved"),
-    aiohttp.ClientSSLError: ("tls", "no secure connection: invalid certificate or TLS error"),
+    aiohttp.ClientSSLError: ("tls", "no secure connection: TLS error"),
     aiohttp.ClientHttpProxyError: ("connect", "the proxy refused the connection"),
     aiohttp.ClientConnectorError: ("connect", "the connection failed"),
     aiohttp.InvalidURL: ("connect", "the connection failed"),
@@ -151,6 +154,21 @@ _FAULTS: dict[type[aiohttp.ClientError], tuple[Fault, str]] = {
     aiohttp.ClientError: ("disconnected", "the connection was lost before a response"),
 }
 """What aiohttp's errors mean; the first class that fits counts."""
+
+_EXPIRED = "Renew the server's certificate, and check the clock of this machine."
+_WRONG_HOST = "Write the URL (base_url, PODWRIGHT_MODEL_BASE_URL, PODWRIGHT_AGENTS) with a host of the certificate."
+_CERTIFICATE_SUGGESTIONS = {9: _EXPIRED, 10: _EXPIRED, 62: _WRONG_HOST, 64: _WRONG_HOST}
+"""By OpenSSL's code of the verification error, `X509_V_ERR_…`; the others are about trust."""
+
+
+def certificate_fault(error: BaseException) -> TransportError | None:
+    """The fault if an exception, or one of its causes, is about an invalid certificate; else None."""
+    cause = next((cause for cause in causes(error) if hasattr(cause, "verify_code")), None)
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return None
+    trust = "Set SSL_CERT_FILE to a PEM file with the certificate of the authority that signed the server's."
+    suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
+    return TransportError("tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion)
 
 
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
@@ -189,4 +207,4 @@ def _trusted_certificates() -> ssl.SSLContext:
         return ssl.create_default_context(cafile=file or None)
     except OSError as error:
         message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
-        raise TransportError("tls", message) from error
+        raise TransportError("tls", message, "Set SSL_CERT_FILE to a readable PEM file, or unset it.") from error

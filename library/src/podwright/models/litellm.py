@@ -7,20 +7,25 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
+import orjson
+
 from podwright import errors
+from podwright.json_data import as_object
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.chat_completions import (
-    ErrorInResponseError,
     InvalidResponseError,
     ResponseBuilder,
     from_answer_tool,
     request_body,
     with_answer_tool,
 )
+from podwright.models.http import certificate_fault
+from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, ENDPOINTS
-from podwright.models.refusals import refusal
+from podwright.models.refusals import RefusedError, refusal, transport_error
+from podwright.text import causes
 from podwright.usage import Usage
 
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
@@ -70,24 +75,26 @@ class LiteLLMModel(Model):
         """
         if not await self._prepare():
             request = with_answer_tool(request)
-        builder = ResponseBuilder()
+        builder, error_object = ResponseBuilder(), None
         try:
             if on_token is None:
                 await self._fetch(request, builder)
             else:
                 await self._stream(request, builder, on_token)
             return from_answer_tool(builder.build(request, ENDPOINTS.get(self.name.partition("/")[0], ANY)))
-        except ErrorInResponseError as error:
-            model_error = refusal(self.name, error.status, error.text)
-        except InvalidResponseError:
-            model_error = errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.")
+        except RefusedError as error:
+            error_object, model_error = error.error, refusal(self.name, error.status, error.error)
+        except InvalidResponseError as error:
+            model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
         except errors.PodwrightError:
             raise
         except TimeoutError:
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
-            model_error = self._translate(error, request)
+            cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
+            error_object, model_error = _error_object(cause), self._translate(cause, request)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
+        model_error.provider_error = provider_error(error_object, request, self._connection.api_key or "")
         raise model_error
 
     def load_prices(self) -> None:
@@ -151,7 +158,10 @@ class LiteLLMModel(Model):
     def _translate(self, error: Any, request: ModelRequest) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
         litellm = litellm_loader.loaded()
-        error = getattr(error, "original_exception", None) or error  # of a stream that broke off
+        if fault := certificate_fault(error):
+            return transport_error(self.name, fault)
+        if "Invalid response object" in str(error):  # which LiteLLM reports as one of several errors
+            return errors.ModelResponseError(f"'{self.name}': {InvalidResponseError()}.")
         for name, (kind, reason) in _ERRORS.items():
             if isinstance(error, getattr(litellm, name)):
                 return kind(f"'{self.name}': {reason}")
@@ -165,3 +175,12 @@ class LiteLLMModel(Model):
                 return refusal(self.name, error.status_code, str(error), headers)
             case _:
                 return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
+
+
+def _error_object(error: BaseException) -> Any:
+    """The provider's error object, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
+    body = next((body for cause in causes(error) if (body := getattr(cause, "body", None))), None)
+    text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
+    with suppress(ValueError):
+        body = body or orjson.loads(text[text.index("{") : text.rindex("}") + 1])
+    return as_object(body).get("error", body)

@@ -16,33 +16,22 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.chat_completions import (
-    ErrorInResponseError,
     InvalidResponseError,
     ResponseBuilder,
     from_answer_tool,
     request_body,
     with_answer_tool,
 )
-from podwright.models.http import Fault, Response, TransportError, post
+from podwright.models.http import Response, TransportError, post
+from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, Endpoint
-from podwright.models.refusals import error_text, refusal
+from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.sse import EventParser
 from podwright.models.urls import host_and_port, is_header_value, join_url
 from podwright.usage import Usage
 
 MAX_RESPONSE = 16 * 2**20
 """Bytes of the longest response, decompressed."""
-
-_TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
-    "connect_timeout": errors.ModelTimeoutError,
-    "timeout": errors.ModelTimeoutError,
-    "truncated": errors.ModelResponseError,
-    "not_http": errors.ModelResponseError,
-    "too_large": errors.ModelResponseError,
-}
-"""The others are `ModelConnectionError`."""
-_PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
-"""Faults that another attempt would meet again."""
 
 
 class ChatModel(Model):
@@ -82,11 +71,15 @@ class ChatModel(Model):
             ) as response:
                 return await self._read(response, request, on_token)
         except TransportError as error:
-            raise self._transport_error(error) from error
-        except ErrorInResponseError as error:
-            raise refusal(self.name, error.status, error.text) from None
-        except (InvalidResponseError, orjson.JSONDecodeError):
-            raise errors.ModelResponseError(f"'{self.name}': the response is not a chat completion.") from None
+            raise transport_error(self.name, error) from error
+        except RefusedError as error:
+            model_error = refusal(self.name, error.status, error.error, error.headers)
+            # the key follows "Bearer "
+            model_error.provider_error = provider_error(error.error, request, headers.get("Authorization", "")[7:])
+            raise model_error from None
+        except (InvalidResponseError, orjson.JSONDecodeError) as error:
+            reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
+            raise errors.ModelResponseError(f"'{self.name}': {reason}.") from None
 
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
@@ -153,14 +146,9 @@ class ChatModel(Model):
             raise errors.ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
         return key
 
-    def _transport_error(self, error: TransportError) -> errors.ModelError:
-        model_error = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)(f"'{self.name}': {error}.")
-        model_error.transient = error.fault not in _PERMANENT
-        return model_error
-
     async def _read(self, response: Response, request: ModelRequest, on_token: TokenCallback | None) -> ModelResponse:
         if response.status != 200:
-            raise refusal(self.name, response.status, await _refusal_text(response), response.headers)
+            raise RefusedError(await _error_object(response), response.status, response.headers)
         builder = ResponseBuilder()
         if on_token is not None and response.media_type == "text/event-stream":
             await self._read_stream(response, builder, on_token)
@@ -186,17 +174,17 @@ class ChatModel(Model):
             raise errors.ModelResponseError(f"'{self.name}': the stream ended before the answer did.")
 
 
-async def _refusal_text(response: Response) -> str:
-    """Code, type and message of a refusal, as far as they can be read: the status is enough without them."""
+async def _error_object(response: Response) -> Any:
+    """The error object of a refusal, as far as it can be read: the status is enough without it."""
     try:
         body = await response.read()
     except TransportError:
-        return ""
+        return None
     try:
         data: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return body[:2000].decode(errors="replace")
-    return error_text(as_object(data).get("error", data))
+    except orjson.JSONDecodeError:  # a page of a proxy
+        return {"type": body[:2000].decode(errors="replace")}
+    return as_object(data).get("error", data)
 
 
 def _first_set(variables: tuple[str, ...]) -> str:

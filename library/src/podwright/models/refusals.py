@@ -1,4 +1,4 @@
-"""From a provider's refusal, an HTTP status and an error object, to a typed error."""
+"""From what failed, a refusal with an HTTP status and an error object or a fault of the transport, to a typed error."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import Any
 
 from podwright import errors
 from podwright.json_data import as_object
+from podwright.models.http import Fault, TransportError
 from podwright.models.retries import retry_after
 
+_TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
+    "connect_timeout": errors.ModelTimeoutError,
+    "timeout": errors.ModelTimeoutError,
+    "truncated": errors.ModelResponseError,
+    "not_http": errors.ModelResponseError,
+    "too_large": errors.ModelResponseError,
+}
+"""The others are `ModelConnectionError`."""
+_PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
+"""Faults that another attempt would meet again."""
 _NO_CREDIT = ("insufficient_quota", "insufficient quota", "insufficient balance", "billing_hard_limit", "out of credit")
 _TOO_LONG = (
     "context_length_exceeded", "context length", "context window", "context size", "context limit",
@@ -24,13 +35,29 @@ _STATUS_OF_CODE = {
 }  # fmt: skip
 
 
-def error_text(error: Any) -> str:
+class RefusedError(Exception):
+    """A provider refused a request.
+
+    Args:
+        error: Its error object, or a text.
+        status: The HTTP status; by default the one that an error object in a response with status 200 stands for.
+        headers: The response headers.
+    """
+
+    def __init__(self, error: Any, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self.error = error
+        self.status = status or _error_status(error)
+        self.headers = headers
+
+
+def _error_text(error: Any) -> str:
     """Code, type and message of a provider's error object; for searching only, because it may quote the request."""
     fields = as_object(error)
     return " ".join(str(fields[key]) for key in ("code", "type", "message") if fields.get(key)) or str(error)
 
 
-def error_status(error: Any) -> int:
+def _error_status(error: Any) -> int:
     """The HTTP status that an error object in a response with status 200 stands for; 500 without a known code."""
     fields = as_object(error)
     for key in ("code", "status", "type"):
@@ -42,21 +69,22 @@ def error_status(error: Any) -> int:
     return 500
 
 
-def refusal(model: str, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> errors.ModelError:
+def refusal(model: str, status: int, error: Any = "", headers: Mapping[str, str] | None = None) -> errors.ModelError:
     """The error for a refused request.
 
-    Its message has none of the provider's words, which may repeat the request or a part of the key.
+    Its message has none of the provider's words, which may repeat the request or a part of the key; its
+    `provider_error` is left to the caller.
 
     Args:
         model: The model's name, "<provider>/<model_name>".
-        status: The HTTP status, or `error_status` of an error object within a response.
-        text: `error_text` of the provider's error object.
+        status: The HTTP status.
+        error: The provider's error object, or a text.
         headers: The response headers, for `Retry-After`.
     """
-    error = _by_text(f"'{model}' answered {status}", status, text.lower())
-    if error.transient and headers is not None:
-        error.retry_after = retry_after(headers)
-    return error
+    model_error = _by_text(f"'{model}' answered {status}", status, _error_text(error).lower())
+    if model_error.transient and headers is not None:
+        model_error.retry_after = retry_after(headers)
+    return model_error
 
 
 def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
@@ -98,3 +126,11 @@ def _by_status(prefix: str, status: int) -> errors.ModelError:
     error = kind(f"{prefix}: {reason}")
     error.transient = error.transient and status // 100 != 3
     return error
+
+
+def transport_error(model: str, error: TransportError) -> errors.ModelError:
+    """The error for a request of a model without a complete response."""
+    kind = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)
+    model_error = kind(f"'{model}': {error}.", suggestion=error.suggestion)
+    model_error.transient = error.fault not in _PERMANENT
+    return model_error

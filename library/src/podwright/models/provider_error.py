@@ -1,0 +1,60 @@
+"""What a provider says about a refusal, without API keys and without text of the request."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from podwright.json_data import as_object, to_text
+from podwright.messages import ModelRequest
+from podwright.text import printable, truncate
+
+_QUOTE, _SHORT = 16, 6
+"""Characters in a row that quote the request; and those of a shorter text that is quoted whole, or a part of a key."""
+_CUT = "[…]"
+_KEY = re.compile(r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII)
+"""What a word has that is, or may be, an API key, masked or not."""
+
+
+def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str | None:
+    """Code, parameter and message of a provider's error object, in at most 500 characters; None without a message.
+
+    Args:
+        error: The error object, or its message.
+        request: The refused request. What the text quotes of its messages and tool arguments, 16 characters in a row
+            or a shorter text as a whole, is cut out.
+        api_key: The key of the request, cut out like anything that looks like a key.
+    """
+    fields = {"message": error} if isinstance(error, str) else as_object(error)
+    reason = fields.get("message") or fields.get("detail")
+    if not reason:
+        return None
+    names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
+    text = _plain("; ".join([*names, to_text(reason)])[:4000])
+    texts = [part for m in request.messages for part in (m.content, *(call.arguments for call in m.tool_calls))]
+    sent = [_plain(part) for part in texts]
+    text = _without_quotes(text, "\n".join(sent), _QUOTE)
+    for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
+        text = text.replace(short, _CUT)
+    words = _without_quotes(text, api_key, _SHORT).split()
+    return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in words)), 500)
+
+
+def _plain(text: str) -> str:
+    """The text in one line and without JSON's escapes, so that a quotation is equal to its source."""
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
+    return " ".join(re.sub(r"\\[nrt]", " ", text).replace("\\", "").split())
+
+
+def _without_quotes(text: str, source: str, length: int) -> str:
+    """The text without its pieces of at least `length` characters that `source` has too; linear in both."""
+    half = length // 2
+    halves = {text[at : at + half] for at in range(len(text) - half + 1)}
+    wholes = {text[at : at + length] for at in range(len(text) - length + 1)}
+    # a common piece has one of these halves of the source in it, so it is in the text around that half
+    hits = (at for at in range(0, len(source), half) if source[at : at + half] in halves)
+    around = {source[max(0, at - half) : at + length] for at in hits}
+    quoted = {piece for part in around for at in range(half + 1) if (piece := part[at : at + length]) in wholes}
+    starts = (at for at in range(len(text)) if text[at : at + length] in quoted)
+    hidden = {at for start in starts for at in range(start, start + length)}
+    return re.sub("\0+", _CUT, "".join("\0" if at in hidden else char for at, char in enumerate(text)))

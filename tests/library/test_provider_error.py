@@ -1,0 +1,101 @@
+"""What a provider's refusal says: shown in the error in Python, without keys and without text of the request."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.library.upstream import Upstream, reply
+
+from podwright import Agent, errors
+from podwright.messages import Message, ModelRequest, ToolCall
+from podwright.models.provider_error import provider_error
+
+KEY = "sk-0123456789-top-secret"
+PROMPT = 'Dear "Zoë",\n\tmeet me at the old mill at midnight — 世界 and bring C:\\new\\maps with you.'
+REQUEST = ModelRequest(
+    "m",
+    (
+        Message("system", "Be brief."),
+        Message("user", PROMPT),
+        Message("assistant", "", (ToolCall("c1", "look_up", '{"name": "Rumpelstiltskin the Second"}'),)),
+        Message("tool", "a result that nobody may read", tool_call_id="c1"),
+    ),
+)
+TOO_LONG = {"message": "No. " * 1000}
+REASONS: dict[str, tuple[Any, str | None]] = {
+    "fields": (
+        {"message": "Unsupported parameter: 'seed'.", "code": "unsupported", "param": "seed", "type": "x"},
+        "code: unsupported; param: seed; Unsupported parameter: 'seed'.",
+    ),
+    "a text": ("model 'x' not found", "model 'x' not found"),
+    "validation": ({"message": {"detail": [{"loc": ["seed"]}]}}, '{"detail": [{"loc": ["seed"]}]}'),
+    "another name": ({"detail": "Not allowed."}, "Not allowed."),
+    "a code alone": ({"code": "x", "type": "y"}, None),
+    "nothing": (None, None),
+    "control characters": ({"message": "a\x1b[2J\nb"}, "a\ufffd[2J b"),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_reason_has_code_parameter_and_message(name: str) -> None:
+    """Whatever the shape of the error object, its code, parameter and message are one line."""
+    error, reason = REASONS[name]
+    assert provider_error(error, REQUEST) == reason
+
+
+def test_the_reason_is_short() -> None:
+    """A long message is cut at 500 characters."""
+    assert len(provider_error(TOO_LONG, REQUEST) or "") == 500
+
+
+QUOTED = {
+    "whole": PROMPT,
+    "a part": PROMPT[20:50],
+    "in JSON": json.dumps(PROMPT),
+    "in JSON, twice": json.dumps(json.dumps(PROMPT)),
+    "not escaped": json.dumps(PROMPT, ensure_ascii=False),
+    "as Python": repr(PROMPT),
+    "in one line": " ".join(PROMPT.split()),
+    "arguments": "Rumpelstiltskin the Second",
+    "a result": "a result that nobody may read",
+    "a short text as a whole": "Be brief.",
+    "the key": KEY,
+    "a part of the key": KEY[3:15],
+    "a masked key": "sk-01*********cret",
+    "another key": "gsk_abcDEF",
+    "a random key": "f3a81b22c9d04e5f8a7b6c5d4e3f2a1b",
+}
+
+
+@pytest.mark.parametrize("name", QUOTED)
+def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
+    """What the provider quotes of the request, escaped or not, and what looks like a key, is not shown."""
+    reason = provider_error({"message": f"Invalid value: <{QUOTED[name]}> of seed."}, REQUEST, KEY) or ""
+    assert reason.startswith("Invalid value: ")
+    assert reason.endswith(" of seed.")
+    assert "[…]" in reason
+    words = [word for source in (QUOTED[name], PROMPT) for word in source.split() if len(word) > 2]
+    assert not [word for word in words if word in reason]
+
+
+@pytest.mark.parametrize("prompt", ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20])
+def test_long_prompts_take_linear_time(prompt: str) -> None:
+    """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""
+    request = ModelRequest("m", (Message("user", prompt),))
+    assert (provider_error({"message": prompt}, request) or "…").strip("\\") in ("[…]", "…")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_the_reason_is_in_the_error_but_not_for_callers(
+    streaming: bool, provider: Upstream, recorder: Any
+) -> None:
+    """The error in Python has the reason; its JSON data, the events and the message have not."""
+    reason = {"message": f"Unsupported parameter for {PROMPT} and {KEY}", "code": "unsupported_parameter"}
+    provider.answers([reply({"error": reason}, 400)])
+    agent = Agent("a", "", "openai/m", api_key=KEY, base_url=provider.url, event_manager=recorder.manager)
+    with pytest.raises(errors.ModelRequestError) as caught:
+        await agent.arun(PROMPT, stream=streaming)
+    assert caught.value.provider_error == "code: unsupported_parameter; Unsupported parameter for […] and […]"
+    assert caught.value.provider_error in str(caught.value)
+    hidden = caught.value.message + json.dumps([event.to_dict() for event in recorder.of("run_failed")])
+    assert "nsupported" not in hidden + json.dumps(caught.value.to_dict())
