@@ -72,7 +72,10 @@ def to_context(data: object) -> Mapping[str, Any]:
         try:
             to_text(value).encode()
         except (ValueError, RecursionError, TypeError) as error:
-            raise errors.ContextError(f"The input '{key}' cannot be written as JSON: {error}.") from error
+            raise errors.ContextError(
+                f"The input '{key}' cannot be written as JSON: {error}.",
+                suggestion="Pass JSON data; its texts must be valid Unicode, such as a file in UTF-8 has.",
+            ) from error
     return context
 
 
