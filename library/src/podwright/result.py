@@ -46,8 +46,7 @@ class ExecutionResult:
         Raises:
             ConfigurationError: The delay is not a number of seconds from 0 on.
         """
-        if delay is not None:
-            _check_delay(delay)
+        _check_delay(delay)
         emit = subscriber or Printer(timing=True)
         for number, event in enumerate(self.events):
             if number > 0:
@@ -82,9 +81,10 @@ class ExecutionResult:
 
 
 def _check_delay(delay: object) -> None:
-    if not isinstance(delay, int | float) or not 0 <= delay <= _MAX_PAUSE:
-        suggestion = "Pass a number of seconds from 0 on, or None to pause as the run did."
-        raise ConfigurationError(f"Invalid delay {short_repr(delay)}.", suggestion=suggestion)
+    if delay is not None and not (isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE):
+        raise ConfigurationError(
+            f"Invalid delay {short_repr(delay)}.", suggestion="Pass a number of seconds from 0 on."
+        )
 
 
 class _SavedResult(BaseModel):

@@ -25,7 +25,6 @@ from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightErro
 from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.json_data import to_json_data
 from podwright.result import ExecutionResult
-from podwright.text import describe_error
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
 if TYPE_CHECKING:
@@ -163,9 +162,8 @@ class Run:
                 subscriber(event)
             except Exception as error:
                 self._tree.failed_subscribers.add(id(subscriber))
-                message = "A subscriber of run %s raised %s; it gets no more events of this run."
                 is_bug = not isinstance(error, OSError)  # and not a full disk or a closed pipe
-                logger.error(message, self.id, describe_error(error), exc_info=is_bug)
+                logger.error("A subscriber of run %s gets no more events: %r", self.id, error, exc_info=is_bug)
 
     def relay(self, event: Event, remote: str) -> None:
         """Deliver an event of a remote component as part of this run.

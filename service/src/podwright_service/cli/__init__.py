@@ -5,13 +5,11 @@ Modules are imported by the command that needs them, so that `--help` and the he
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import signal
 import sys
 from types import FrameType
-from typing import TextIO
 
 
 def main() -> None:
@@ -19,31 +17,24 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
     _open_closed_streams()
-    for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
+            stream.reconfigure(errors="strict" if stream is sys.stdin else "backslashreplace")
     try:
-        code = _run()
+        if sys.argv[1:] == ["check"]:  # the health check of the image, without the imports of the other commands
+            from podwright_service.cli.check import check
+
+            code = check()
+        else:
+            from podwright_service.cli.commands import run_command
+
+            code = run_command()
         sys.stdout.flush()
-    except BrokenPipeError:  # of `podwright … | head`
-        code = 1
-    except OSError as error:
-        code = 1
-        with contextlib.suppress(OSError):
-            _print_failure(error)
-    for stream in (sys.stdout, sys.stderr):
-        _drop_unwritten(stream)
+    except OSError as error:  # of the output, because the commands report all others
+        if not isinstance(error, BrokenPipeError):  # of `podwright … | head`
+            print(f"Error: Cannot write the output: {error}. Write it where there is space.", file=sys.stderr)
+        os._exit(1)  # because at its exit the interpreter would report the unwritten text again
     sys.exit(code)
-
-
-def _run() -> int:
-    if sys.argv[1:] == ["check"]:  # the health check of the image, without the imports of the other commands
-        from podwright_service.cli.check import check
-
-        return check()
-    from podwright_service.cli.commands import run_command
-
-    return run_command()
 
 
 def _open_closed_streams() -> None:
@@ -55,24 +46,7 @@ def _open_closed_streams() -> None:
     for number, (name, flags) in enumerate(modes.items()):
         if getattr(sys, name) is None:
             os.open(os.devnull, flags)  # gets the lowest free number, which is this one
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
-
-
-def _print_failure(error: OSError) -> None:
-    """Print the error of an output that cannot be written; the commands report all others."""
-    from podwright.errors import ConfigurationError
-    from podwright_service.cli.console import print_error
-
-    suggestion = "Write it to an open file on a disk with free space."
-    print_error(ConfigurationError(f"Cannot write the output: {error.strerror or error}.", suggestion=suggestion))
-
-
-def _drop_unwritten(stream: TextIO) -> None:
-    """Drop what a stream cannot write, which the interpreter would report again at exit."""
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
