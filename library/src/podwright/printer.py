@@ -57,10 +57,13 @@ class Printer:
         self._write(f"{time}{'  ' * len(event.path)}[{printable(event.component)}] {line}", style)
 
     def _write(self, text: str, style: str, end: str = "\n") -> None:
+        file = self._file or sys.stdout
+        if file is None or not file.isatty():
+            print(text, end=end, file=file, flush=True)
+            return
         if self._console is None:
-            from rich.console import Console  # a fifth of the library's import time, and silent runs need none
+            from rich.console import Console  # a fifth of the library's import time, and only terminals need it
 
-            file = self._file or sys.stdout
             self._console = Console(file=file, highlight=False, soft_wrap=True, markup=False, emoji=False)
         self._console.print(text, style=style or None, end=end)
 

@@ -9,15 +9,18 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from podwright.errors import TraceError
+from podwright.errors import ConfigurationError, TraceError
 from podwright.events import Event, Subscriber
 from podwright.json_data import to_json_data
 from podwright.printer import Printer
+from podwright.text import short_repr
 from podwright.usage import Usage
 from podwright.validation_errors import to_problems
 
 FORMAT = "podwright.trace/1"
 """The format that `to_dict` writes; it changes only if the meaning of the data changes."""
+_MAX_PAUSE = 1e9
+"""Seconds; the system refuses pauses of some centuries."""
 
 
 @dataclass(slots=True)
@@ -39,13 +42,17 @@ class ExecutionResult:
         Args:
             delay: Seconds to pause between events; None pauses as long as the run did.
             subscriber: Is called with each event; by default the events are printed with their times.
+
+        Raises:
+            ConfigurationError: The delay is not a number of seconds from 0 on.
         """
+        _check_delay(delay)
         emit = subscriber or Printer(timing=True)
         for number, event in enumerate(self.events):
             if number > 0:
                 pause = event.at - self.events[number - 1].at if delay is None else delay
                 if pause > 0:
-                    time.sleep(pause)
+                    time.sleep(min(pause, _MAX_PAUSE))
             emit(event)
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,6 +78,13 @@ class ExecutionResult:
             problem = to_problems(error.errors(include_url=False), data)[0]
             raise TraceError(f"Invalid trace at '{problem.pointer}': {problem.detail}") from error
         return cls(saved.value, saved.events, saved.duration_ms, saved.usage)
+
+
+def _check_delay(delay: object) -> None:
+    if delay is not None and not (isinstance(delay, int | float) and 0 <= delay <= _MAX_PAUSE):
+        raise ConfigurationError(
+            f"Invalid delay {short_repr(delay)}.", suggestion="Pass a number of seconds from 0 on."
+        )
 
 
 class _SavedResult(BaseModel):

@@ -160,9 +160,10 @@ class Run:
                 continue
             try:
                 subscriber(event)
-            except Exception:
+            except Exception as error:
                 self._tree.failed_subscribers.add(id(subscriber))
-                logger.exception("A subscriber of run %s raised; it gets no more events of this run.", self.id)
+                is_bug = not isinstance(error, OSError)  # and not a full disk or a closed pipe
+                logger.error("A subscriber of run %s gets no more events: %r", self.id, error, exc_info=is_bug)
 
     def relay(self, event: Event, remote: str) -> None:
         """Deliver an event of a remote component as part of this run.

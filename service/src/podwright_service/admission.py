@@ -10,10 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Literal
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.problems import RequestError, problem_response
+from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
 Reason = Literal["full", "waited"]
@@ -111,17 +110,13 @@ class AdmissionMiddleware:
         self._max_body_bytes, self._body_timeout = settings.max_body_bytes, settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or answer it with a problem."""
+        """Serve the request, or raise a 413 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            self._check_length(scope)
-            if posts := scope["method"] == "POST":
-                self._admission.enter()
-        except RequestError as error:
-            await problem_response(Request(scope), error)(scope, receive, send)
-            return
+        self._check_length(scope)
+        if posts := scope["method"] == "POST":
+            self._admission.enter()
         try:
             await self._app(scope, _with_deadline(receive, self._body_timeout), send)
         finally:

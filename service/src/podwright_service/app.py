@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Scope
 
 from podwright import __version__
@@ -12,7 +16,8 @@ from podwright.models import resolve
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
-from podwright_service.documentation import DENIED_PROBLEMS, extend_openapi
+from podwright_service.documentation import DENIED_PROBLEMS, EXPOSED_HEADERS, HOST_PROBLEMS, extend_openapi
+from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
 from podwright_service.inline_blueprints import inline_policy, models_of
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
@@ -56,17 +61,28 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     # the middleware that is added last is the outermost: it sees a request first
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(AdmissionMiddleware, admission=runtime.admission, settings=settings)
-    if runtime.api_keys.required:
+    if has_keys := runtime.api_keys.required:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
+    app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
+    app.add_middleware(ExceptionMiddleware, handlers={HTTPException: app.exception_handlers[HTTPException]})
+    if settings.cors_origins:
+        _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
     app.add_middleware(RequestTelemetryMiddleware, observability=runtime.observability)
     for router in ROUTERS:
-        app.include_router(router, responses=DENIED_PROBLEMS if runtime.api_keys.required else None)
+        app.include_router(router, responses=HOST_PROBLEMS | (DENIED_PROBLEMS if has_keys else {}))
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
-    extend_openapi(app, component, runtime.policy, runtime.api_keys.required)
+    extend_openapi(app, component, runtime.policy, has_keys)
     return app
+
+
+def _allow_origins(app: FastAPI, origins: list[str]) -> None:
+    """Let web pages of these origins call the service, and read its errors, the unexpected ones included."""
+    app.add_middleware(ServerErrorMiddleware, handler=app.exception_handlers[Exception])
+    methods, headers = ["*"], ["*"]
+    app.add_middleware(CORSMiddleware, origins, methods, headers, expose_headers=EXPOSED_HEADERS)
 
 
 def _runtime(settings: Settings, component: Component) -> Runtime:

@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
 from podwright_service.paths import OPEN_PATHS, SCOPE_OF, SCOPES
-from podwright_service.problems import RequestError, problem_response
+from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
 MIN_KEY_LENGTH = 16
@@ -156,20 +155,16 @@ class AuthenticationMiddleware:
         self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or answer 401 or 403."""
+        """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
         if scope["type"] == "http" and path not in OPEN_PATHS and not path.startswith("/docs/"):
-            try:
-                self._keys.authorize(Headers(scope=scope), path)
-            except RequestError as error:
-                await problem_response(Request(scope), error)(scope, receive, send)
-                return
+            self._keys.authorize(Headers(scope=scope), path)
         await self._app(scope, receive, send)
 
 
 def warn_if_open(settings: Settings) -> None:
     """Log a warning if a service without API keys listens on more than a loopback address."""
-    if not (settings.api_keys or settings.api_keys_file or _is_loopback(settings.host)):
+    if not (settings.api_keys or settings.api_keys_file or is_loopback(settings.host)):
         _log.warning(
             "No API keys are configured, and the service listens on %s: every client that can reach it may run the "
             "component, and inline blueprints. Set PODWRIGHT_API_KEYS, or listen on 127.0.0.1.",
@@ -177,7 +172,8 @@ def warn_if_open(settings: Settings) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -52,6 +52,8 @@ RUN_HEADERS = {
     "Idempotency-Replayed": _header("Present on the stored response to an earlier request.", const="true"),
 }
 """Response headers of a run."""
+EXPOSED_HEADERS = (*RUN_HEADERS, "Allow", "Retry-After", "traceresponse", "WWW-Authenticate")
+"""Response headers that web pages of other origins may read."""
 _SERVER_SENT_EVENT = {
     "type": "object",
     "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
@@ -99,6 +101,8 @@ STREAM_RESPONSES: Responses = {
     **_problems(_REFUSED | _IN_PROGRESS),
 }
 """The responses of a route that answers when a run begins."""
+HOST_PROBLEMS = _problems({400: "The header `Host` is missing or repeated, or its name is not allowed."})
+"""Those of every route."""
 DENIED_PROBLEMS = _problems(_DENIED)
 """Those of a route that requires an API key."""
 

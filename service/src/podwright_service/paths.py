@@ -11,7 +11,10 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
 }
 """The paths that a key with each scope may use."""
 
-OPEN_PATHS = ("/health", "/ready", "/docs")
+PROBES = ("/health", "/ready")
+"""Paths of health checks."""
+
+OPEN_PATHS = (*PROBES, "/docs")
 """Paths that require no API key; every other path requires one, even if it does not exist."""
 
 PATHS = (*OPEN_PATHS, *(path for paths in SCOPES.values() for path in paths))

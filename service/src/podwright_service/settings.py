@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,6 +35,8 @@ from podwright_service import variables
 
 SECRETS_DIR = "/run/secrets"
 """The folder where Docker and Kubernetes mount secrets by convention."""
+MAX_WORKERS = max(8, 4 * (os.cpu_count() or 1))
+"""Most server processes on this machine."""
 
 
 def _split(value: Any) -> Any:
@@ -64,12 +66,23 @@ def _ignore_service_link(value: Any) -> Any:
     return 8000 if isinstance(value, str) and variables.is_service_link("PODWRIGHT_PORT", value) else value
 
 
-def _check_host(value: str) -> str:
-    if not re.fullmatch(r"[\w.%:-]+", value) or value.count(":") == 1:
-        raise ValueError(f"Expected a host name or an address without a port, such as 127.0.0.1, got {value!r}")
-    return value
+def _expect(is_valid: Callable[[Any], object], expected: str) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if not is_valid(value):
+            raise ValueError(f"Expected {expected}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
 
 
+_is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
+_is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
+_is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
+Host = Annotated[str, _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1")]
+HostPattern = Annotated[str, _expect(_is_host_pattern, "a host name without scheme or port, such as *.example.com")]
+Origin = Annotated[str, _expect(_is_origin, "* or a lower-case origin without a path, such as https://example.com")]
+_most_workers = f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
+Workers = Annotated[PositiveInt, _expect(MAX_WORKERS.__ge__, _most_workers)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
 """A list of names, separated by commas in the environment."""
 Finite = Annotated[NonNegativeFloat, Field(allow_inf_nan=False)]
@@ -94,14 +107,14 @@ class Settings(BaseSettings):
     """The component to serve: a blueprint file, a component folder, or `module:attribute`."""
     model: str | None = None
     """A model, "<provider>/<model_name>", that replaces every model that the blueprints name."""
-    host: Annotated[str, AfterValidator(_check_host)] = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
+    host: Host = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
     """Address to listen on."""
     port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 selects a free one."""
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
-    workers: PositiveInt = Field(default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"))
-    """Number of server processes. `WEB_CONCURRENCY` is an alias."""
+    workers: Workers = Field(default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"))
+    """Number of server processes, at most four for each core (or 8). `WEB_CONCURRENCY` is an alias."""
     worker_max_requests: NonNegativeInt = 0
     """Requests after which a worker process is replaced; 0 means never."""
     drain_delay: Finite = 0.0
@@ -113,6 +126,11 @@ class Settings(BaseSettings):
     """API keys, separated by commas; callers must send one of them. `run+read:KEY` limits a key to these scopes."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
+    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
+    """Host names that requests may be for, such as `*.example.com`; by default any, except without API keys on a
+    loopback address."""
+    cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
+    """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR
     """A folder of files that each hold one setting, named after its variable: `podwright_api_keys`."""
     max_runs: PositiveInt = 64

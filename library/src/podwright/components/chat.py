@@ -72,7 +72,8 @@ def to_context(data: object) -> Mapping[str, Any]:
         try:
             to_text(value).encode()
         except (ValueError, RecursionError, TypeError) as error:
-            raise errors.ContextError(f"The input '{key}' cannot be written as JSON: {error}.") from error
+            hint = "Pass JSON data, with texts that can be encoded as UTF-8."
+            raise errors.ContextError(f"The input '{key}' is not JSON: {error}.", suggestion=hint) from error
     return context
 
 

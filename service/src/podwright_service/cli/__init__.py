@@ -16,9 +16,10 @@ def main() -> None:
     """Run the command line."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _exit)
-    for stream in (sys.stdout, sys.stderr):
+    _open_closed_streams()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="strict" if stream is sys.stdin else "backslashreplace")
     try:
         if sys.argv[1:] == ["check"]:  # the health check of the image, without the imports of the other commands
             from podwright_service.cli.check import check
@@ -29,10 +30,23 @@ def main() -> None:
 
             code = run_command()
         sys.stdout.flush()
-    except BrokenPipeError:  # of `podwright … | head`; the interpreter would report it again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
+    except OSError as error:  # of the output, because the commands report all others
+        if not isinstance(error, BrokenPipeError):  # of `podwright … | head`
+            print(f"Error: Cannot write the output: {error}. Write it where there is space.", file=sys.stderr)
+        os._exit(1)  # because at its exit the interpreter would report the unwritten text again
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that the caller has closed, so that no other file gets their numbers.
+
+    Reading the input and writing the output then fail as on a closed file; messages to standard error are dropped.
+    """
+    modes = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
+    for number, (name, flags) in enumerate(modes.items()):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, flags)  # gets the lowest free number, which is this one
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

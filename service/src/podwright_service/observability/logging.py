@@ -13,12 +13,13 @@ import logging
 import logging.config
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 import structlog
 from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
+from typing_extensions import override
 
 from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber
 from podwright.text import printable
@@ -57,9 +58,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
                 "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings)],
             }
         },
-        "handlers": {
-            "stdout": {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", "formatter": "structlog"}
-        },
+        "handlers": {"stdout": {"()": _StandardOutput, "stream": "ext://sys.stdout", "formatter": "structlog"}},
         "root": {"handlers": ["stdout"], "level": _library_level(settings)},
         "loggers": {
             "podwright": {"level": settings.log_level.upper()},
@@ -68,6 +67,12 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             **{name: {"level": "CRITICAL"} for name in _QUIET},
         },
     }
+
+
+class _StandardOutput(logging.StreamHandler[TextIO]):
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop a line that cannot be written, as on a full disk: the service goes on."""
 
 
 def _library_level(settings: Settings) -> str:

@@ -17,6 +17,7 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from podwright import events
+from podwright.json_data import to_text
 from podwright.messages import Message
 from podwright.models import pricing
 from podwright.usage import Usage
@@ -40,7 +41,7 @@ class RunSpans:
 
     Args:
         tracer: Starts the spans.
-        capture_content: Whether spans carry messages, tool arguments and tool results.
+        capture_content: Whether spans carry inputs, outputs, messages, tool arguments and tool results.
         remotes: Names of the components that run in other containers.
         servers: Host and port of the models' servers, by model name.
     """
@@ -237,8 +238,12 @@ def _error_code(event: End) -> str | None:
 
 
 def _content(event: events.RunEvent) -> Attributes:
-    """Messages, tool arguments and tool results, which are recorded only on request."""
+    """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
+        case events.RunStarted():
+            return {semconv.INPUT_MESSAGES: _messages((Message("user", to_text(event.input)),))}
+        case events.RunFinished():
+            return {semconv.OUTPUT_MESSAGES: _messages((Message("assistant", to_text(event.value)),), "stop")}
         case events.ModelCallStarted():
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
