@@ -107,11 +107,12 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODWRIGHT_SECRETS_DIR": "/nowhere",
         "PODWRIGHT_MODEL_CLIENT": "direct",
         "PODWRIGHT_TRUST_ENV": "ture",
+        "PODWRIGHT_TOOL_THREADS": "0",
     }
     for name, value in invalid.items():
         monkeypatch.setenv(name, value)
     lines = error_message().split("\n  - ")
-    assert lines[0] == "12 invalid settings:"
+    assert lines[0] == "13 invalid settings:"
     for name in invalid:
         assert any(line.startswith((f"{name}:", f"Unknown variable {name}.")) for line in lines), name
     assert "Unknown variable PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?" in lines
