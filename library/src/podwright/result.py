@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podwright.errors import TraceError
-from podwright.events import Event, Subscriber
+from podwright.events import Event, Subscriber, check_subscriber
 from podwright.json_data import to_json_data
 from podwright.printer import Printer
 from podwright.usage import Usage
@@ -39,8 +39,12 @@ class ExecutionResult:
         Args:
             delay: Seconds to pause between events; None pauses as long as the run did.
             subscriber: Is called with each event; by default the events are printed with their times.
+
+        Raises:
+            ConfigurationError: The subscriber is async.
         """
         emit = subscriber or Printer(timing=True)
+        check_subscriber(emit, "subscriber")
         for number, event in enumerate(self.events):
             if number > 0:
                 pause = event.at - self.events[number - 1].at if delay is None else delay
