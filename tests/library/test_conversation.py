@@ -208,12 +208,20 @@ class Point:
     y: int
 
 
+NAME = {"name": {"type": "string", "minLength": 2}}
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": NAME}
 STRUCTURED: dict[str, tuple[Any, Any, Any]] = {
     "model": (Place, {"name": "Paris", "population": 2}, Place(name="Paris", population=2)),
     "list": (list[int], {"answer": [1, 2]}, [1, 2]),
     "dataclass": (Point, {"x": 1, "y": 2}, Point(1, 2)),
     "union": (Place | int, {"answer": 3}, 3),
     "object": (dict[str, int], {"a": 1}, {"a": 1}),
+    "JSON Schema": ({"type": "object", "properties": NAME}, {"name": "Rome"}, {"name": "Rome"}),
+    "JSON Schema of a list": (
+        {**DRAFT_7, "type": "array", "items": {"$ref": "#/definitions/name"}},
+        {"answer": ["Rome"]},
+        ["Rome"],
+    ),
 }
 
 
@@ -251,11 +259,15 @@ def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
     assert len(model.requests) == 2
 
 
-def test_a_type_without_a_schema_cannot_be_a_response_model() -> None:
-    """A response model without a JSON Schema is an InputError, before any model call."""
+MISSING = {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}
+
+
+@pytest.mark.parametrize("unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING])
+def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> None:
+    """A response model without a JSON Schema, or with one that is invalid or remote, is refused before a model call."""
     model = ScriptedModel("never")
     with pytest.raises(InputError):
-        Agent("a", "Help.", model).run("?", response_model=threading.Lock)
+        Agent("a", "Help.", model).run("?", response_model=unusable)
     assert model.requests == []
 
 

@@ -1,6 +1,7 @@
 """Blueprint → component → blueprint is the identity, in every notation and in another process."""
 
 import json
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,21 @@ def test_a_component_made_in_python_can_be_rebuilt(kind: str) -> None:
     rebuilt = load(blueprint, tools=TOOLS, agents=members, conditions=CONDITIONS)
     assert type(rebuilt) is type(COMPONENTS[kind])
     assert rebuilt.to_blueprint() == blueprint
+
+
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word} is a word"
+
+
+def test_a_component_with_tools_can_be_sent_to_another_process() -> None:
+    """A component can be pickled if its functions can; what arrives does the same."""
+    component = Pipeline("line", [Agent("a", "Look.", "offline/echo", tools=[look_up], on_token=print)])
+    sender, receiver = multiprocessing.Pipe()
+    sender.send(component)
+    received = receiver.recv()
+    assert received.to_blueprint() == component.to_blueprint()
+    assert received.run("moon") == component.run("moon")
 
 
 @pytest.mark.parametrize("kind", KINDS)

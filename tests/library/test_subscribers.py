@@ -52,6 +52,19 @@ def test_a_subscription_can_choose_types_and_end(recorder: Any) -> None:
     assert len(recorder.manager.subscribers) == 2
 
 
+def test_an_async_subscriber_is_refused() -> None:
+    """What would have to be awaited is a ConfigurationError when it is given."""
+
+    async def receive(event: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="'on_token'"):
+        Agent("a", "Help.", "offline/echo", on_token=receive)
+    with pytest.raises(ConfigurationError, match="'subscriber'"):
+        EventManager().subscribe(receive, "token")
+    with pytest.raises(ConfigurationError, match="'subscriber'"):
+        Agent("a", "Help.", "offline/echo").run("?", trace=True).replay(subscriber=receive)
+
+
 def test_an_unknown_event_type_is_refused_with_a_suggestion() -> None:
     """A subscription to a misspelt event type is a ConfigurationError."""
     with pytest.raises(ConfigurationError, match="'tokn'") as caught:

@@ -281,7 +281,7 @@ async def test_arguments_have_the_types_of_the_hints() -> None:
 
 
 async def test_a_blocking_function_runs_in_a_thread() -> None:
-    """A blocking function does not run on the event loop's thread, an async one does."""
+    """A blocking function does not run on the event loop's thread, an async one does; generators give a list."""
 
     def blocking() -> int:
         return threading.get_ident()
@@ -289,8 +289,30 @@ async def test_a_blocking_function_runs_in_a_thread() -> None:
     async def not_blocking() -> int:
         return threading.get_ident()
 
+    def generator() -> Any:
+        yield threading.get_ident()
+
+    async def async_generator() -> Any:
+        yield threading.get_ident()
+
     assert await call(blocking, {}) != threading.get_ident()
     assert await call(not_blocking, {}) == threading.get_ident()
+    assert await call(generator, {}) != [threading.get_ident()]
+    assert await call(async_generator, {}) == [threading.get_ident()]
+
+
+async def test_null_is_allowed_where_it_is_the_default() -> None:
+    """A parameter whose default is None accepts null, whatever its type hint; its schema is that of the hint."""
+    none: Any = None
+
+    def look(word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1) -> Any:
+        return [word, count, days]
+
+    assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {"type": "string", "default": None}
+    assert await call(look, {"word": None, "count": None}) == [None, None, 1]
+    for wrong in ({"word": 1}, {"count": 0}, {"days": None}):
+        with pytest.raises(ToolArgumentsError):
+            await call(look, wrong)
 
 
 async def test_a_tool_that_cancels_itself_has_failed() -> None:

@@ -255,6 +255,30 @@ def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str
     assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == {"valid": True, "errors": []}
 
 
+def member(name: str) -> dict[str, Any]:
+    return {"type": "Agent", "name": name}
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "agents", "reasons"),
+    [
+        (line(member("a")), {"a": flow(step(agent="b")), "b": line(member("c")), "c": agent()}, []),
+        (line(member("c")), {"a": flow(step(agent="b")), "b": team(member("a")), "c": agent()}, ["a → b → a"]),
+        (flow(step(agent="w")), {}, ["w → w"]),
+        (line(member("a")), {"a": line(member("p"))}, ["a → p → a"]),
+        (line(member("helper")), {"helper": line(member("helper"))}, []),
+        (line(member("a")), {**{x: line(member(y)) for x, y in ("ab", "bc", "cd", "de")}, "e": agent()}, ["5 levels"]),
+    ],
+    ids=["in any order", "circle", "itself", "itself through another", "the service's of its name", "5 levels"],
+)
+def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
+    client: httpx.Client, blueprint: dict[str, Any], agents: dict[str, Any], reasons: list[str]
+) -> None:
+    """Inline agents are built before those that name them; a circle, and too many levels, are the only problem."""
+    errors = client.post("/validate-blueprint", json={"blueprint": blueprint, "agents": agents}).json()["errors"]
+    assert [reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)] == [True] * len(reasons)
+
+
 def test_the_operator_sets_the_lists(serve: Serve) -> None:
     """The operator's lists take the place of the component's own."""
     served = Agent("helper", "Help.", Counted(), tools=[look_up])

@@ -86,6 +86,33 @@ def test_the_collectors_key_is_not_logged(lines_of: Callable[..., list[str]]) ->
     assert SECRET not in "".join(lines_of(**variables))
 
 
+BROKEN_TOOL = f"""
+from podwright import Agent
+from podwright_service import Service
+def look() -> str:
+    raise LookupError("{SECRET}")
+Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1", 0)
+"""
+
+
+def test_a_failing_tool_leaves_a_traceback_in_the_log_only(command: Command, address: Address) -> None:
+    """The line has the tool, the run and the trace, at the level of the run's line; callers get none of it."""
+    process = command(code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+    with httpx.Client(base_url=address(process), timeout=30) as client:
+        paths = ("/run", "/run?trace=true", "/run/stream")
+        plain, traced, streamed = (client.post(path, json={"input": "x"}) for path in paths)
+    assert (plain.status_code, plain.json()["code"]) == (502, "tool_failed")
+    assert "tool_call_failed" in streamed.text
+    assert not [text for text in (plain.text, traced.text, streamed.text) if SECRET in text or "Traceback" in text]
+    process.send_signal(signal.SIGTERM)
+    lines = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
+    failures, runs = ([line for line in lines if line["event"] == event] for event in ("tool failed", "run"))
+    for failure, run in zip(failures, runs, strict=True):
+        assert failure["tool"] == "look"
+        assert f"LookupError: {SECRET}" in failure["exception"]
+        assert {name: failure[name] for name in ("run_id", "trace_id", "level", "component")}.items() <= run.items()
+
+
 LIBRARIES = """
 import logging, warnings
 import structlog

@@ -199,6 +199,22 @@ async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> Non
     assert {span.status.status_code for span in recorder.spans} == {StatusCode.ERROR}
 
 
+async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(recorder: Recorder) -> None:
+    """Both have an exception event with the traceback; a failed model call has none, because it may quote a prompt."""
+
+    def broken(place: str) -> str:
+        """Look somewhere."""
+        raise LookupError(place)
+
+    await recorder.run(Agent("a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken]))
+    await recorder.run(Agent("b", "Look.", scripted(ModelError("no"))))
+    found = {span.name: dict(event.attributes or {}) for span in recorder.spans for event in span.events}
+    assert list(found) == ["execute_tool broken", "invoke_agent a"]
+    for attributes_ in found.values():
+        assert attributes_["exception.type"] == "podwright.errors.ToolError"
+        assert "LookupError: moon" in str(attributes_["exception.stacktrace"])
+
+
 async def test_a_cancelled_run_ends_its_spans(recorder: Recorder) -> None:
     """A cancellation inside a model call closes all open spans; the run is cancelled, not failed."""
     entered = asyncio.Event()

@@ -108,11 +108,12 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         "PODWRIGHT_MODEL_CLIENT": "direct",
         "PODWRIGHT_TRUST_ENV": "ture",
         "PODWRIGHT_DOCS_URL": "docs.example",
+        "PODWRIGHT_TOOL_THREADS": "0",
     }
     for name, value in invalid.items():
         monkeypatch.setenv(name, value)
     lines = error_message().split("\n  - ")
-    assert lines[0] == "13 invalid settings:"
+    assert lines[0] == f"{len(invalid)} invalid settings:"
     for name in invalid:
         assert any(line.startswith((f"{name}:", f"Unknown variable {name}.")) for line in lines), name
     assert "Unknown variable PODWRIGHT_PRT. Did you mean 'PODWRIGHT_PORT'?" in lines

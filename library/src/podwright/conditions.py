@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from podwright.callables import call_function
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text
 from podwright.templates import fill_all
 from podwright.text import did_you_mean, truncate
-from podwright.tools import call_function
 
 Condition = Callable[..., Any]
 """A caller's condition: called with the context (and `args` as keywords), returns true or false. It may be async."""

@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
+from podwright.callables import is_async
 from podwright.errors import ConfigurationError
 from podwright.json_data import to_json_data
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.text import did_you_mean
+from podwright.text import did_you_mean, short_repr
 from podwright.usage import Usage
 
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
@@ -281,7 +282,26 @@ Event = Annotated[
 _TYPES = {event.__dataclass_fields__["type"].default for event in get_args(get_args(Event)[0])}
 
 Subscriber = Callable[[Event], object]
-"""A fast synchronous callable; it is called with each event, in order, on the thread of the run."""
+"""A fast synchronous callable; it is called with each event, in order, on the thread of the run.
+
+While it is called with the failure of a run, a step or a call of this process, `sys.exception()` is the error with its
+traceback, which the event itself does not have.
+"""
+
+
+def check_subscriber(function: Callable[[Any], object], name: str) -> None:
+    """Refuse a subscriber that would have to be awaited, because a run does not wait for its subscribers.
+
+    Args:
+        function: The subscriber.
+        name: What the caller gave it as.
+
+    Raises:
+        ConfigurationError: It is async.
+    """
+    if is_async(function):
+        message = f"'{name}' must be a plain function, not the async {short_repr(function)}."
+        raise ConfigurationError(message, suggestion="Use `async for event in component.astream(...)` instead.")
 
 
 @functools.cache
@@ -316,8 +336,9 @@ class EventManager:
             A function that ends the subscription.
 
         Raises:
-            ConfigurationError: An event type does not exist.
+            ConfigurationError: An event type does not exist, or the subscriber is async.
         """
+        check_subscriber(subscriber, "subscriber")
         wanted = frozenset(types)
         if unknown := sorted(wanted - _TYPES):
             hint = did_you_mean(unknown[0], sorted(_TYPES))

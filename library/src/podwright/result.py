@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from podwright.errors import ConfigurationError, TraceError
-from podwright.events import Event, Subscriber
+from podwright.events import Event, Subscriber, check_subscriber
 from podwright.json_data import to_json_data
 from podwright.printer import Printer
 from podwright.text import short_repr
@@ -44,10 +44,11 @@ class ExecutionResult:
             subscriber: Is called with each event; by default the events are printed with their times.
 
         Raises:
-            ConfigurationError: The delay is not a number of seconds from 0 on.
+            ConfigurationError: The delay is not a number of seconds from 0 on, or the subscriber is async.
         """
         _check_delay(delay)
         emit = subscriber or Printer(timing=True)
+        check_subscriber(emit, "subscriber")
         for number, event in enumerate(self.events):
             if number > 0:
                 pause = event.at - self.events[number - 1].at if delay is None else delay

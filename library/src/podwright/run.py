@@ -230,12 +230,8 @@ class Run:
             outcome = "paused"
             raise
         finally:
-            duration = milliseconds_since(started)
-            self.emit(
-                events.StepFinished(
-                    **self.stamp(path), step=name, step_type=step_type, outcome=outcome, duration_ms=duration
-                )
-            )
+            end: dict[str, Any] = {"outcome": outcome, "duration_ms": milliseconds_since(started)}
+            self.emit(events.StepFinished(**self.stamp(path), step=name, step_type=step_type, **end))
 
     async def execute(self, component: Component, task: Task) -> Any:
         """Perform the task: the boundary that every execution of every kind passes.

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import inspect
 import json
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic import PydanticUserError, TypeAdapter, ValidationError, WrapValidator, with_config
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
 from podwright.blueprints.validation import Blueprint
+from podwright.callables import call_function
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
 from podwright.json_data import as_array, as_object, copy_json
 from podwright.messages import ToolSchema
-from podwright.text import describe_error, did_you_mean, short_repr
+from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A Python function as a tool; a blocking function runs in a thread of its own."""
+    """A Python function as a tool; a blocking function runs in a thread."""
 
     function: Callable[..., Any]
     schema: ToolSchema
@@ -39,6 +36,10 @@ class Tool:
     def name(self) -> str:
         """The name that the model uses."""
         return self.schema["function"]["name"]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the function by its name, because a validator cannot be pickled."""
+        return _restore, (self.function, self.schema)
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
@@ -58,56 +59,8 @@ class Tool:
         return await call_function(self.function, **values)
 
 
-async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a caller's function: await it if it is async, else run it in a thread.
-
-    Raises:
-        Exception: What it raises. A `SystemExit`, or a cancellation of its own, becomes a `RuntimeError`.
-        asyncio.CancelledError: The calling task is cancelled.
-    """
-    if not is_async(function):
-        return await _in_thread(function, *args, **kwargs)
-    task = cast("asyncio.Task[Any]", asyncio.current_task())
-    try:
-        return await function(*args, **kwargs)
-    except (SystemExit, asyncio.CancelledError) as error:
-        if isinstance(error, asyncio.CancelledError) and task.cancelling():
-            raise
-        raise _not_an_exit(error) from error
-
-
-def _not_an_exit(error: BaseException) -> RuntimeError:
-    """An error in place of one that would end the process or the calling task."""
-    return RuntimeError(f"the function raised {describe_error(error)}")
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call has to be awaited; true for objects with an async `__call__` as well."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but whether its call is async
-    )
-
-
-async def _in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Run a blocking function in a daemon thread, with the context variables of this task.
-
-    The threads of an executor would be joined at exit, so a blocked tool would keep the process alive.
-    """
-    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-    context = copy_context()
-
-    def work() -> None:
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            future.set_result(context.run(function, *args, **kwargs))
-        except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
-            # a future cannot hold a StopIteration
-            ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
-            future.set_exception(error if ordinary else _not_an_exit(error))
-
-    threading.Thread(target=work, daemon=True, name="podwright-tool").start()
-    return await asyncio.wrap_future(future)
+def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
+    return replace(to_tool(function), schema=schema)
 
 
 def to_tool(function: Callable[..., Any]) -> Tool:
@@ -184,6 +137,8 @@ def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str 
     info.description = info.description or description
     info.alias = info.validation_alias = info.serialization_alias = None  # the function takes its own names only
     field = Annotated[info.annotation, info]
+    if parameter.default is None:  # as in `word: str = None`
+        field = Annotated[field, WrapValidator(lambda value, check: None if value is None else check(value))]
     return field if info.is_required() else NotRequired[field]
 
 

@@ -15,7 +15,7 @@ from podwright.json_data import json_pointer
 from podwright.models import Model
 from podwright.text import did_you_mean
 from podwright.tools import Tool
-from podwright_service.inline_checks import Inspection, Objects, build_order
+from podwright_service.inline_checks import Inspection, Objects
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
 
@@ -45,12 +45,12 @@ class InlinePolicy:
             BlueprintValidationError: All problems, with pointers into the body of the request.
         """
         inspection = Inspection(self.models, self.tools, self.settings)
-        inspection.inspect(blueprint, agents)
+        order = inspection.inspect(blueprint, agents, self.agents.keys())
         problems = inspection.problems
         component: Component | None = None
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
-            for name in build_order(agents):
+            for name in order:
                 built, more = self._build(None, agents[name], available, json_pointer("agents", name))
                 available[name] = built or _STAND_IN
                 problems += more

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from podwright.components.base import DEFAULT_MAX_LOOPS
+from podwright.components.folder import agent_names
 from podwright.errors import Problem
 from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
 from podwright.text import did_you_mean, short_repr
@@ -24,15 +26,8 @@ _PLACEHOLDER = re.compile(r"\{[\w-]+\}")
 _STEP_KEYS = ("steps", "then", "else")
 _OPAQUE_KEYS = ("args", "schema")
 """Keys under which any JSON may stand: the arguments of a condition, and the schema of a tool."""
-_OWN_KEYS = ("agent", "instructions", "config", "tools")
-"""Keys of a step or a member that is more than the name of an agent."""
 
 Objects = Mapping[str, Mapping[str, Any]]
-
-
-def build_order(agents: Objects) -> list[str]:
-    """The names of the agents; those that cannot name others come first."""
-    return sorted(agents, key=lambda name: "steps" in agents[name] or "skills" in agents[name])
 
 
 class Inspection:
@@ -48,30 +43,52 @@ class Inspection:
         self._models, self._tools, self._settings = models, tools, settings
         self.problems: list[Problem] = []
         self.unsafe_to_build = False
-        """Whether building could take long: the blueprint is too large, or has a foreign schema of a tool."""
+        """Whether it cannot be built in a short time: it is too large, has a foreign schema of a tool, or contains
+        itself."""
         self._values = self._steps = 0
-        self._references: set[str] = set()
 
-    def inspect(self, blueprint: Mapping[str, Any], agents: Objects) -> None:
-        """Check a blueprint and the agents that come with it."""
+    def inspect(self, blueprint: Mapping[str, Any], agents: Objects, served: Set[str]) -> list[str]:
+        """Check a blueprint and the agents that come with it.
+
+        Args:
+            blueprint: The blueprint.
+            agents: Blueprints of agents by name.
+            served: Names of the service's own agents; those of `agents` come before them.
+
+        Returns:
+            The names of `agents`, each after those that it names.
+        """
         settings = self._settings
         if self._exceeds("/agents", len(agents), settings.max_steps, "agents"):
-            return
-        parts = {json_pointer("agents", name): (name, agents[name]) for name in build_order(agents)}
-        depths: dict[str, int] = {}
+            return []
+        name = blueprint.get("name")
+        root = name if isinstance(name, str) and name not in {**agents, **dict.fromkeys(served)} else None
+        parts: dict[str | None, Mapping[str, Any]] = {**agents, root: blueprint}
+        pointers = {**{name: json_pointer("agents", name) for name in agents}, root: "/blueprint"}
         total = 0
-        for pointer, (name, part) in {**parts, "/blueprint": ("", blueprint)}.items():
-            self._steps, self._references = 0, set()
-            self._visit(part, pointer, "", 1, 0)
-            self._exceeds(f"{pointer}/steps", self._steps, settings.max_steps, "steps")
+        for name, part in parts.items():
+            self._steps = 0
+            self._visit(part, pointers[name], "", 1, 0)
+            self._exceeds(f"{pointers[name]}/steps", self._steps, settings.max_steps, "steps")
             total += self._steps
-            uses_agents = "steps" in part or "skills" in part
-            depths[name] = uses_agents + max((depths.get(agent, 0) for agent in self._references), default=0)
-            self._exceeds(pointer, depths[name], settings.max_nesting, "levels of agents that use each other")
-        if not self.unsafe_to_build:
-            self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
-            size = len(to_json_bytes([blueprint, agents]))
-            self._exceeds("/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON")
+        if self.unsafe_to_build:
+            return []
+        # an agent that names itself means the service's own agent, if there is one
+        graph = {name: (set(agent_names(part)) & parts.keys()) - ({name} & served) for name, part in parts.items()}
+        depths: dict[str | None, int] = {}
+        try:
+            for name in TopologicalSorter(graph).static_order():
+                uses_agents = "steps" in parts[name] or "skills" in parts[name]
+                depth = depths[name] = uses_agents + max((depths[other] for other in graph[name]), default=0)
+                self._exceeds(pointers[name], depth, settings.max_nesting, "levels of agents that use each other")
+        except CycleError as error:
+            circle: list[str] = error.args[1][::-1]
+            self._add(pointers[circle[0]], f"A blueprint cannot contain itself: {' → '.join(circle)}.")
+            self.unsafe_to_build = True
+        self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
+        size = len(to_json_bytes([blueprint, agents]))
+        self._exceeds("/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON")
+        return [name for name in depths if name is not None and name in agents]
 
     def _visit(self, value: object, pointer: str, key: str | None, depth: int, nesting: int) -> None:
         """Check a value and everything in it.
@@ -112,17 +129,13 @@ class Inspection:
             self._visit(item, pointer + json_pointer(name), inner_key, depth + 1, nesting)
 
     def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
-        """Check the model and the tools of an object, and note the agent that it names."""
+        """Check the model and the tools of an object."""
         model = value.get("model")
         if key == "config" and isinstance(model, str) and model not in self._models:
             hint = did_you_mean(model, self._models)
             self._add(f"{pointer}/model", f"Model {short_repr(model)} is not allowed here.", hint)
         for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
-        if key in ("skills", *_STEP_KEYS):
-            name = value.get("agent" if any(own in value for own in _OWN_KEYS) else "name")
-            if isinstance(name, str):
-                self._references.add(name)
 
     def _check_tool(self, entry: dict[str, Any], pointer: str) -> None:
         name = entry.get("name")

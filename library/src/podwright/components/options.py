@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from typing_extensions import TypedDict
@@ -11,7 +12,7 @@ from typing_extensions import TypedDict
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
 from podwright.blueprints.validation import Blueprint, invalid, parse
 from podwright.errors import ConfigurationError, Problem
-from podwright.events import EventManager, Kind, Subscriber, Token
+from podwright.events import Event, EventManager, Kind, Subscriber, Token, check_subscriber
 from podwright.json_data import as_object
 from podwright.messages import ModelSettings
 from podwright.models import Model
@@ -157,7 +158,7 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
     """The subscribers that `verbose` and `on_token` ask for.
 
     Raises:
-        ConfigurationError: `limits` or `event_manager` has a wrong type.
+        ConfigurationError: `limits` or `event_manager` has a wrong type, or `on_token` is async.
     """
     for name, expected in (("limits", RunLimits), ("event_manager", EventManager)):
         value = options.get(name)
@@ -167,8 +168,14 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
     if options.get("verbose"):
         subscribers.append(Printer())
     if on_token := options.get("on_token"):
-        subscribers.append(lambda event: on_token(event.text) if isinstance(event, Token) else None)
+        check_subscriber(on_token, "on_token")
+        subscribers.append(partial(_pass_token, on_token))
     return tuple(subscribers)
+
+
+def _pass_token(on_token: Callable[[str], object], event: Event) -> None:
+    if isinstance(event, Token):
+        on_token(event.text)
 
 
 def named_map(value: object, what: str) -> dict[str, Any]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from importlib import import_module
+from typing import Annotated, Any, cast
 
-from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError
 
 from podwright.errors import InputError
+from podwright.json_data import as_object, json_pointer, walk_json
 from podwright.messages import OutputSchema
+from podwright.text import describe_error, short_repr
 from podwright.validation_errors import to_problems
 
 
@@ -18,24 +22,25 @@ class ResponseFormat:
 
     Args:
         response_model: A pydantic model, or any type with a JSON Schema.
+        schema: The JSON Schema that the model sees; by default that of the type.
 
     Raises:
         InputError: The type has no JSON Schema.
     """
 
-    def __init__(self, response_model: Any) -> None:
+    def __init__(self, response_model: Any, schema: Mapping[str, Any] | None = None) -> None:
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
-            schema = self._adapter.json_schema()
+            schema = self._adapter.json_schema() if schema is None else dict(schema)
         except (PydanticUserError, TypeError) as error:
             raise InputError(
                 f"{response_model!r} cannot be a response model: {str(error).splitlines()[0]}",
                 suggestion="Use a pydantic model, a dataclass, or another type that has a JSON Schema.",
             ) from error
-        name = getattr(response_model, "__name__", "answer")
+        name = str(schema.get("title", "answer"))
         self._wrapped = schema.get("type") != "object" and "$ref" not in schema
         if self._wrapped:  # providers require an object at the top level
-            definitions = {"$defs": schema.pop("$defs")} if "$defs" in schema else {}
+            definitions = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
             schema = {"type": "object", "properties": {"answer": schema}, "required": ["answer"], **definitions}
         self.schema = OutputSchema(name if name.isidentifier() else "answer", schema)
 
@@ -67,6 +72,34 @@ def _inside_fence(text: str) -> str:
     """What is between the first and the last Markdown code fence of a text; the text if there are no two."""
     inside, fence, _ = text.partition("```")[2].rpartition("```")
     return inside.removeprefix("json") if fence else text
+def _type_of(schema: dict[str, Any]) -> Any:
+    """The type of the JSON data that fits a JSON Schema."""
+    # imported late, because few programs need them
+    import referencing.exceptions
+    import referencing.jsonschema
+
+    jsonschema: Any = import_module("jsonschema")  # without type hints
+    registry = referencing.Registry[Any]()  # loads no remote schemas
+    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(schema, registry=registry)
+    resolver = registry.resolver_with_root(referencing.jsonschema.DRAFT202012.create_resource(schema))
+    try:
+        validator.check_schema(schema)
+        for _, value, _ in walk_json(schema):
+            if isinstance(reference := as_object(value).get("$ref"), str):
+                resolver.lookup(reference)
+    except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
+        message = f"The response model is not a valid JSON Schema: {describe_error(error).splitlines()[0]}."
+        raise InputError(
+            message, suggestion="Put what a $ref names into $defs: remote schemas are not loaded."
+        ) from error
+
+    def check(data: Any) -> Any:
+        if error := jsonschema.exceptions.best_match(validator.iter_errors(data)):
+            place, expected = json_pointer(*error.absolute_path), short_repr(error.validator_value)
+            raise ValueError(f"{place or 'the answer'} does not fit {error.validator} {expected}")
+        return data
+
+    return Annotated[Any, AfterValidator(check)]
 
 
 _cached_format = lru_cache(maxsize=256)(ResponseFormat)
@@ -75,9 +108,15 @@ _cached_format = lru_cache(maxsize=256)(ResponseFormat)
 def response_format(response_model: Any) -> ResponseFormat | None:
     """The format for a run's `response_model`; None for text.
 
+    Args:
+        response_model: A type, or a JSON Schema as a dictionary.
+
     Raises:
-        InputError: The type has no JSON Schema.
+        InputError: The type has no JSON Schema, or the JSON Schema is invalid.
     """
+    if isinstance(response_model, dict):
+        schema = cast("dict[str, Any]", response_model)
+        return ResponseFormat(_type_of(schema), schema)
     if response_model is None or response_model is str:
         return None
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, cast
 
 from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, error_from
-from podwright.events import ToolCallFailed, ToolCallFinished, ToolCallStarted
+from podwright.events import Event, ToolCallFailed, ToolCallFinished, ToolCallStarted
 from podwright.json_data import nested_deeper, to_text
 from podwright.messages import Message, ToolCall
 from podwright.run import Run, gather_or_cancel, milliseconds_since
@@ -60,22 +60,13 @@ class ToolCaller:
         try:
             text = await self._call(call)
         except (CancelledError, PodwrightError) as error:
-            details, duration = error_details(error), milliseconds_since(started)
-            self._run.emit(
-                ToolCallFailed(
-                    **self._run.stamp(), tool=call.name, call_id=call.id, error=details, duration_ms=duration
-                )
-            )
+            self._emit(ToolCallFailed, call, error=error_details(error), duration_ms=milliseconds_since(started))
             # with a run_id the error comes from a nested run
             if not isinstance(error, ToolArgumentsError) or error.run_id is not None or call.name in reported:
                 raise
             self._reported.add(call.name)
             return Message("tool", f"Error: {error.message}", tool_call_id=call.id)
-        duration = milliseconds_since(started)
-        finished = ToolCallFinished(
-            **self._run.stamp(), tool=call.name, call_id=call.id, output=text, duration_ms=duration
-        )
-        self._run.emit(finished)
+        self._emit(ToolCallFinished, call, output=text, duration_ms=milliseconds_since(started))
         return Message("tool", text, tool_call_id=call.id)
 
     async def _call(self, call: ToolCall) -> str:
@@ -83,7 +74,7 @@ class ToolCaller:
         try:
             arguments = _parse_arguments(call)
         finally:
-            self._run.emit(ToolCallStarted(**self._run.stamp(), tool=call.name, call_id=call.id, arguments=arguments))
+            self._emit(ToolCallStarted, call, arguments=arguments)
         tool = self._tools.get(call.name)
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
@@ -94,6 +85,9 @@ class ToolCaller:
             raise
         except Exception as error:
             raise error_from(ToolError, f"Tool '{call.name}'", error) from error
+
+    def _emit(self, event: Callable[..., Event], call: ToolCall, **fields: Any) -> None:
+        self._run.emit(event(**self._run.stamp(), tool=call.name, call_id=call.id, **fields))
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:

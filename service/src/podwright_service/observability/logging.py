@@ -21,9 +21,10 @@ from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
-from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber
+from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber, ToolCallFailed
 from podwright.text import printable
 from podwright_service.observability.semconv import RUN_STATUSES
+from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.settings import Settings
 
 _QUIET = ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.util.re")
@@ -82,10 +83,13 @@ def _library_level(settings: Settings) -> str:
 
 
 def log_runs(settings: Settings) -> Subscriber:
-    """A subscriber that writes one line for each run."""
+    """A subscriber that writes one line for each run, and one with a traceback for each tool that raises an error."""
     log = structlog.get_logger()
 
     def handle(event: Event) -> None:
+        if isinstance(event, ToolCallFailed) and "run_id" not in event.error and (error := error_of_own_code(event)):
+            fields = {"run_id": event.run_id, "component": event.component, "tool": event.tool}
+            log.warning("tool failed", logger=_RUN_LOGGER, **fields, exc_info=error)
         if event.parent_id is not None or event.remote is not None:
             return
         if isinstance(event, RunStarted) and settings.log_content:

@@ -22,6 +22,7 @@ from podwright.messages import Message
 from podwright.models import pricing
 from podwright.usage import Usage
 from podwright_service.observability import semconv
+from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.observability.tracing import resumed_run
 
 Attributes = dict[str, Any]
@@ -98,6 +99,8 @@ class RunSpans:
                 span.set_attribute(semconv.ERROR, code)
                 if not isinstance(event, events.RunCancelled):
                     span.set_status(StatusCode.ERROR, code)
+            if error := error_of_own_code(event):
+                span.record_exception(error)
         span.end()
         detach(token)
 

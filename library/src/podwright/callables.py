@@ -1,0 +1,105 @@
+"""Calling the functions of a caller: async ones are awaited, blocking ones run in threads.
+
+An executor joins its threads at exit, so that a blocked function would keep the process alive; anyio does not count the
+thread of a caller that has left. So these are daemon threads, each of which counts until its function returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from functools import partial
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from podwright.errors import ConfigurationError
+from podwright.text import describe_error, short_repr
+
+_level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
+"""How many blocking functions wait for this code to return."""
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
+"""Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
+for each other."""
+
+
+async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a caller's function: await it if it is async, else run it in a thread. A generator gives a list.
+
+    Raises:
+        Exception: What it raises. A `SystemExit`, or a cancellation of its own, becomes a `RuntimeError`.
+        asyncio.CancelledError: The calling task is cancelled.
+    """
+    if not is_async(function):
+        return await _in_thread(partial(function, *args, **kwargs))
+    task = cast("asyncio.Task[Any]", asyncio.current_task())
+    try:
+        result = function(*args, **kwargs)
+        return [item async for item in result] if inspect.isasyncgen(result) else await result
+    except (SystemExit, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and task.cancelling():
+            raise
+        raise _not_an_exit(error) from error
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call has to be awaited or iterated; true for objects with an async `__call__` as well."""
+    call = getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but whether its call is async
+    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, call))
+
+
+def max_threads() -> int:
+    """Blocking functions that may run at once: `PODWRIGHT_TOOL_THREADS`, by default 64.
+
+    Raises:
+        ConfigurationError: The variable is not a positive integer.
+    """
+    text = os.environ.get("PODWRIGHT_TOOL_THREADS") or "64"
+    if not text.isdecimal() or int(text) < 1:
+        raise ConfigurationError(f"PODWRIGHT_TOOL_THREADS: Expected an integer of at least 1, got {short_repr(text)}.")
+    return int(text)
+
+
+def _not_an_exit(error: BaseException) -> RuntimeError:
+    """An error in place of one that would end the process or the calling task."""
+    return RuntimeError(f"the function raised {describe_error(error)}")
+
+
+async def _in_thread(function: Callable[[], Any]) -> Any:
+    """Run a blocking function in a daemon thread, with the context variables of this task; wait for a free one."""
+    loop, level, context = asyncio.get_running_loop(), _level.get(), copy_context()
+    context.run(_level.set, level + 1)
+    slots = _slots.setdefault(loop, {}).setdefault(level, asyncio.Semaphore(max_threads()))
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def work() -> None:
+        try:
+            outcome = partial(future.set_result, context.run(_call, function))
+        except BaseException as error:  # noqa: BLE001 - it is raised in the awaiting task
+            # a future cannot hold a StopIteration
+            ordinary = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            outcome = partial(future.set_exception, error if ordinary else _not_an_exit(error))
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, outcome)
+
+    def finish(outcome: Callable[[], None]) -> None:
+        slots.release()
+        if not future.done():
+            outcome()
+
+    await slots.acquire()
+    try:
+        threading.Thread(target=work, daemon=True, name="podwright-tool").start()
+    except BaseException:
+        slots.release()
+        raise
+    return await future
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    result = function()
+    return list(cast("Any", result)) if inspect.isgenerator(result) else result

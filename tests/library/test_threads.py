@@ -1,0 +1,91 @@
+"""The threads of blocking tools: how many there are, who waits for one, and what is left of a caller who leaves."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from podwright import Agent, EventManager, RunLimits, ScriptedModel
+from podwright.errors import LimitExceededError
+from podwright.testing import ToolCall
+
+
+class Blocking:
+    """A tool that blocks its thread until it is released."""
+
+    def __init__(self) -> None:
+        self.calls, self.released = list[str](), threading.Event()
+        self._asked, self._manager = asyncio.Semaphore(0), EventManager()
+        self._manager.subscribe(lambda event: self._asked.release(), "tool_call_started")
+
+    def wait(self) -> str:
+        """Wait."""
+        self.calls.append("begun")
+        assert self.released.wait(60)
+        return "done"
+
+    def agent(self, wall_time: float = 60) -> Agent:
+        model, limits = ScriptedModel(ToolCall.of("wait"), "ok"), RunLimits(wall_time)
+        return Agent("waits", "", model, tools=[self.wait], limits=limits, event_manager=self._manager)
+
+    async def start(self, number: int) -> list[asyncio.Task[str]]:
+        """Start runs, and wait until each has asked for a thread."""
+        tasks = [asyncio.create_task(self.agent().arun("?")) for _ in range(number)]
+        for _ in tasks:
+            await self._asked.acquire()
+        return tasks
+
+
+async def test_callers_who_leave_do_not_pile_up_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller who leaves or has no time left frees its place in the queue; a thread counts until its tool returns."""
+    monkeypatch.setenv("PODWRIGHT_TOOL_THREADS", "4")
+    tool, before = Blocking(), set(threading.enumerate())
+    left = await tool.start(150)
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
+    with pytest.raises(LimitExceededError):
+        await tool.agent(wall_time=0.1).arun("?")
+    (patient,) = await tool.start(1)
+    assert len(set(threading.enumerate()) - before) == 4
+    tool.released.set()
+    assert await patient == "ok"
+    assert len(tool.calls) == 5
+
+
+def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one thread, a tool can run an agent with a blocking tool, on each of several event loops."""
+    monkeypatch.setenv("PODWRIGHT_TOOL_THREADS", "1")
+
+    def look() -> str:
+        """Look."""
+        return "found"
+
+    def ask() -> str:
+        """Ask."""
+        return Agent("inner", "", ScriptedModel(ToolCall.of("look"), "seen"), tools=[look]).run("?")
+
+    for run in (Agent.run, lambda agent, text: asyncio.run(agent.arun(text))) * 2:
+        model = ScriptedModel(ToolCall.of("ask"), "ok")
+        assert run(Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)), "?") == "ok"
+
+
+def test_a_process_exits_while_a_tool_blocks() -> None:
+    """A tool that never returns does not keep the process alive."""
+    code = """
+import threading
+from podwright import Agent, LimitExceededError, RunLimits, ScriptedModel
+from podwright.testing import ToolCall
+
+def wait() -> str:
+    threading.Event().wait()
+
+try:
+    Agent("a", "", ScriptedModel(ToolCall.of("wait")), tools=[wait], limits=RunLimits(wall_time=0.1)).run("?")
+except LimitExceededError:
+    print("stopped")
+"""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "stopped\n", "")
