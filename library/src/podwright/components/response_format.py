@@ -72,6 +72,8 @@ def _inside_fence(text: str) -> str:
     """What is between the first and the last Markdown code fence of a text; the text if there are no two."""
     inside, fence, _ = text.partition("```")[2].rpartition("```")
     return inside.removeprefix("json") if fence else text
+
+
 def _type_of(schema: dict[str, Any]) -> Any:
     """The type of the JSON data that fits a JSON Schema."""
     # imported late, because few programs need them
