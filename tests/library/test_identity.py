@@ -83,14 +83,9 @@ def test_a_component_made_in_python_can_be_rebuilt(kind: str) -> None:
     assert rebuilt.to_blueprint() == blueprint
 
 
-def look_up(word: str) -> str:
-    """Look a word up."""
-    return f"{word} is a word"
-
-
 def test_a_component_with_tools_can_be_sent_to_another_process() -> None:
     """A component can be pickled if its functions can; what arrives does the same."""
-    component = Pipeline("line", [Agent("a", "Look.", "offline/echo", tools=[look_up], on_token=print)])
+    component = Pipeline("line", [Agent("a", "Look.", "offline/echo", tools=[search], on_token=print)])
     sender, receiver = multiprocessing.Pipe()
     sender.send(component)
     received = receiver.recv()

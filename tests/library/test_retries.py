@@ -152,6 +152,10 @@ FAULTS = {
         [reply(BOMB, zipped=True)], [reply(BOMB, 200, "text/event-stream", zipped=True)],
         errors.ModelResponseError, False,
     ),
+    "no answer": Fault(
+        [reply(completion(""))], streamed(sse({"choices": [{"message": None, "finish_reason": "tool_calls"}]})),
+        errors.ModelResponseError, True,
+    ),
     "error in a 200": Fault(
         [reply({"error": {"message": VENDOR}})], streamed(HALF_CALL + sse({"error": {"message": VENDOR}})),
         errors.ModelUnavailableError, True,

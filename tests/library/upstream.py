@@ -6,19 +6,12 @@ import gzip
 import json
 import ssl
 import struct
+import subprocess
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, Literal
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 Part = bytes | asyncio.Event | asyncio.Barrier | Literal["close", "reset", "hang"]
 """Bytes to send, something to wait for, or a way to end the connection."""
@@ -110,22 +103,12 @@ async def upstream(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Upstream
         await asyncio.gather(*serving._tasks)
 
 
-def server_context(folder: Path, host: str = "127.0.0.1", days: int = 1, issuer: bool = False) -> ssl.SSLContext:
-    """TLS with a new certificate, which is in `server.pem`, or its issuer's in `issuer.pem`; valid until `days`."""
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("server", "issuer")}
-    names = {name: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in keys}
-    signer, now = "issuer" if issuer else "server", datetime.now(UTC)
-    for name, key in keys.items():
-        builder = x509.CertificateBuilder(names[signer], names[name], key.public_key())
-        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - timedelta(9))
-        builder = builder.not_valid_after(now + timedelta(days))
-        alternative: Any = x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
-        builder = builder.add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
-        builder = builder.add_extension(x509.BasicConstraints(ca=name == signer, path_length=None), critical=True)
-        pem = builder.sign(keys[signer], hashes.SHA256()).public_bytes(Encoding.PEM)
-        (folder / f"{name}.pem").write_bytes(pem)
-    secret = keys["server"].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "key.pem").write_bytes(secret)
+def server_context(folder: Path, host: str = "IP:127.0.0.1", days: int = 1) -> ssl.SSLContext:
+    """TLS with a new self-signed certificate, `server.pem`, that is valid for `days`."""
+    create = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=test -keyout key.pem -out new.pem"
+    for command in (f"{create} -addext subjectAltName={host}", f"x509 -in new.pem -signkey key.pem -days {days}"):
+        certificate = subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True).stdout
+    (folder / "server.pem").write_bytes(certificate)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "server.pem", folder / "key.pem")
     return context

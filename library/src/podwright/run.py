@@ -373,13 +373,8 @@ async def execute(
     added = (*subscribers, recorded.append) if trace else tuple(subscribers)
     if parent is None:
         own_limits = [own for own in (limits, component.limits) if own is not None]
-        run = Run(
-            component,
-            _RunTree(loop, hops),
-            subscribers=added + component.subscribers,
-            limits=own_limits,
-            streaming=stream,
-        )
+        tree, subscribers = _RunTree(loop, hops), added + component.subscribers
+        run = Run(component, tree, subscribers=subscribers, limits=own_limits, streaming=stream)
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)

@@ -33,6 +33,7 @@ _IN_PROGRESS = {409: "A request with this Idempotency-Key is in progress, or its
 _FAILED = {
     409: f"The workflow waits for approval: send `context` as `inputs`, with `resume_path`. {_IN_PROGRESS[409]}",
     502: "A model, a tool or the component failed.",
+    503: f"{_REFUSED[503]} Or the model provider limits requests, likewise with `Retry-After`.",
     504: "The run took too long.",
 }
 

@@ -33,10 +33,9 @@ class ResponseFormat:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
             schema = self._adapter.json_schema() if schema is None else dict(schema)
         except (PydanticUserError, TypeError) as error:
-            raise InputError(
-                f"{response_model!r} cannot be a response model: {str(error).splitlines()[0]}",
-                suggestion="Use a pydantic model, a dataclass, or another type that has a JSON Schema.",
-            ) from error
+            message = f"{response_model!r} cannot be a response model: {str(error).splitlines()[0]}"
+            hint = "Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema."
+            raise InputError(message, suggestion=hint) from error
         name = str(schema.get("title", "answer"))
         self._wrapped = schema.get("type") != "object" and "$ref" not in schema
         if self._wrapped:  # providers require an object at the top level
@@ -63,9 +62,8 @@ class ResponseFormat:
             return self._adapter.validate_json(json.dumps(data))
         except ValidationError as error:
             problems = to_problems(error.errors(include_url=False), data)
-            raise ValueError(
-                "; ".join(f"{problem.pointer} {problem.detail}".strip() for problem in problems)
-            ) from error
+            reasons = [f"{problem.pointer} {problem.detail}".strip() for problem in problems]
+            raise ValueError("; ".join(reasons)) from error
 
 
 def _inside_fence(text: str) -> str:
@@ -91,9 +89,7 @@ def _type_of(schema: dict[str, Any]) -> Any:
                 resolver.lookup(reference)
     except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
         message = f"The response model is not a valid JSON Schema: {describe_error(error).splitlines()[0]}."
-        raise InputError(
-            message, suggestion="Put what a $ref names into $defs: remote schemas are not loaded."
-        ) from error
+        raise InputError(message, suggestion="A $ref must name a part of the schema: no other is loaded.") from error
 
     def check(data: Any) -> Any:
         if error := jsonschema.exceptions.best_match(validator.iter_errors(data)):

@@ -145,10 +145,8 @@ class StepRunner:
     async def _holds(self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path) -> bool:
         reference = cast("Mapping[str, Any]", step.condition if isinstance(step, steps.ConditionStep) else step.until)
         result = await holds(reference, scope.context, self._conditions)
-        event = ConditionChecked(
-            **self._run.stamp(path), step=step.name or "", condition=reference["name"], result=result
-        )
-        self._run.emit(event)
+        names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
+        self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
         return result
 
     async def _run_condition(self, step: steps.ConditionStep, scope: Scope, node: Node, path: Path) -> None:

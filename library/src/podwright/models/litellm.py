@@ -179,7 +179,7 @@ class LiteLLMModel(Model):
 
 def _error_object(error: BaseException) -> Any:
     """The provider's error object, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
-    body = next((body for cause in causes(error) if (body := getattr(cause, "body", None))), None)
+    body = next((body for cause in causes(error) if (body := as_object(getattr(cause, "body", None)))), None)
     text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
     with suppress(ValueError):
         body = body or orjson.loads(text[text.index("{") : text.rindex("}") + 1])

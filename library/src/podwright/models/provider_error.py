@@ -17,7 +17,7 @@ _KEY = re.compile(r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-
 
 
 def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str | None:
-    """Code, parameter and message of a provider's error object, in at most 500 characters; None without a message.
+    """Code, parameter and message of a provider's error object, in at most 500 characters; None if it has none of them.
 
     Args:
         error: The error object, or its message.
@@ -26,18 +26,16 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
         api_key: The key of the request, cut out like anything that looks like a key.
     """
     fields = {"message": error} if isinstance(error, str) else as_object(error)
-    reason = fields.get("message") or fields.get("detail")
-    if not reason:
-        return None
     names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
-    text = _plain("; ".join([*names, to_text(reason)])[:4000])
+    reasons = [to_text(fields[name]) for name in ("message", "detail") if fields.get(name)]
+    text = _plain("; ".join([*names, *reasons])[:4000])
     texts = [part for m in request.messages for part in (m.content, *(call.arguments for call in m.tool_calls))]
     sent = [_plain(part) for part in texts]
     text = _without_quotes(text, "\n".join(sent), _QUOTE)
     for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
         text = text.replace(short, _CUT)
     words = _without_quotes(text, api_key, _SHORT).split()
-    return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in words)), 500)
+    return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in words)), 500) or None
 
 
 def _plain(text: str) -> str:

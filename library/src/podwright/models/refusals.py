@@ -18,8 +18,6 @@ _TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
     "too_large": errors.ModelResponseError,
 }
 """The others are `ModelConnectionError`."""
-_PERMANENT: tuple[Fault, ...] = ("tls", "too_large")
-"""Faults that another attempt would meet again."""
 _NO_CREDIT = ("insufficient_quota", "insufficient quota", "insufficient balance", "billing_hard_limit", "out of credit")
 _TOO_LONG = (
     "context_length_exceeded", "context length", "context window", "context size", "context limit",
@@ -132,5 +130,5 @@ def transport_error(model: str, error: TransportError) -> errors.ModelError:
     """The error for a request of a model without a complete response."""
     kind = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)
     model_error = kind(f"'{model}': {error}.", suggestion=error.suggestion)
-    model_error.transient = error.fault not in _PERMANENT
+    model_error.transient = error.fault not in ("tls", "too_large")  # another attempt would meet them again
     return model_error
