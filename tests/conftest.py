@@ -31,9 +31,9 @@ def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator
         yield tag
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, without a window."""
+    """Debian's Chromium, without a window; for each module, because asynchronous tests cannot run beside it."""
     path = tool("chromium")
     expect.set_options(timeout=30_000)
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as chromium:
