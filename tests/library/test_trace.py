@@ -133,7 +133,7 @@ SAVED = json.loads(json.dumps(component("conductor", EchoModel()).run("moon", tr
 def test_an_invalid_delay_is_refused(delay: Any) -> None:
     """A replay with a delay that is not a number of seconds emits nothing."""
     with pytest.raises(ConfigurationError):
-        ExecutionResult.from_dict(SAVED).replay(delay, pytest.fail)
+        ExecutionResult.from_dict(SAVED).replay(delay, lambda event: pytest.fail(event.type))
 
 
 @given(damaged(SAVED))
