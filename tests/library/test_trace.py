@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import io
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import Any, get_args
@@ -19,7 +20,7 @@ from tests.library.strategies import any_json, damaged
 
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
 from podwright.components import AgentStep, LoopStep, MapStep, ParallelStep
-from podwright.errors import ModelError, PodwrightError, ReplayMismatchError, TraceError
+from podwright.errors import ConfigurationError, ModelError, PodwrightError, ReplayMismatchError, TraceError
 from podwright.events import Event, RunEvent, adapter
 from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema
 from podwright.printer import Printer
@@ -126,6 +127,13 @@ def component(kind: str, model: Any) -> Any:
 
 
 SAVED = json.loads(json.dumps(component("conductor", EchoModel()).run("moon", trace=True).to_dict()))
+
+
+@pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 1e300, "1", [2]])
+def test_an_invalid_delay_is_refused(delay: Any) -> None:
+    """A replay with a delay that is not a number of seconds emits nothing."""
+    with pytest.raises(ConfigurationError):
+        ExecutionResult.from_dict(SAVED).replay(delay, lambda event: pytest.fail(event.type))
 
 
 @given(damaged(SAVED))

@@ -171,8 +171,9 @@ async def test_content_is_off_by_default(recorder: Recorder) -> None:
 
 
 async def test_content_is_captured_on_request(recorder: Recorder) -> None:
-    """Messages, tool arguments and tool results follow the schema of the conventions."""
+    """Messages, tool arguments and results, and input and output of runs follow the schema of the conventions."""
     await recorder.run(looker(), text="the moon", capture_content=True)
+    await recorder.run(Workflow("flow", [echo("last")]), text="the moon", capture_content=True)
     first, second = (attributes(span) for span in recorder.spans if span.name == "chat scripted")
     assert "the moon" in first["gen_ai.input.messages"]
     assert json.loads(second["gen_ai.output.messages"]) == [
@@ -183,6 +184,12 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     tool = attributes(recorder.named("execute_tool look"))
     assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"place": SECRET}
     assert tool["gen_ai.tool.call.result"] == f"nothing in {SECRET}"
+    run, flow = attributes(recorder.named("invoke_agent looker")), attributes(recorder.named("invoke_workflow flow"))
+    message = {"role": "user", "parts": [{"type": "text", "content": "the moon"}]}
+    assert json.loads(run["gen_ai.input.messages"]) == json.loads(flow["gen_ai.input.messages"]) == [message]
+    assert run["gen_ai.output.messages"] == second["gen_ai.output.messages"]
+    context = json.loads(json.loads(flow["gen_ai.output.messages"])[0]["parts"][0]["content"])
+    assert context == {"input": "the moon", "last_output": "Echo: the moon"}
 
 
 async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> None:

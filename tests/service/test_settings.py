@@ -135,6 +135,15 @@ def test_an_option_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     assert "--port: " in error_message(port=-1)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("workers", "100000"), ("allowed_hosts", "a,b:80"), ("cors_origins", "https://example.com/")]
+)
+def test_values_that_would_be_useless(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Too many processes, a host with a port, and an origin with a path are refused with what is expected."""
+    monkeypatch.setenv(variable := f"PODWRIGHT_{name.upper()}", value)
+    assert re.search(rf"{variable}(/1|/0)?: Expected .*(more only take|without)", error_message())
+
+
 @pytest.mark.parametrize("name", ["PODWRIGHT_API_KEY", "podwright_api_key", "PODWRIGHT_APIKEYS"])
 def test_a_misspelt_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """A variable that nothing reads is an error with the nearest name, in any letter case."""

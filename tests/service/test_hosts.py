@@ -1,0 +1,77 @@
+"""Host names that requests may be for, and web pages of other origins."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from tests.service.support import FaultyAgent, Serve, check_problem
+
+from podwright import Agent
+
+KEY = "a-key-of-some-length"
+ORIGIN = "https://app.example.com"
+ECHO = Agent("a", "Do.", "offline/echo")
+LOCAL: dict[str, Any] = {"host": "127.0.0.1"}
+LISTED: dict[str, Any] = {"allowed_hosts": "api.example.com, *.internal.example"}
+CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "any": ({}, "/info", "evil.example:80 10.0.0.7", ""),
+    "local": (
+        LOCAL,
+        "/info",
+        "localhost:8 127.0.0.1 [::1]:1 a.localhost replicas",
+        "evil.example localhost.evil.example",
+    ),
+    "local with a key": ({**LOCAL, "api_keys": KEY}, "/docs", "evil.example", ""),
+    "listed": (
+        LISTED,
+        "/info",
+        "API.example.com:8 a.internal.example",
+        "localhost internal.example 10.0.0.7 api.example.co",
+    ),
+    "all": ({**LOCAL, "allowed_hosts": "*"}, "/info", "evil.example", ""),
+    "a probe": (LISTED, "/ready", "10.0.0.7:8000 writer", ""),
+    "a scrape": (LISTED, "/metrics", "10.0.0.7:8000 [fd00::7]:8000", "evil.example"),
+}
+
+
+@pytest.mark.parametrize(("settings", "path", "allowed", "refused"), CASES.values(), ids=CASES)
+def test_hosts(serve: Serve, settings: dict[str, Any], path: str, allowed: str, refused: str) -> None:
+    """Requests for allowed hosts are served, those for others are a 400."""
+    client = serve(ECHO, **settings)
+    for host in allowed.split():
+        assert client.get(path, headers={"host": host}).status_code == 200, host
+    for host in refused.split():
+        assert host in check_problem(client.get(path, headers={"host": host}), 400, "host_invalid")["detail"]
+
+
+def test_exactly_one_host(serve: Serve) -> None:
+    """A request without `Host`, or with two, is a 400; only HTTP/1.0 does not need it."""
+    url = serve(ECHO).base_url
+    for lines, status in (("1.1", "400"), ("1.1\r\nhost: a\r\nhost: a", "400"), ("1.0", "200")):
+        with socket.create_connection((url.host, url.port or 80), timeout=20) as connection:
+            connection.sendall(f"GET /health HTTP/{lines}\r\nconnection: close\r\n\r\n".encode())
+            assert connection.makefile().readline().split()[1] == status
+
+
+def test_pages_of_an_allowed_origin(serve: Serve) -> None:
+    """A preflight request needs no key, and a page may read the headers of responses, and problems."""
+    client = serve(FaultyAgent("a", "Do.", "offline/echo"), api_keys=KEY, cors_origins=ORIGIN)
+    names = "authorization, content-type, idempotency-key, podwright-budget, podwright-hops, traceparent"
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": names}
+    preflight = client.options("/run", headers={"origin": ORIGIN, **asked})
+    assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (200, names)
+    for headers, status, code in (
+        ({}, 401, "key_required"),
+        ({"authorization": f"Bearer {KEY}"}, 500, "internal_error"),
+    ):
+        response = client.post("/run", json={"input": "x"}, headers={"origin": ORIGIN, **headers})
+        check_problem(response, status, code)
+        assert response.headers["access-control-allow-origin"] == ORIGIN
+        assert "podwright-run-id, podwright-usage" in response.headers["access-control-expose-headers"].lower()
+
+
+def test_pages_of_other_origins(serve: Serve) -> None:
+    """By default, pages of other origins may read nothing."""
+    assert "access-control-allow-origin" not in serve(ECHO).get("/info", headers={"origin": ORIGIN}).headers
