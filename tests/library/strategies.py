@@ -61,8 +61,10 @@ settings: dict[str, st.SearchStrategy[Any]] = {
     "frequency_penalty": st.floats(-2, 2),
     "parallel_tool_calls": st.booleans(),
     "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh"]),
+    "研究/x": st.just({"a": [{"b": None}]}) | st.lists(counts),  # no setting, but allowed
 }
-additions: dict[str, Any] = {"version": st.just(blueprints.VERSION), "description": texts}
+notes = st.dictionaries(texts, st.lists(texts), max_size=2)
+additions: dict[str, Any] = {"version": st.just(blueprints.VERSION), "description": texts, "metadata": notes}
 """The optional keys that are not in the specification."""
 
 

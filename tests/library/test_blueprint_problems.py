@@ -24,6 +24,8 @@ from tests.library.shapes import (
 
 from podwright import Agent, BlueprintValidationError, ConditionStep, Conductor, Pipeline, Workflow, blueprints, load
 from podwright.blueprints.validation import MAX_DEPTH
+from podwright.messages import ToolCall
+from podwright.models import FunctionModel
 
 PARAMETERS = "/tools/0/schema/function/parameters"
 BY_NAME: Json = {"type": "Agent", "name": "writer"}
@@ -44,8 +46,12 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/config/stop", ("a", "b"), "/config/stop", "tuple JSON", ""),
     ("agent", "/config/reasoning_effort", "hig", "/config/reasoning_effort", "'low' 'hig'", ""),
     ("agent", "/config/temprature", 1, "/config/temprature", "Unknown 'temprature'", "'temperature'"),
-    ("agent", "/config/api_key", "sk", "/config/api_key", "Unknown 'api_key'", "max_loops"),
-    ("agent", "/config", {"model": "a/b", "a~/b": 1}, "/config/a~0~1b", "Unknown 'a~/b'", "max_loops"),
+    ("agent", "/config/max-tokens", 1, "/config/max-tokens", "Unknown 'max-tokens'", "'max_tokens'"),
+    ("agent", "/config/planning", True, "/config/planning", "Unknown 'planning'", "max_loops"),
+    ("agent", "/config/api_key", "sk", "/config/api_key", "Unsafe", "environment"),
+    ("agent", "/config", {"model": "a/b", "a~/url": 1}, "/config/a~0~1url", "Unsafe", "environment"),
+    ("agent", "/config/x", {"a": [{"baseUrl": 1}]}, "/config/x/a/0/baseUrl", "Unsafe", "environment"),
+    ("agent", "/metadata", ["x"], "/metadata", "object array", ""),
     ("agent", "/config", {"model": "a/b", 1: 2}, "/config", "1 string", "quotes"),
     ("agent", "/instruction", "x", "/instruction", "Unknown 'instruction'", "'instructions'"),
     ("agent", "/temperature", 1, "/temperature", "Unknown 'temperature'", "config"),
@@ -64,8 +70,10 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("workflow", "/steps/2/branches/0", [], "/steps/2/branches/0", "at least 1 0", ""),
     ("workflow", "/steps/5/workflow/stesp", [], "/steps/5/workflow/stesp", "Unknown", "'steps'"),
     ("conductor", "/skills/0/type", "agent", "/skills/0/type", "'Agent' 'agent'", ""),
+    ("conductor", "/skills/0/config", {"x": {"hooks": 1}}, "/skills/0/config/x/hooks", "Unsafe", "code"),
     ("conductor", "/skills/1", BY_NAME, "/skills", "Duplicate 'writer'", ""),
     ("pipeline", "/config/max_loops", 1, "/config/max_loops", "Unknown", "model"),
+    ("pipeline", "/config/extra_headers", {}, "/config/extra_headers", "Unsafe", "environment"),
     ("pipeline", "/steps/0/tols", [], "/steps/0/tols", "Unknown", "'tools'"),
     ("pipeline", "/type", REMOVED, "", "Missing 'type'", ""),
 ]
@@ -84,6 +92,32 @@ def test_an_invalid_value_is_one_problem(
     assert bool(found[0].suggestion) == bool(suggestion)
     assert found[0] in problems_of(lambda: CLASSES[kind].from_blueprint(broken))
     assert found == problems_of(lambda: blueprints.check(broken, kind))
+
+
+@pytest.mark.parametrize("place", ["/config", "/skills/0/config"])
+def test_unknown_keys_of_config_are_warnings(place: str) -> None:
+    """Any key of `config` that is no mistake and no danger is kept, listed as a warning, and given to no model."""
+    seen: list[Any] = []
+    further = {"model": "a/b", "top_k": 5, "verbose": True, "a/b": {"stop_token_ids": [None], "model": 5}}
+    desk = edited(edited(CONDUCTOR, "/config", {"model": "a/b"}), place, further)
+    assert blueprints.problems(desk) == []
+    warnings = [f"{place}/{key}" for key in ("top_k", "verbose", "a~1b")]
+    assert [warning.pointer for warning in blueprints.warnings(desk)] == warnings
+    answers = [ToolCall.of("writer", task="Write."), "A text.", "Done."]
+    component = load(desk, model=FunctionModel(lambda request: seen.append(request) or answers.pop(0)))
+    assert component.to_blueprint() == desk
+    assert component.run("Go.") == "Done."
+    assert [request.settings for request in seen] == [{}, {}, {}]
+
+
+def test_the_number_of_keys_is_limited() -> None:
+    """An object with very many keys is one problem; of fewer unknown keys the first are listed as warnings."""
+    config = {"model": "a/b", **{f"note{number}": number for number in range(2000)}}
+    (problem,) = blueprints.problems({**AGENT, "config": config})
+    assert problem.pointer == "/config"
+    many = {**AGENT, "config": dict(list(config.items())[:500])}
+    assert (blueprints.problems(many), len(blueprints.warnings(many))) == ([], 100)
+    assert blueprints.warnings({**AGENT, "type": "Robot"}) == blueprints.warnings([]) == []
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -185,8 +185,8 @@ def test_an_unknown_option_of_a_constructor_is_refused_with_a_suggestion() -> No
 def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed() -> None:
     """With validate=False unknown keys are dropped at any depth, and tools may be missing."""
     loose: Any = {**copy.deepcopy(AGENT), "colour": "red", "tools": [{**TOOL, "code": "x"}]}
-    loose["config"]["top_k"] = 5
-    assert len(problems_of(lambda: Agent.from_blueprint(loose))) == 4
+    loose["config"]["temprature"] = loose["config"]["api_key"] = 5
+    assert len(problems_of(lambda: Agent.from_blueprint(loose))) == 5
     agent = Agent.from_blueprint(loose, validate=False)
     assert (agent.to_blueprint(), agent.tools) == (AGENT, {})
     nested = edited(EVERY_STEP, "/steps/2/branches/0/0/colour", "red")

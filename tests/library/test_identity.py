@@ -49,7 +49,7 @@ def test_json_and_yaml_contain_the_same_data(kind: str, data: st.DataObject, tmp
         assert blueprints.digest(copy) == blueprints.digest(blueprint)
 
 
-writer = Agent("writer", "Write about {input}.", "offline/echo", temperature=0.5, description="Writes.")
+writer = Agent("writer", "Write of {input}.", "offline/echo", temperature=0.5, description="Writes.", metadata={"a": 1})
 researcher = Agent("researcher", "Find facts.", "offline/echo", tools=[search], max_loops=3, stop=["END"])
 COMPONENTS: dict[str, Any] = {
     "agent": researcher,

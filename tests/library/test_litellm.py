@@ -75,6 +75,20 @@ async def stream(model: LiteLLMModel, request: ModelRequest | None = None) -> tu
     return await model.complete(request or asking(), tokens.append), tokens
 
 
+def test_missing_keys_are_found_before_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is required where LiteLLM knows its variable, unless the component has a key or a base URL."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    with pytest.raises(errors.ModelAuthenticationError) as missing:
+        LiteLLMModel(ANTHROPIC, Connection()).check()
+    assert "ANTHROPIC_API_KEY" in missing.value.suggestion
+    for name in ("bedrock/anthropic.claude", "vertex_ai/gemini-pro", "azure/gpt", "ollama/llama3", VLLM):
+        LiteLLMModel(name, Connection()).check()
+    for usable in (Connection("key"), Connection("", "http://localhost")):
+        LiteLLMModel(ANTHROPIC, usable).check()
+    with pytest.raises(errors.UnknownModelError):
+        LiteLLMModel("nobody/m", Connection()).check()
+
+
 @pytest.mark.parametrize("name", [OPENAI, VLLM])
 async def test_a_request_and_its_response(provider: Upstream, name: str) -> None:
     """A response has text, all token counts, model and id; the request has the settings and the key."""

@@ -162,8 +162,11 @@ def test_another_method_is_rejected(example: Example) -> None:
         b'{"inputs": {"a": [' + b",".join([b"[]"] * 300_000) + b"]}}",
         b'{"input": "x"' + b"".join(b',"input%d": 1' % n for n in range(49_000)) + b"}",
         b'{"blueprint": {' + b",".join(b'"key%d": 1' % n for n in range(9_000)) + b'}, "type": "agent", "input": "x"}',
+        b'{"blueprint": {"name": "a", "instructions": "", "config": {"model": "offline/echo"'
+        + b"".join(b',"key%d": 1' % n for n in range(9_000))
+        + b'}}, "type": "agent", "input": "x"}',
     ],
-    ids=["many values", "unknown keys", "unknown keys of a blueprint"],
+    ids=["many values", "unknown keys", "unknown keys of a blueprint", "unknown keys of its config"],
 )
 def test_a_body_with_many_mistakes_has_a_short_answer(example: Example, body: bytes) -> None:
     """The problem of a megabyte of small or invalid values is a few kilobytes long."""

@@ -28,13 +28,13 @@ def write(path: Path, blueprint: object) -> str:
 def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     """Valid files and folders of all kinds have a line each with kind, name and digest, and exit code 0."""
     paths = [str(newsroom / name) for name in ("newsroom", "desk", "press", "researcher/blueprint.json")]
-    done = shell("validate", *paths)
+    done = shell("validate", *paths, PODWRIGHT_MODEL="offline/echo")
     assert (done.returncode, done.stderr) == (0, "")
     kinds = ("workflow", "conductor", "pipeline", "agent")
     for path, line, kind in zip(paths, done.stdout.splitlines(), kinds, strict=True):
         assert line.startswith(f"{path}: valid {kind} '")
         assert "sha256:" in line
-    assert json.loads(shell("validate", "--json", paths[0]).stdout)[0]["kind"] == "workflow"
+    assert json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0]["kind"] == "workflow"
 
 
 def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
@@ -67,13 +67,65 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     assert all(f"{path}:{pointer or '/'}:" in done.stdout for path in pointers for pointer in pointers[path])
 
 
+def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> None:
+    """A key of `config` that is not used is a warning, in the text and in the JSON, and the exit code is 0."""
+    path = write(tmp_path / "a.json", {**AGENT, "config": {"model": "offline/echo", "top_k": 5}, "metadata": {"a": 1}})
+    done = shell("validate", path)
+    assert (done.returncode, done.stdout.splitlines()[0].startswith(f"{path}:/config/top_k: warning: ")) == (0, True)
+    (report,) = json.loads(shell("validate", "--json", path).stdout)
+    assert (report["valid"], [warning["pointer"] for warning in report["warnings"]]) == (True, ["/config/top_k"])
+
+
 def test_invalid_settings_are_not_a_problem_of_a_blueprint(shell: Shell, tmp_path: Path) -> None:
-    """Invalid settings are an error of the command if it loads a folder."""
-    write(tmp_path / "good" / "blueprint.json", AGENT)
-    done = shell("validate", "--json", "good", PODWRIGHT_PRT="1")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "PODWRIGHT_PRT" in done.stderr
-    assert shell("validate", "good/blueprint.json", PODWRIGHT_PRT="1").returncode == 0
+    """Invalid settings, and short API keys of the service, are an error of the command."""
+    path = write(tmp_path / "good" / "blueprint.json", AGENT)
+    for source, name, value in (("good", "PODWRIGHT_PRT", "1"), (path, "PODWRIGHT_API_KEYS", "short")):
+        done = shell("validate", "--json", source, **{name: value})
+        assert (done.returncode, done.stdout) == (1, "")
+        assert name in done.stderr
+
+
+UNUSABLE: list[tuple[str, dict[str, str], str]] = [
+    # the model, variables, and what is told
+    ("openai/m", {}, "OPENAI_API_KEY"),
+    ("hosted_vllm/m", {}, "HOSTED_VLLM_API_BASE"),
+    ("openai/m", {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "localhost:80"}, "base URL"),
+    ("openai/m", {"PODWRIGHT_MODEL_BASE_URL": "//host"}, "PODWRIGHT_MODEL_BASE_URL"),
+    ("opneai/m", {}, "'opneai/m'"),
+    ("offline/echo", {"PODWRIGHT_MODEL": "gpt-4o"}, "<provider>/gpt-4o"),
+]
+
+
+@pytest.mark.parametrize(("model", "variables", "text"), UNUSABLE)
+def test_models_that_cannot_be_called(
+    shell: Shell, tmp_path: Path, model: str, variables: dict[str, str], text: str
+) -> None:
+    """`validate` of a file or a folder, and `settings --check`, tell why each run would fail, with exit code 1."""
+    path = write(tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": model}})
+    done = shell("validate", path, **variables)
+    assert done.stdout.startswith(f"{path}:{'/' if 'PODWRIGHT_MODEL' in variables else '/config/model'}: ")
+    for command in (["validate", path], ["validate", "a"], ["settings", "a", "--check"]):
+        done = shell(*command, **variables)
+        assert (done.returncode, text in done.stdout + done.stderr) == (1, True)
+
+
+def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
+    """A key, an endpoint of one's own, or an offline model for all make the same blueprint valid."""
+    write(tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": "openai/m"}})
+    for name, value in (("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://x"), ("PODWRIGHT_MODEL", "offline/echo")):
+        for command in (["validate", "a"], ["settings", "a", "--check"]):
+            assert shell(*command, **{name: value}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PODWRIGHT_API_KEYS", "short"), ("PODWRIGHT_ALLOWED_MODELS", "gpt-4o"), ("PODWRIGHT_COMPONENT", "nowhere")],
+)
+def test_settings_that_do_not_serve(shell: Shell, name: str, value: str) -> None:
+    """`settings --check` tells what `settings` alone does not check."""
+    done = shell("settings", "--check", **{name: value})
+    assert (done.returncode, "Suggestion" in done.stderr, "PODWRIGHT_PORT" in done.stdout) == (1, True, True)
+    assert shell("settings", **{name: value}).returncode == 0
 
 
 def test_differences(shell: Shell, tmp_path: Path) -> None:

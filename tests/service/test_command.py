@@ -176,6 +176,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {"PODWRIGHT_PRICES": __file__, "OPENAI_API_KEY": "x"},
         ["PODWRIGHT_PRICES", "test_command.py"],
     ),
+    "an invalid base URL": (
+        lambda at: [folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})],
+        {"OPENAI_BASE_URL": "localhost:80", "OPENAI_API_KEY": "x"},
+        ["base URL", "openai/gpt-4o"],
+    ),
     "an unknown allowed tool": (
         lambda at: [folder(at / "a", AGENT)],
         {"PODWRIGHT_ALLOWED_TOOLS": "shell"},
@@ -205,6 +210,17 @@ def test_errors_at_the_start(
     assert output.count("Suggestion:") == 1
     for text in texts:
         assert text in output, output
+
+
+def test_a_missing_key_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The service of a model without its API key starts with a warning for each such model."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    models = ("openai/m", "groq/m", "openai/m", "offline/echo")
+    line = Pipeline("p", [Agent(f"a{n}", "Do.", name) for n, name in enumerate(models)])
+    create_app(read_settings(), line)
+    assert [name in record.getMessage() for name, record in zip(models, caplog.records, strict=False)] == [True, True]
+    create_app(read_settings(model="offline/echo"), line)
+    assert len(caplog.records) == 2
 
 
 INVALID_FILES: dict[str, Callable[[Path], object]] = {

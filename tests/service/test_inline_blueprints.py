@@ -19,6 +19,7 @@ from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 from podwright.testing import ModelRequest
 
 MODEL = "offline/counted"
+VALID = {"valid": True, "errors": [], "warnings": []}
 
 
 LOOKED_UP: list[str] = []
@@ -144,6 +145,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "api_key in config": (config(api_key="os.environ/KEY"), ["/config/api_key"]),
     "headers in config": (config(extra_headers={"a": "b"}), ["/config/extra_headers"]),
     "extra_body in config": (config(extra_body={"api_base": "x"}), ["/config/extra_body"]),
+    "base_url far inside": (config(x=[{"y": {"base_url": "http://evil"}}]), ["/config/x/0/y/base_url"]),
     "base_url in a skill": (
         team({**MEMBER, "config": {"model": MODEL, "base_url": "http://evil"}}),
         ["/skills/0/config/base_url"],
@@ -189,6 +191,8 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "65 placeholders": (flow(step(input="{input} " * 65)), ["/steps/0/input"]),
     "33 levels": (flow(condition(name="equal", args=deep(29))), [f"/steps/0/condition/args{'/a' * 28}"]),
+    "33 levels in config": (config(x=deep(31)), [f"/config/x{'/a' * 30}"]),
+    "33 levels of notes": (agent(metadata=deep(32)), [f"/metadata{'/a' * 31}"]),
     # all at once
     "all at once": (
         {
@@ -252,7 +256,7 @@ def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Cou
 )
 def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What names only the served component's own models, tools, agents and conditions is valid."""
-    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == {"valid": True, "errors": []}
+    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json() == VALID
 
 
 def member(name: str) -> dict[str, Any]:
@@ -288,6 +292,23 @@ def test_the_operator_sets_the_lists(serve: Serve) -> None:
     assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
     found = client.post("/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}).json()["errors"]
     assert {error["pointer"] for error in found} == {"/blueprint/config/model", "/blueprint/tools/0"}
+
+
+def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
+    """Unknown keys of `config`, and notes, may be anything; the first 100 keys are warnings."""
+    client = serve(Agent("helper", "Help.", "offline/echo"))
+    notes = {"steps": [{}] * 99, "tools": [{"name": "shell"}], "config": {"model": "a/b"}, "base_url": "http://evil"}
+    free = agent(
+        config={"model": "offline/echo", "top_k": 5, "x": {"model": "a/b", "tools": [{"name": "y"}]}}, metadata=notes
+    )
+    body = {"type": "workflow", "blueprint": flow(step(agent="free")), "agents": {"free": free}}
+    assert client.post("/run-blueprint", json={**body, "input": "x"}).json() == {"input": "x", "free_output": "Echo: x"}
+    report = client.post("/validate-blueprint", json=body).json()
+    assert (report["valid"], report["errors"]) == (True, [])
+    assert [entry["pointer"] for entry in report["warnings"]] == ["/agents/free/config/top_k", "/agents/free/config/x"]
+    agents = {f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)}) for n in range(64)}
+    report = client.post("/validate-blueprint", json={"blueprint": free, "agents": agents}).json()
+    assert (report["valid"], len(report["warnings"])) == (True, 100)
 
 
 def test_the_operators_model_replaces_others(serve: Serve) -> None:
@@ -360,14 +381,14 @@ def test_sizes_include_the_agents(client: httpx.Client, model: Counted, agents: 
 def test_agents_may_name_each_other(client: httpx.Client) -> None:
     """Workflows within workflows are valid up to the depth and number that nested steps may have."""
     body = {"blueprint": flow(step(agent="w2")), "agents": flows(2, 3, 4)}
-    assert client.post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
+    assert client.post("/validate-blueprint", json=body).json() == VALID
 
 
 def test_the_served_blueprint_is_valid(serve: Serve) -> None:
     """What a service says that it serves, it accepts, the tools' schemas included."""
     client = serve(Agent("helper", "Help.", Counted(), tools=[look_up]))
     body = {"blueprint": client.get("/info").json()["blueprint"]}
-    assert client.post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
+    assert client.post("/validate-blueprint", json=body).json() == VALID
 
 
 _PLACES = st.integers(0, 10_000)

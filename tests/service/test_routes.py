@@ -150,7 +150,7 @@ def test_a_valid_blueprint_is_found_valid(example: Example, newsroom: Path, name
     """`/validate-blueprint` finds nothing wrong in the blueprint of `/info`, with its kind given or not."""
     blueprint = load(newsroom / name).to_blueprint()
     for body in ({"blueprint": blueprint}, {"blueprint": blueprint, "type": KINDS[name]}):
-        assert example(name).post("/validate-blueprint", json=body).json() == {"valid": True, "errors": []}
+        assert example(name).post("/validate-blueprint", json=body).json()["errors"] == []
 
 
 def test_problems_of_a_blueprint_are_listed(example: Example) -> None:

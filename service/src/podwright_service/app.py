@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -12,6 +14,7 @@ from starlette.types import Scope
 
 from podwright import __version__
 from podwright.components import Component
+from podwright.errors import ModelAuthenticationError
 from podwright.models import resolve
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
@@ -19,7 +22,7 @@ from podwright_service.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.documentation import DENIED_PROBLEMS, EXPOSED_HEADERS, HOST_PROBLEMS, extend_openapi
 from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
-from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.inline_blueprints import inline_policy, model_errors, models_of
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
 from podwright_service.remotes import remotes_in
@@ -29,13 +32,17 @@ from podwright_service.runtime import Runtime
 from podwright_service.settings import Settings
 from podwright_service.shutdown import DrainMiddleware, Lifecycle
 
+_log = logging.getLogger("podwright.service")
+
 
 def create_app(settings: Settings, component: Component) -> FastAPI:
     """The ASGI application that serves a component; `app.state.runtime` is its `Runtime`.
 
+    A model without its API key is logged.
+
     Raises:
         PodwrightError: The settings do not fit the component, the API keys are invalid, no installed provider serves
-            a model, or the price file is wrong.
+            a model, its base URL is missing or invalid, or the price file is wrong.
     """
     runtime = _runtime(settings, component)
     app = FastAPI(
@@ -88,6 +95,10 @@ def _allow_origins(app: FastAPI, origins: list[str]) -> None:
 def _runtime(settings: Settings, component: Component) -> Runtime:
     models = [resolve(settings.model)] if settings.model else models_of(component)
     names = tuple(dict.fromkeys(model.name for model in models))
+    for error in model_errors(models):
+        if not isinstance(error, ModelAuthenticationError):
+            raise error
+        _log.warning("%s %s", error.message, error.suggestion)
     for model in models:  # now, because it would delay the first run
         model.load_prices()
     policy = inline_policy(component, settings)

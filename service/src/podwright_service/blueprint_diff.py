@@ -49,8 +49,9 @@ _MAY_BE_ABSENT = ("tools", "else")
 
 _HARMLESS = re.compile(
     r".*(?<!/tools)(?<!/skills)(?<!/steps)(?<!/then)(?<!/else)(?<!/properties)(?<!/\$defs)/(description|title|examples(/.*)?)"
+    r"|(.*/workflow|/(skills|steps)/[^/]+)?/(config|metadata)(/.*)?"
 )
-"""Descriptive texts; but not entries with such a name, for example a parameter called `title`."""
+"""Descriptive texts; but not entries with such a name, for example a parameter called `title`. Settings and notes."""
 
 
 def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from podwright import blueprints
@@ -12,9 +12,10 @@ from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
 from podwright.json_data import json_pointer
-from podwright.models import Model
+from podwright.models import Model, resolve
 from podwright.text import did_you_mean
 from podwright.tools import Tool
+from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline_checks import Inspection, Objects
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.settings import Settings
@@ -81,6 +82,13 @@ class InlinePolicy:
             return None, [Problem(pointer, error.message, error.suggestion)]
 
 
+def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Problem]:
+    """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
+    parts = {"/blueprint": blueprint, **{json_pointer("agents", name): agents[name] for name in agents}}
+    found = [(at, warning) for at, part in parts.items() for warning in blueprints.warnings(part)]
+    return [replace(warning, pointer=at + warning.pointer) for at, warning in found[:MAX_PROBLEMS]]
+
+
 def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     """The policy of the service of a component.
 
@@ -134,3 +142,12 @@ def tools_of(component: Component) -> dict[str, Tool]:
             if tools.setdefault(name, tool).function is not tool.function:
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
+
+
+def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
+    """Why calls of these models, or of those with these names, would fail; see `Model.check`."""
+    for model in models:
+        try:
+            (resolve(model) if isinstance(model, str) else model).check()
+        except PodwrightError as error:
+            yield error

@@ -24,8 +24,8 @@ MAX_PLACEHOLDERS = 64
 
 _PLACEHOLDER = re.compile(r"\{[\w-]+\}")
 _STEP_KEYS = ("steps", "then", "else")
-_OPAQUE_KEYS = ("args", "schema")
-"""Keys under which any JSON may stand: the arguments of a condition, and the schema of a tool."""
+_OPAQUE_KEYS = ("args", "schema", "metadata")
+"""Keys under which any JSON may stand: the arguments of a condition, the schema of a tool, notes."""
 
 Objects = Mapping[str, Mapping[str, Any]]
 
@@ -125,7 +125,7 @@ class Inspection:
             self._check_names(value, pointer, key)
             self._check_caps(value, pointer, key)
         for name, item in value.items():
-            inner_key = None if key is None or name in _OPAQUE_KEYS else name
+            inner_key = None if key in (None, "config") or name in _OPAQUE_KEYS else name
             self._visit(item, pointer + json_pointer(name), inner_key, depth + 1, nesting)
 
     def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:

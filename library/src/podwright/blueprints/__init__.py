@@ -3,7 +3,7 @@
 from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_file, to_json, to_yaml
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
-from podwright.blueprints.validation import check, invalid, kind_of, problems
+from podwright.blueprints.validation import check, invalid, kind_of, problems, warnings
 
 __all__ = [
     "SUFFIXES",
@@ -20,4 +20,5 @@ __all__ = [
     "to_json",
     "to_yaml",
     "walk_steps",
+    "warnings",
 ]

@@ -1,7 +1,7 @@
 """The shapes of blueprints, one typed dictionary each (spec §2), and their JSON Schema.
 
 A blueprint stays JSON data: a component holds exactly what a file says, so an export cannot lose or add a key. `type`,
-`version` and `description` are additions to the specification; each is optional.
+`version`, `description` and `metadata`, notes of its authors, are additions to the specification; each is optional.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
 from annotated_types import Ge, Le, MaxLen, MinLen
-from pydantic import AfterValidator, Field, TypeAdapter, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
@@ -31,6 +31,9 @@ _MODEL = r"^[^\s/]+/\S+$"
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
 
+_CONFIG = CLOSED | ConfigDict(json_schema_extra={"additionalProperties": True})
+"""The pydantic configuration of `config`, whose unknown keys are judged in `validation`."""
+
 Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=100)]
 """A name for people, templates and metrics."""
 ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
@@ -38,34 +41,34 @@ ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
 
 
-@with_config(CLOSED)
+@with_config(_CONFIG)
 class AgentConfig(ModelSettings, total=False):
-    """How an agent runs."""
+    """How an agent runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
     max_loops: MaxLoops
 
 
-@with_config(CLOSED)
+@with_config(_CONFIG)
 class MemberConfig(ModelSettings, total=False):
-    """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole."""
+    """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole. See `AgentConfig`."""
 
     model: ModelName
     max_loops: MaxLoops
 
 
-@with_config(CLOSED)
+@with_config(_CONFIG)
 class ConductorConfig(ModelSettings, total=False):
-    """How a conductor runs."""
+    """How a conductor runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
     max_loops: MaxLoops
     planning: bool
 
 
-@with_config(CLOSED)
+@with_config(_CONFIG)
 class PipelineConfig(TypedDict, total=False):
-    """How a pipeline runs."""
+    """How a pipeline runs. Further keys are kept, but not used."""
 
     model: ModelName
 
@@ -107,6 +110,7 @@ Tools = Annotated[list[Annotated[ToolEntry, AfterValidator(_same_names)]], After
 class _Described(TypedDict, total=False):
     version: Version
     description: str
+    metadata: dict[str, Any]
 
 
 @with_config(CLOSED)
@@ -121,7 +125,7 @@ class AgentBlueprint(_Described, total=False):
 
 
 @with_config(CLOSED)
-class MemberBlueprint(TypedDict, total=False):
+class MemberBlueprint(_Described, total=False):
     """An agent inside a conductor or a pipeline (spec §§2.3, 2.4).
 
     With nothing but `type` and `name` it stands for the agent of that name that the caller supplies.
@@ -129,8 +133,6 @@ class MemberBlueprint(TypedDict, total=False):
 
     type: Required[Literal["Agent"]]
     name: Required[Name]
-    description: str
-    version: Version
     instructions: str
     config: MemberConfig
     tools: Tools

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, cast
 
 from pydantic import ValidationError
 
-from podwright.blueprints.schema import SHAPES, adapter, allowed_keys
+from podwright.blueprints.schema import CONFIG_KEYS, SHAPES, adapter, allowed_keys
 from podwright.errors import BlueprintValidationError, Problem
 from podwright.events import Kind
-from podwright.json_data import as_object, copy_json, walk_json
+from podwright.json_data import as_object, copy_json, json_pointer, walk_json
 from podwright.text import did_you_mean, short_repr
-from podwright.validation_errors import MAX_PROBLEMS, describe_value, resolve, to_problems
+from podwright.validation_errors import MAX_PROBLEMS, Location, describe_value, resolve, to_problems
 
 MAX_DEPTH = 64
 """Deepest nesting of a blueprint's JSON."""
+MAX_KEYS = 1000
+"""Most keys of one object in a blueprint."""
 
 Blueprint = dict[str, Any]
+
+_UNSAFE = re.compile(
+    r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"  # words are separated by other characters, or by a capital letter
+    r"(?:api|base)?_?ur[il]s?|(?:api|base)_?base|endpoints?|hosts?|hostname|servers?|address(?:es)?|prox(?:y|ies)"
+    r"|headers?|cookies?|extra_?(?:body|query)|api_?keys?|(?<!cache_)keys?|token$|secrets?|passw(?:or)?ds?|passphrase"
+    r"|credentials?|o?auth(?:orization|entication)?|bearer|jwt|certificates?|limits|callbacks?|(?:web)?hooks?|handlers?"
+    r"|(?<!_)code|scripts?|modules?|imports?|functions?|commands?|exec|eval)(?:$|[^a-z])"
+)
+"""Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
+_HINT = "Addresses, credentials and limits belong in the environment, and code in Python."
 
 _TYPES: dict[str, Kind] = {shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()}
 
@@ -54,13 +68,24 @@ def problems(blueprint: object, kind: Kind | None = None) -> list[Problem]:
     return parse(blueprint, kind)[1]
 
 
+def warnings(blueprint: object, kind: Kind | None = None) -> list[Problem]:
+    """The keys of `config` that this release does not know, at most 100: they are kept and exported, but not used.
+
+    Args:
+        blueprint: Data of any type, valid or not.
+        kind: As in `problems`.
+    """
+    data, _ = parse(blueprint, kind)
+    return _check_shape(data, kind or kind_of(data))[1][:MAX_PROBLEMS] if data else []
+
+
 def check(blueprint: object, kind: Kind | None = None, validate: bool = True) -> Blueprint:
     """The blueprint as a component may hold it: migrated, and a copy.
 
     Args:
         blueprint: A dictionary, as `to_blueprint` returns it.
         kind: The kind that it must have; by default the one that it names.
-        validate: If false, unknown keys are dropped.
+        validate: If false, unknown keys are dropped, except those of `config` that `warnings` lists.
 
     Raises:
         BlueprintValidationError: With all problems.
@@ -85,10 +110,8 @@ def parse(blueprint: object, kind: Kind | None = None, validate: bool = True) ->
     if kind is not None and own_kind != kind and "type" in data:
         hint = f"Use {own_kind.capitalize()} for it."
         return {}, [Problem("/type", f"Expected a blueprint of kind {kind}, not {own_kind}.", hint)]
-    kind, current = kind or own_kind, copy_json(migrate(data))
-    if not validate:
-        _drop_unknown_keys(current, kind)
-    return current, _shape_problems(current, kind)
+    current = copy_json(migrate(data))
+    return current, _check_shape(current, kind or own_kind, validate)[0]
 
 
 def migrate(blueprint: Mapping[str, Any]) -> Blueprint:
@@ -108,7 +131,10 @@ def _json_problems(data: object) -> Iterator[Problem]:
             yield Problem(pointer, f"Nested deeper than {MAX_DEPTH} levels.")
             return
         if isinstance(value, dict):
-            for key in cast("dict[object, object]", value):
+            keys = cast("dict[object, object]", value)
+            if len(keys) > MAX_KEYS:
+                yield Problem(pointer, f"Expected at most {MAX_KEYS} keys, got {len(keys)}.")
+            for key in keys:
                 if not isinstance(key, str):
                     yield Problem(pointer, f"The key {short_repr(key)} is not a string.", "Put it in quotes.")
         elif isinstance(value, float) and not math.isfinite(value):
@@ -117,23 +143,42 @@ def _json_problems(data: object) -> Iterator[Problem]:
             yield Problem(pointer, f"Expected JSON data, got {describe_value(value)}.")
 
 
-def _shape_problems(blueprint: Blueprint, kind: Kind) -> list[Problem]:
+def _check_shape(blueprint: Blueprint, kind: Kind, validate: bool = True) -> tuple[list[Problem], list[Problem]]:
+    """Its problems and its warnings; without `validate`, unknown keys are dropped first."""
     try:
         adapter(kind).validate_python(blueprint)
+        return [], []
     except ValidationError as error:
+        errors = error.errors(include_url=False)
+    further = _further_keys(errors)
+    unknown = [error["loc"] for error in errors if error["type"] == "extra_forbidden"]
+    dropped = [] if validate else [location for location in unknown if further.get(location) != ""]
+    for *parents, key in dropped:
+        resolve(blueprint, parents)[1].pop(key, None)
+    if dropped:
+        return _check_shape(blueprint, kind)
 
-        def keys(location: Sequence[str | int]) -> list[str]:
-            return allowed_keys(kind, location, as_object(resolve(blueprint, location)[1]))
+    others = [error for error in errors if error["loc"] not in further]
+    problems = to_problems(others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])))
+    problems += [Problem(pointer, "Unsafe key.", _HINT) for pointer in further.values() if pointer]
+    return problems, [
+        Problem(json_pointer(*at), "Unknown key, kept but not used.") for at in further if not further[at]
+    ]
 
-        return to_problems(error.errors(include_url=False), blueprint, keys)
-    return []
+
+def _further_keys(errors: Sequence[Mapping[str, Any]]) -> dict[Location, str]:
+    """Unknown keys of `config` that resemble no setting, by location: the pointer of an unsafe key, "" if harmless."""
+    further = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][-2:-1] == ("config",)]
+    return {error["loc"]: _unsafe_key(error) for error in further if not resembles_setting(str(error["loc"][-1]))}
 
 
-def _drop_unknown_keys(blueprint: Blueprint, kind: Kind) -> None:
-    try:
-        adapter(kind).validate_python(blueprint)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            if detail["type"] == "extra_forbidden":
-                _, parent = resolve(blueprint, detail["loc"][:-1])
-                parent.pop(detail["loc"][-1], None)
+def _unsafe_key(error: Mapping[str, Any]) -> str:
+    *parents, key = error["loc"]
+    pointers = (json_pointer(*parents) + inner for inner, _, _ in walk_json({key: error["input"]}))
+    return next((pointer for pointer in pointers if _UNSAFE.search(pointer.rpartition("/")[2])), "")
+
+
+def resembles_setting(key: str) -> bool:
+    """Whether a key is a setting in `config` of some kind of component, or nearly so."""
+    word = key[:50].lower().replace("-", "_")
+    return any(SequenceMatcher(None, word, known).quick_ratio() > 0.8 for known in CONFIG_KEYS)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from typing_extensions import TypedDict
 
 from podwright.blueprints.schema import CONFIG_KEYS, VERSION, keys_of
-from podwright.blueprints.validation import Blueprint, invalid, parse
+from podwright.blueprints.validation import Blueprint, invalid, parse, resembles_setting
 from podwright.errors import ConfigurationError, Problem
 from podwright.events import Event, EventManager, Kind, Subscriber, Token, check_subscriber
 from podwright.json_data import as_object
@@ -39,10 +39,12 @@ class Options(TypedDict, total=False):
 
 
 class DescribedOptions(Options, total=False):
-    """Options, and a description for the blueprint."""
+    """Options, and further keys of the blueprint."""
 
     description: str
     """What the component is for, in a sentence."""
+    metadata: dict[str, Any]
+    """Notes of its authors: any JSON object, kept and exported, but not used."""
 
 
 class AgentOptions(ModelSettings, DescribedOptions, total=False):
@@ -67,9 +69,9 @@ def apply_options(blueprint: Blueprint, options: Mapping[str, Any], settings: bo
     for key, value in options.items():
         if key in _OPTION_KEYS:
             kept[key] = value
-        elif key == "description":
-            blueprint["description"] = value
-        elif settings and (key in CONFIG_KEYS or isinstance(value, str | int | float)):
+        elif key in ("description", "metadata"):
+            blueprint[key] = value
+        elif settings and resembles_setting(key):
             blueprint.setdefault("config", {})[key] = value  # a misspelt setting is reported with all other problems
         else:
             known = sorted(DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]()))

@@ -52,6 +52,16 @@ class Model(ABC):
                 Other exceptions are wrapped in one.
         """
 
+    def check(self) -> None:
+        """Check what calls need of the environment. Takes up to seconds: on an event loop, call it in a thread.
+
+        Raises:
+            ConfigurationError: The base URL is missing or invalid.
+            ModelAuthenticationError: The API key is missing or invalid.
+            UnknownModelError: The client does not know the provider.
+        """
+        return
+
     def load_prices(self) -> None:  # noqa: B027 - most models need nothing
         """Load what `cost` needs. Takes up to seconds: on an event loop, call it in a thread.
 

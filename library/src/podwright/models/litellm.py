@@ -97,6 +97,16 @@ class LiteLLMModel(Model):
         model_error.provider_error = provider_error(error_object, request, self._connection.api_key or "")
         raise model_error
 
+    def check(self) -> None:
+        """See `Model.check`; a key is required only where LiteLLM knows its variable, and no base URL is given."""
+        self._load()
+        report = litellm_loader.loaded().validate_environment(self.name, self._connection.api_key)
+        # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
+        missing = [name for name in report["missing_keys"] if "API_KEY" in name and "AZURE" not in name]
+        if missing and self._connection.base_url is None:
+            hint = f"Set {' or '.join(missing)}, or api_key."
+            raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
         pricing.warm(self.name)

@@ -92,6 +92,10 @@ class ChatModel(Model):
         except errors.PodwrightError:  # raised again by the first call
             return None
 
+    def check(self) -> None:
+        """See `Model.check`; a key is required only at the provider's own URL."""
+        self._find_destination()
+
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
         url = self._endpoint.url

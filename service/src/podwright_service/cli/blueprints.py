@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.validation import Blueprint
-from podwright.components import Component
 from podwright.components.folder import Folder
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_array, as_object, walk_json
 from podwright.text import did_you_mean, short_repr, truncate
+from podwright_service.auth import ApiKeys
 from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.cli.flowchart import mermaid
+from podwright_service.inline_blueprints import model_errors
 from podwright_service.remotes import remotes_of
-from podwright_service.settings import read_settings
+from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component
+
+_MODEL = re.compile(r"(/(skills|steps)/\d+)?/config/model")
+"""Where a blueprint names models."""
 
 
 def validate(paths: list[str], as_json: bool) -> int:
@@ -31,28 +35,32 @@ def validate(paths: list[str], as_json: bool) -> int:
         The exit code: 0 if all are valid, else 1.
 
     Raises:
-        ConfigurationError: The settings, which apply to folders, are invalid.
+        ConfigurationError: The settings are invalid.
     """
-    remotes = remotes_of(read_settings()) if any(map(is_folder, paths)) else {}
-    reports = [_report(path, remotes) for path in paths]
+    settings = read_settings()
+    ApiKeys(settings)
+    adopt_secrets()
+    reports = [_report(path, settings) for path in paths]
     if as_json:
         print_json(reports)
-        return 0 if all(report["valid"] for report in reports) else 1
-    for report in reports:
-        for problem in report["problems"]:
-            line = f"{report['path']}:{problem['pointer'] or '/'}: {problem['detail']} {problem['suggestion']}"
-            print_text(line.rstrip())
+    for report in () if as_json else reports:
+        for label, problems in (("", report["problems"]), ("warning: ", report["warnings"])):
+            for problem in problems:
+                place = f"{report['path']}:{problem['pointer'] or '/'}"
+                print_text(f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip())
         if report["valid"]:
             print_text(f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}")
     return 0 if all(report["valid"] for report in reports) else 1
 
 
-def _report(path: str, remotes: Mapping[str, Component]) -> dict[str, Any]:
+def _report(path: str, settings: Settings) -> dict[str, Any]:
     problems: list[Problem] = []
+    warnings: list[Problem] = []
     facts: dict[str, Any] = {}
     try:
         blueprint = _read(path)
-        problems = blueprints.problems(blueprint) or _problems_in_context(path, blueprint, remotes)
+        warnings = blueprints.warnings(blueprint)
+        problems = blueprints.problems(blueprint) or _problems_in_context(path, blueprint, settings)
         if not problems:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
@@ -60,15 +68,18 @@ def _report(path: str, remotes: Mapping[str, Component]) -> dict[str, Any]:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    return {"path": path, "valid": not problems, **facts, "problems": [asdict(problem) for problem in problems]}
+    found = {"problems": [asdict(problem) for problem in problems], "warnings": [asdict(item) for item in warnings]}
+    return {"path": path, "valid": not problems, **facts, **found}
 
 
-def _problems_in_context(path: str, blueprint: Blueprint, remotes: Mapping[str, Component]) -> list[Problem]:
-    """What the data alone do not show: a folder's code and agents, a file's built-in conditions."""
+def _problems_in_context(path: str, blueprint: Blueprint, settings: Settings) -> list[Problem]:
+    """What the data alone do not show: a folder's code and agents, a file's built-in conditions, keys of models."""
+    models = {value: at for at, value, _ in walk_json(blueprint) if isinstance(value, str) and _MODEL.fullmatch(at)}
     if is_folder(path):
-        load_component(path, remotes)
-        return []
+        models = {**dict.fromkeys(load_component(path, remotes_of(settings)).models(), ""), **models}
     problems: list[Problem] = []
+    for name, pointer in ({settings.model: ""} if settings.model else models).items():
+        problems += [Problem(pointer, error.message, error.suggestion) for error in model_errors([name])]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
             if as_object(step.get(key)).get("name") in BUILT_IN:

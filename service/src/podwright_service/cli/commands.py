@@ -118,6 +118,8 @@ def validate(
 ) -> None:
     """Check blueprints and print every problem. A folder's code is imported, to check its tools.
 
+    The models that they name need a provider and its API key; PODWRIGHT_MODEL=offline/echo replaces them.
+
     Exit codes: 0 all are valid, 1 some are not.
     """
     from podwright_service.cli import blueprints
@@ -223,14 +225,15 @@ def settings(
     title: Title = None,
     model: Model = None,
     as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Also load the component, and check keys and models.")] = False,
 ) -> None:
     """Print the settings of `serve`, and the source of each.
 
-    They are those of `serve` with the same options.
+    They are those of `serve` with the same options. Exit codes: 0, 1 invalid settings.
     """
     from podwright_service.cli.settings import print_settings
 
-    print_settings({"component": path, "host": host, "port": port, "title": title, "model": model}, as_json)
+    raise typer.Exit(print_settings(as_json, check, component=path, host=host, port=port, title=title, model=model))
 
 
 @deploy_commands.command("render")

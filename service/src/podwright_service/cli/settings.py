@@ -9,28 +9,52 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from podwright.models import Model
 from podwright.text import printable
-from podwright_service.cli.console import print_json
+from podwright_service.auth import ApiKeys
+from podwright_service.cli.console import print_error, print_json
+from podwright_service.inline_blueprints import inline_policy, model_errors, models_of
+from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
+from podwright_service.source import load_component
 from podwright_service.variables import LIBRARY, masked
 
 
-def print_settings(options: dict[str, Any], as_json: bool) -> None:
+def print_settings(as_json: bool, check: bool, **options: Any) -> int:
     """Print every setting with its value and its source.
 
     Args:
-        options: Command line options by setting; None is not set.
         as_json: Whether to print JSON instead of a table.
+        check: Whether to print also why `serve` would not start with them, or its runs would fail.
+        **options: Command line options by setting; None is not set.
+
+    Returns:
+        The exit code: 1 if the check failed.
 
     Raises:
         ConfigurationError: Settings are invalid or unknown.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    rows = [*_service_rows(read_settings(**options), options), *_library_rows()]
+    settings = read_settings(**options)
+    rows = [*_service_rows(settings, options), *_library_rows()]
     if as_json:
         print_json(rows)
     else:
         _print_table(rows)
+    return _check(settings) if check else 0
+
+
+def _check(settings: Settings) -> int:
+    """Print why `serve` would not start, or runs would fail, and return the exit code."""
+    ApiKeys(settings)
+    models: list[Model | str] = list(settings.allowed_models or ())
+    if settings.component:
+        component = load_component(settings.component, remotes_of(settings))
+        inline_policy(component, settings)
+        models += models_of(component)
+    for error in (errors := list(model_errors([settings.model] if settings.model else models))):
+        print_error(error)
+    return 1 if errors else 0
 
 
 def _service_rows(settings: Settings, options: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
 from podwright_service.documentation import BODY_PROBLEMS
+from podwright_service.inline_blueprints import inline_warnings
 from podwright_service.problems import ErrorEntry, error_entries
 from podwright_service.routes.json_body import JSONRoute
 from podwright_service.runtime import get_runtime
@@ -21,10 +22,12 @@ router = APIRouter(tags=["blueprints"], route_class=JSONRoute)
 class Validation(BaseModel):
     """The problems of a blueprint."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     valid: bool
     errors: list[ErrorEntry]
+    warnings: list[ErrorEntry]
+    """If it is valid: further keys of `config`, which are kept, but not used; at most 100."""
 
 
 @router.post("/validate-blueprint", responses=BODY_PROBLEMS)
@@ -33,8 +36,9 @@ async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validat
     try:
         await build_inline(request, body)
     except BlueprintValidationError as error:
-        return Validation(valid=False, errors=error_entries(error.problems))
-    return Validation(valid=True, errors=[])
+        return Validation(valid=False, errors=error_entries(error.problems), warnings=[])
+    warnings = await asyncio.to_thread(inline_warnings, body.blueprint, body.agents)
+    return Validation(valid=True, errors=[], warnings=error_entries(warnings))
 
 
 async def build_inline(request: Request, body: InlineBlueprint | InlineRunRequest) -> Component:
