@@ -33,7 +33,7 @@ def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, without a window; for each module, because asynchronous tests cannot run beside it."""
+    """Debian's Chromium, without a window. Its event loop runs until the module ends: no test there is asynchronous."""
     path = tool("chromium")
     expect.set_options(timeout=30_000)
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as chromium:

@@ -16,7 +16,6 @@ from starlette.types import Message, Receive, Scope, Send
 from podwright.errors import PodwrightError
 from podwright.headers import RUN_ID
 from podwright_service.idempotency import IdempotencyStore, StoredResponse
-from podwright_service.limits import granted_limits
 from podwright_service.problems import RequestError, problem_response
 from podwright_service.routes.json_body import Handler, JSONRoute
 from podwright_service.runtime import get_runtime
@@ -41,7 +40,6 @@ class IdempotentRoute(JSONRoute):
                 return await handler(request)
             runtime = get_runtime(request)
             store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
-            granted_limits(request.headers, runtime.settings)  # a wrong header is refused, not replayed
             key, fingerprint = _key_of(request), await _fingerprint_of(request)
             if (stored := store.claim(key, fingerprint)) is not None:
                 return _replay(stored, fingerprint)
