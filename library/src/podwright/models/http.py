@@ -166,7 +166,7 @@ def certificate_fault(error: BaseException) -> TransportError | None:
     cause = next((cause for cause in causes(error) if hasattr(cause, "verify_code")), None)
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return None
-    trust = "Set SSL_CERT_FILE to a PEM file with the certificate of the authority that signed the server's."
+    trust = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
     suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
     return TransportError("tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion)
 
