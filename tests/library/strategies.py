@@ -61,8 +61,10 @@ settings: dict[str, st.SearchStrategy[Any]] = {
     "frequency_penalty": st.floats(-2, 2),
     "parallel_tool_calls": st.booleans(),
     "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh"]),
-    "研究/x": st.just({"a": [{"b": None}]}) | st.lists(counts),  # no setting, but allowed
 }
+further = st.just({"a": [{"b": None}]}) | st.lists(counts)
+in_config: dict[str, st.SearchStrategy[Any]] = {"max_loops": counts, **settings, "研究/x": further}
+"""Optional keys of `config`, one of which is unknown."""
 notes = st.dictionaries(texts, st.lists(texts), max_size=2)
 additions: dict[str, Any] = {"version": st.just(blueprints.VERSION), "description": texts, "metadata": notes}
 """The optional keys that are not in the specification."""
@@ -92,8 +94,7 @@ tool_lists = st.lists(
 
 def agents(model: bool = True) -> st.SearchStrategy[Json]:
     """Agents; without `model`, their config may lack one."""
-    loops = {"max_loops": counts, **settings}
-    config = objects({"model": model_names}, loops) if model else objects({}, {"model": model_names, **loops})
+    config = objects({"model": model_names}, in_config) if model else objects({}, {"model": model_names, **in_config})
     return objects(
         {"name": names, "instructions": texts, "config": config},
         {"type": st.just("Agent"), "tools": tool_lists, **additions},
@@ -157,7 +158,7 @@ _conductors = objects(
         "name": names,
         "instructions": texts,
         "skills": st.lists(members(model=False), min_size=1, max_size=3, unique_by=lambda member: member["name"]),
-        "config": objects({"model": model_names}, {"max_loops": counts, "planning": st.booleans(), **settings}),
+        "config": objects({"model": model_names}, {"planning": st.booleans(), **in_config}),
     },
     additions,
 )

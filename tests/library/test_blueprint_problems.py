@@ -47,6 +47,7 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/config/reasoning_effort", "hig", "/config/reasoning_effort", "'low' 'hig'", ""),
     ("agent", "/config/temprature", 1, "/config/temprature", "Unknown 'temprature'", "'temperature'"),
     ("agent", "/config/max-tokens", 1, "/config/max-tokens", "Unknown 'max-tokens'", "'max_tokens'"),
+    ("agent", "/config/modle", "a/b", "/config/modle", "Unknown 'modle'", "'model'"),
     ("agent", "/config/planning", True, "/config/planning", "Unknown 'planning'", "max_loops"),
     ("agent", "/config/api_key", "sk", "/config/api_key", "Unsafe", "environment"),
     ("agent", "/config", {"model": "a/b", "a~/url": 1}, "/config/a~0~1url", "Unsafe", "environment"),
@@ -98,10 +99,10 @@ def test_an_invalid_value_is_one_problem(
 def test_unknown_keys_of_config_are_warnings(place: str) -> None:
     """Any key of `config` that is no mistake and no danger is kept, listed as a warning, and given to no model."""
     seen: list[Any] = []
-    further = {"model": "a/b", "top_k": 5, "verbose": True, "a/b": {"stop_token_ids": [None], "model": 5}}
+    further = {"model": "a/b", "top_k": 5, "opts": True, "a/b": {"stop_token_ids": [None], "model": 5}}
     desk = edited(edited(CONDUCTOR, "/config", {"model": "a/b"}), place, further)
     assert blueprints.problems(desk) == []
-    warnings = [f"{place}/{key}" for key in ("top_k", "verbose", "a~1b")]
+    warnings = [f"{place}/{key}" for key in ("top_k", "opts", "a~1b")]
     assert [warning.pointer for warning in blueprints.warnings(desk)] == warnings
     answers = [ToolCall.of("writer", task="Write."), "A text.", "Done."]
     component = load(desk, model=FunctionModel(lambda request: seen.append(request) or answers.pop(0)))

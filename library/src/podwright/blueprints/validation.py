@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -181,4 +181,5 @@ def _unsafe_key(error: Mapping[str, Any]) -> str:
 def resembles_setting(key: str) -> bool:
     """Whether a key is a setting in `config` of some kind of component, or nearly so."""
     word = key[:50].lower().replace("-", "_")
-    return any(SequenceMatcher(None, word, known).quick_ratio() > 0.8 for known in CONFIG_KEYS)
+    # swapped letters count, but "opts" and "post" are words of their own
+    return bool(get_close_matches(word, CONFIG_KEYS, 1, 0.81)) or sorted(word) in map(sorted, CONFIG_KEYS - {"stop"})
