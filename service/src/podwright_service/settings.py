@@ -127,8 +127,7 @@ class Settings(BaseSettings):
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
     allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
-    """Host names that requests may be for, such as `*.example.com`; by default any, except without API keys on a
-    loopback address."""
+    """Host names that requests may be for; by default any, or local ones on a loopback address without API keys."""
     cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
     """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR
