@@ -103,9 +103,9 @@ STREAM_RESPONSES: Responses = {
 }
 """The responses of a route that answers when a run begins."""
 HOST_PROBLEMS = _problems({400: "The header `Host` is missing or repeated, or its name is not allowed."})
-"""Those of every route."""
+"""The error response for an invalid header `Host`."""
 DENIED_PROBLEMS = _problems(_DENIED)
-"""Those of a route that requires an API key."""
+"""The error responses of a route that requires an API key."""
 
 
 def extend_openapi(app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool) -> None:

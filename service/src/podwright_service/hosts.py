@@ -16,7 +16,7 @@ from podwright_service.paths import PROBES
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
-_LOCAL = r"localhost|.+\.localhost|127(\.\d+){3}|\[::1\]|[\w-]*"
+_LOCAL = r"localhost|.+\.localhost|127(\.\d+){3}|\[::1\]|[\w-]+"
 """Loopback addresses and names without a dot: proxies use these, and no name of the public DNS is one."""
 _ADDRESS = re.compile(r"([\d.]+|\[.+\])(:\d+)?")
 

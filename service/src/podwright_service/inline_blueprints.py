@@ -145,9 +145,11 @@ def tools_of(component: Component) -> dict[str, Tool]:
 
 
 def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
-    """Why calls of these models, or of those with these names, would fail; see `Model.check`."""
+    """Why calls of these models, or of those with these names, would fail; see `Model.check` and `load_prices`."""
     for model in models:
         try:
-            (resolve(model) if isinstance(model, str) else model).check()
+            resolved = resolve(model) if isinstance(model, str) else model
+            resolved.check()
+            resolved.load_prices()
         except PodwrightError as error:
             yield error

@@ -26,13 +26,14 @@ Blueprint = dict[str, Any]
 
 _UNSAFE = re.compile(
     r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"  # words are separated by other characters, or by a capital letter
-    r"(?:api|base)?_?ur[il]s?|(?:api|base)_?base|endpoints?|hosts?|hostname|servers?|address(?:es)?|prox(?:y|ies)"
+    r"[a-z]*_?ur[il]s?|(?:api|base)_?base|endpoints?|hosts?|hostname|servers?|address(?:es)?|prox(?:y|ies)"
     r"|headers?|cookies?|extra_?(?:body|query)|api_?keys?|(?<!cache_)keys?|token$|secrets?|passw(?:or)?ds?|passphrase"
-    r"|credentials?|o?auth(?:orization|entication)?|bearer|jwt|certificates?|limits|callbacks?|(?:web)?hooks?|handlers?"
+    r"|pwd|(?:access|client|private|secret)_?(?:keys?|secrets?|tokens?)|creds?|credentials?|o?auth(?:orization|entication)?"
+    r"|bearer|jwt|certificates?|limits|callbacks?|(?:web)?hooks?|handlers?"
     r"|(?<!_)code|scripts?|modules?|imports?|functions?|commands?|exec|eval)(?:$|[^a-z])"
 )
 """Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
-_HINT = "Addresses, credentials and limits belong in the environment, and code in Python."
+_HINT = "Set it in the environment or in Python; rename a key that is none of these, or put notes into `metadata`."
 
 _TYPES: dict[str, Kind] = {shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()}
 
@@ -160,7 +161,11 @@ def _check_shape(blueprint: Blueprint, kind: Kind, validate: bool = True) -> tup
 
     others = [error for error in errors if error["loc"] not in further]
     problems = to_problems(others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])))
-    problems += [Problem(pointer, "Unsafe key.", _HINT) for pointer in further.values() if pointer]
+    problems += [
+        Problem(pointer, "This key looks like an address, a credential, a limit or code.", _HINT)
+        for pointer in further.values()
+        if pointer
+    ]
     return problems, [
         Problem(json_pointer(*at), "Unknown key, kept but not used.") for at in further if not further[at]
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -14,6 +15,8 @@ _QUOTE, _SHORT = 16, 6
 _CUT = "[…]"
 _KEY = re.compile(r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII)
 """What a word has that is, or may be, an API key, masked or not."""
+_CREDENTIAL = re.compile(r"(?<=bearer )\S+|(?<=//)[^/\s]+@|(?<=key=)[^&\s]+", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"(KEYS?|TOKEN|SECRET|PASSWORD)$")
 
 
 def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str | None:
@@ -23,7 +26,7 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
         error: The error object, or its message.
         request: The refused request. What the text quotes of its messages and tool arguments, 16 characters in a row
             or a shorter text as a whole, is cut out.
-        api_key: The key of the request, cut out like anything that looks like a key.
+        api_key: The key of the request, cut out like secrets of the environment and what looks like a key.
     """
     fields = {"message": error} if isinstance(error, str) else as_object(error)
     names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
@@ -34,13 +37,15 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
     text = _without_quotes(text, "\n".join(sent), _QUOTE)
     for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
         text = text.replace(short, _CUT)
-    words = _without_quotes(text, api_key, _SHORT).split()
-    return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in words)), 500) or None
+    secrets = [api_key, *(value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name))]
+    text = _without_quotes(_CREDENTIAL.sub(_CUT, text), "\n".join(map(_plain, secrets)), _SHORT)
+    return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in text.split())), 500) or None
 
 
 def _plain(text: str) -> str:
     """The text in one line and without JSON's escapes, so that a quotation is equal to its source."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two escapes may be one character
     return " ".join(re.sub(r"\\[nrt]", " ", text).replace("\\", "").split())
 
 
@@ -49,7 +54,7 @@ def _without_quotes(text: str, source: str, length: int) -> str:
     half = length // 2
     halves = {text[at : at + half] for at in range(len(text) - half + 1)}
     wholes = {text[at : at + length] for at in range(len(text) - length + 1)}
-    # a common piece has one of these halves of the source in it, so it is in the text around that half
+    # a shared piece holds a whole block of `half` characters of the source, so only the surroundings of blocks count
     hits = (at for at in range(0, len(source), half) if source[at : at + half] in halves)
     around = {source[max(0, at - half) : at + length] for at in hits}
     quoted = {piece for part in around for at in range(half + 1) if (piece := part[at : at + length]) in wholes}

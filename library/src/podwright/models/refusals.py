@@ -1,4 +1,4 @@
-"""From what failed, a refusal with an HTTP status and an error object or a fault of the transport, to a typed error."""
+"""Maps error responses of providers, and faults of the transport, to subclasses of `ModelError`."""
 
 from __future__ import annotations
 
