@@ -33,7 +33,7 @@ _UNSAFE = re.compile(
     r"|(?<!_)code|scripts?|modules?|imports?|functions?|commands?|exec|eval)(?:$|[^a-z])"
 )
 """Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
-_HINT = "Set it in the environment or in Python; rename a key that is none of these, or put notes into `metadata`."
+_HINT = "Addresses, credentials and limits belong in the environment, code in Python, and notes in metadata."
 
 _TYPES: dict[str, Kind] = {shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()}
 
@@ -162,7 +162,7 @@ def _check_shape(blueprint: Blueprint, kind: Kind, validate: bool = True) -> tup
     others = [error for error in errors if error["loc"] not in further]
     problems = to_problems(others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])))
     problems += [
-        Problem(pointer, "This key looks like an address, a credential, a limit or code.", _HINT)
+        Problem(pointer, "Unsafe key: like an address, a credential, a limit or code.", _HINT)
         for pointer in further.values()
         if pointer
     ]
