@@ -17,7 +17,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools engine version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
+.PHONY: help install tools engine cluster version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -50,6 +50,9 @@ engine:  ## install and start a Docker engine and provide the base image, if the
 VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/_version.py)
 version:  ## print the version
 	@echo $(VERSION)
+
+cluster: engine  ## start a Kubernetes cluster of two nodes, and print the path of its kubeconfig; as root on Linux, with Go
+	@deploy/cluster.sh up
 
 FLAVOUR ?= slim
 IMAGE ?= podwright:$(FLAVOUR)
