@@ -55,6 +55,19 @@ def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
     assert not [word for word in words if word in reason]
 
 
+@pytest.mark.parametrize(
+    ("quoted", "shown"),
+    [
+        ("team-gateway", "[…]"), ("Bearer ab.cd", "Bearer […]"), ("x://me:pass@host/?key=abc", "x://[…]host/?key=[…]"),
+        ("back\\slash\\key", "[…]"),
+    ],
+)  # fmt: skip
+def test_secrets_are_cut_out(monkeypatch: pytest.MonkeyPatch, quoted: str, shown: str) -> None:
+    """Secrets of the environment, in a header and in a URL are not shown, and not a key with a backslash."""
+    monkeypatch.setenv("ACME_API_KEY", "team-gateway")
+    assert provider_error(f"Got {quoted} there", REQUEST, "back\\slash\\key") == f"Got {shown} there"
+
+
 @pytest.mark.parametrize("prompt", ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20])
 def test_long_prompts_take_linear_time(prompt: str) -> None:
     """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""

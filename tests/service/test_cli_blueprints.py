@@ -115,6 +115,9 @@ def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
     for name, value in (("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://x"), ("PODWRIGHT_MODEL", "offline/echo")):
         for command in (["validate", "a"], ["settings", "a", "--check"]):
             assert shell(*command, **{name: value}).returncode == 0
+    (tmp_path / "prices.json").write_text("{")
+    done = shell("settings", "a", "--check", OPENAI_API_KEY="k", PODWRIGHT_PRICES=str(tmp_path / "prices.json"))
+    assert (done.returncode, "prices.json" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
