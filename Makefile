@@ -17,10 +17,10 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools engine cluster version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
+.PHONY: help install tools engine cluster cluster-down version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
 
 install: $(INSTALLED)  ## install the locked dependencies and both packages into .venv
 
@@ -51,8 +51,11 @@ VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/
 version:  ## print the version
 	@echo $(VERSION)
 
-cluster: engine  ## start a Kubernetes cluster of two nodes, and print the path of its kubeconfig; as root on Linux, with Go
+cluster: engine  ## start a Kubernetes cluster of two nodes, as root on Linux with Go, or use that of KUBECONFIG; print its kubeconfig
 	@deploy/cluster.sh up
+
+cluster-down:  ## delete that cluster
+	@deploy/cluster.sh down
 
 FLAVOUR ?= slim
 IMAGE ?= podwright:$(FLAVOUR)

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# A Kubernetes cluster for development, where neither kind nor a registry of images can be had: two nodes as containers of
-# the Docker engine, made of Go modules and Debian's containerd. It does not enforce network policies. Needs root on
-# Linux, Go 1.26 and `make engine`.
+# A Kubernetes cluster for development and tests. With KUBECONFIG set, it is that one. Else it is made here: two nodes as
+# containers of the Docker engine, of Go modules and Debian's containerd, which needs root on Linux, Go 1.26 and
+# `make engine`.
 #
-#   deploy/cluster.sh up            start it; print the path of its kubeconfig
+#   deploy/cluster.sh up            start it if it does not run; print the path of its kubeconfig
 #   deploy/cluster.sh load IMAGE... copy images of the Docker engine into it
-#   deploy/cluster.sh down          delete it; only the built programs stay
+#   deploy/cluster.sh down          delete it, unless it is that of KUBECONFIG; the built programs stay
 set -euo pipefail
 cd "$(dirname "$0")"
 
 NAME=podwright-cluster
 NODES=(control worker)
-MODULES=(kubernetes node)
+MODULES=(kubernetes node network)
 SUBNET=172.31.240
+declare -A programs # the folder of each module's programs
 STATE=/var/lib/$NAME # certificates and kubeconfig
 CONFIG=$STATE/kubeconfig
 
@@ -61,6 +62,7 @@ load() {
 }
 
 up() {
+    for module in "${MODULES[@]}"; do programs[$module]=$(./tools.sh "$module"); done
     if [ -f "$CONFIG" ] && kubectl get --raw /readyz >/dev/null 2>&1; then return; fi
     build_images
     down
@@ -83,12 +85,37 @@ down() {
     rm -rf "$STATE"
 }
 
+# The same for the cluster of KUBECONFIG.
+check_given() {
+    command -v kubectl >/dev/null || fail "there is no kubectl, which the cluster of KUBECONFIG needs"
+    kubectl get --raw /readyz >/dev/null || fail "the cluster of KUBECONFIG ($KUBECONFIG) does not answer"
+}
+
+load_given() {
+    context=$(kubectl config current-context)
+    case $context in
+    kind-*) kind load docker-image --name "${context#kind-}" "$@" >&2 ;;
+    k3d-*) k3d image import --cluster "${context#k3d-}" "$@" >&2 ;;
+    *) fail "can load images into kind and k3d only, not into $context" ;;
+    esac
+}
+
+action=${1-}
+case $action in
+up | load | down) shift ;;
+*) fail "unknown command '$action'; known are up, load and down" ;;
+esac
 docker=$(./engine.sh docker)
-declare -A programs
-for module in "${MODULES[@]}"; do programs[$module]=$(./tools.sh "$module"); done
-case ${1-} in
+if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$CONFIG" ]; then
+    kubectl() { command kubectl "$@"; }
+    case $action in
+    up) check_given && echo "$KUBECONFIG" ;;
+    load) load_given "$@" ;;
+    esac
+    exit
+fi
+case $action in
 up) up && echo "$CONFIG" ;;
-load) load "${@:2}" ;;
+load) load "$@" ;;
 down) down ;;
-*) fail "unknown command '${1-}'; known are up, load and down" ;;
 esac

@@ -107,22 +107,22 @@ find_installed() {
     command -v "$1" || fail "there is no $1; \`make tools\` installs it on Debian"
 }
 
-# Programs that are published as Go modules only. They are built once for all checkouts.
+# Programs that are published as Go modules only, built once for all checkouts. The file `flags` of a module has its flags
+# for `go install`.
 find_go() {
-    module=$PWD/deploy/go/$1
-    folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$1-$(cat "$module"/go.* | cksum | tr -d ' ')
+    name=$1 module=$PWD/deploy/go/$1
+    folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
     if [ ! -d "$folder" ]; then
         command -v go >/dev/null || fail "there is no go; install Go 1.26 or newer"
-        echo "tools: building $1 from its Go modules, which takes minutes" >&2
+        echo "tools: building $name from its Go modules, which takes minutes" >&2
         mkdir -p "${folder%/*}"
         work=$(mktemp -d "$folder.XXXXXX")
         trap 'rm -rf "$work"' EXIT
-        version=$(awk '{ sub(/^require /, "") } $1 == "k8s.io/kubernetes" { print $2; exit }' "$module/go.mod")
-        flags="-s -w ${version:+-X k8s.io/component-base/version.gitVersion=$version}"
-        packages=tool
-        if [ -f "$module/main.go" ]; then packages=.; fi
-        (cd "$module" && CGO_ENABLED=0 GOBIN="$work" go install -trimpath -ldflags "$flags" "$packages") >&2 \
-            || fail "go could not build $1"
+        eval "set -- $(if [ -f "$module/flags" ]; then cat "$module/flags"; else echo -ldflags=-s; fi)"
+        if [ -f "$module/main.go" ]; then set -- "$@" .; else set -- "$@" tool; fi
+        # GOGC trades memory for time
+        (cd "$module" && CGO_ENABLED=0 GOGC=400 GOBIN="$work" go install -trimpath -buildvcs=false -mod=readonly "$@") >&2 \
+            || fail "go could not build $name"
         # its package has the name of a directory
         if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi
         chmod 755 "$work"
@@ -134,6 +134,6 @@ find_go() {
 case ${1-} in
 actionlint | checkov | custom | helm3 | promtool) "find_$1" ;;
 chromium | podman) find_installed "$1" ;;
-kubernetes | node) find_go "$1" ;;
-*) fail "unknown tool '${1-}'; known are actionlint, checkov, chromium, custom, helm3, podman and promtool" ;;
+alertmanager | collector | extras | helm | jaeger | kubernetes | network | node | operator | prometheus) find_go "$1" ;;
+*) fail "unknown tool '${1-}'" ;;
 esac

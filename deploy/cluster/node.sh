@@ -73,6 +73,9 @@ run_node() {
         --hostname-override "$name" --cgroup-root "/podwright/$name"
     run kube-proxy --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --proxy-mode nftables \
         --cluster-cidr "$pods" --conntrack-max-per-core 0
+    until kubectl --kubeconfig "$shared/kubeconfig" get node "$name" >/dev/null 2>&1; do sleep 0.2; done
+    run kube-router --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --run-firewall --run-router=false \
+        --run-service-proxy=false --service-cluster-ip-range "$services"
 }
 
 mount --make-rshared /
