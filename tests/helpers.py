@@ -26,7 +26,10 @@ def skip(reason: str) -> NoReturn:
 
 
 def until(
-    condition: Callable[[], Value], seconds: float = 60, report: Callable[[], object] = lambda: "nothing to report"
+    condition: Callable[[], Value],
+    seconds: float = 60,
+    report: Callable[[], object] = lambda: "nothing to report",
+    pause: float = 0.02,
 ) -> Value:
     """Poll a condition, and return its first true value.
 
@@ -34,11 +37,12 @@ def until(
         condition: Returns a false value until it holds.
         seconds: Seconds to wait before the test fails.
         report: Called for the message of the failure.
+        pause: Seconds between two attempts.
     """
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, f"The condition did not hold within {seconds:g} seconds: {report()}"
-        time.sleep(0.02)
+        time.sleep(pause)
     return value
 
 

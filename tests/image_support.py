@@ -1,4 +1,4 @@
-"""The Docker client, and the image of this source that the tests of several folders share."""
+"""The Docker client, images, and what the workers of a test session share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def docker() -> Docker:
 
 @contextlib.contextmanager
 def built_image(folders: pytest.TempPathFactory, session: str, flavour: str = "slim") -> Iterator[str]:
-    """The tag of an image of this source: the first worker that needs it builds it, the last one removes it.
+    """The tag of an image of this source, which the workers of a test session share.
 
     Args:
         folders: Gives a folder that all workers of the session share.
@@ -64,20 +64,57 @@ def built_image(folders: pytest.TempPathFactory, session: str, flavour: str = "s
         flavour: `slim` or `full`.
     """
     client, tag = docker(), f"podwright-test-{flavour}:{session[:12]}"
+
+    def build() -> None:
+        client("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", "--build-arg=VERSION=0", f"--tag={tag}", ".")
+
+    with shared(folders, f"image-{flavour}", build, lambda: client.run("image", "rm", "--force", tag)):
+        yield tag
+
+
+def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -> None:
+    """Build an image with a program, as which it runs.
+
+    Args:
+        program: The path of the program; it is `/bin/NAME` in the image.
+        tag: The image's tag.
+        base: The image that it is based on.
+        *lines: Further lines of the Dockerfile.
+    """
+    dockerfile = "\n".join(
+        [f"FROM {base}", *lines, f"COPY --from=programs {program.name} /bin/", f'ENTRYPOINT ["/bin/{program.name}"]']
+    )
+    command = ["build", "--quiet", f"--tag={tag}", f"--build-context=programs={program.parent}", "-"]
+    done = subprocess.run([docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def shared(
+    folders: pytest.TempPathFactory, name: str, start: Callable[[], object], stop: Callable[[], object]
+) -> Iterator[None]:
+    """Something that the workers of a test session share: the first one starts it, the last one stops it.
+
+    Args:
+        folders: Gives a folder that all workers of the session share.
+        name: Its name in the session.
+        start: Starts it. If that fails, the next worker tries it again.
+        stop: Stops it.
+    """
     base = folders.getbasetemp()
-    users = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"users-of-{flavour}"
+    users = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"users-of-{name}"
     with _locked(users):
         if not users.exists():
-            client("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", "--build-arg=VERSION=0", f"--tag={tag}", ".")
+            start()
         users.write_text(users.read_text() + "." if users.exists() else ".")
     try:
-        yield tag
+        yield
     finally:
         with _locked(users):
             remaining = users.read_text()[1:]
             users.write_text(remaining)
             if not remaining:
-                client.run("image", "rm", "--force", tag)
+                stop()
                 users.unlink()
 
 

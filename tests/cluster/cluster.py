@@ -1,0 +1,199 @@
+"""A Kubernetes cluster with kubectl and Helm, and namespaces of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+from tests.helm.conftest import CHART, Manifest
+from tests.helpers import ROOT, tool, until
+
+CLIENT = Path(__file__).parent / "pods" / "client.py"
+OWN = "/var/lib/podwright-cluster/kubeconfig"
+"""The kubeconfig of the cluster that `make cluster` starts."""
+TIMEOUT = 180
+"""Seconds until pods must be ready."""
+
+
+class Cluster:
+    """A cluster.
+
+    Args:
+        config: The path of its kubeconfig.
+    """
+
+    def __init__(self, config: str) -> None:
+        self.config = config
+        built = config == OWN or not shutil.which("kubectl")
+        self.client = f"{tool('kubernetes')}/kubectl" if built else "kubectl"
+        self.environment = {**os.environ, "KUBECONFIG": config}
+
+    def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a program to its end, with this cluster's kubeconfig."""
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, cwd=ROOT, env=self.environment, timeout=900
+        )
+
+    def check(self, *command: str | Path, text: str = "") -> str:
+        """The standard output of a program that must succeed."""
+        done = self.run(*command, text=text)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def kubectl(self, *arguments: str | Path, text: str = "") -> str:
+        return self.check(self.client, *arguments, text=text)
+
+    def helm(self, version: int, *arguments: str | Path, text: str = "") -> str:
+        """Run Helm 3 or 4."""
+        return self.check(self.find_helm(version), *arguments, text=text)
+
+    @staticmethod
+    def find_helm(version: int) -> str:
+        return tool("helm3") if version == 3 else f"{tool('helm')}/helm"
+
+    def apply(self, manifests: Iterable[Manifest], *options: str) -> None:
+        """Create or change objects; unknown and duplicate fields are errors."""
+        text = yaml.safe_dump_all(manifests)
+        self.kubectl(
+            "apply", "--server-side", "--force-conflicts", "--validate=strict", "--filename=-", *options, text=text
+        )
+
+    def raw(self, path: str, **parameters: str) -> str:
+        """The response of the API server to a GET request."""
+        return self.kubectl("get", "--raw", f"{path}?{urlencode(parameters)}" if parameters else path)
+
+    def ask(self, namespace: str, name: str, path: str, /, **parameters: str) -> Any:
+        """The JSON response of a Service, `name:port`, requested by the API server."""
+        return json.loads(self.raw(f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters))
+
+    def load(self, *images: str) -> None:
+        """Copy images of the Docker engine into the cluster."""
+        self.check(ROOT / "deploy" / "cluster.sh", "load", *images)
+
+
+class Namespace:
+    """A namespace that enforces the Pod Security Standard *restricted*.
+
+    Args:
+        cluster: Its cluster.
+        image: The image of Podwright in the cluster.
+    """
+
+    def __init__(self, cluster: Cluster, image: str) -> None:
+        self.cluster, self.image, self.name = cluster, image, f"podwright-test-{uuid.uuid4().hex[:8]}"
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}])
+
+    def kubectl(self, *arguments: str | Path, text: str = "") -> str:
+        return self.cluster.kubectl(f"--namespace={self.name}", *arguments, text=text)
+
+    def helm(self, *arguments: str | Path, version: int = 4, text: str = "") -> str:
+        return self.cluster.helm(version, *arguments, f"--namespace={self.name}", text=text)
+
+    def values(self, values: Manifest) -> Manifest:
+        """The values with the image under test, and with short delays when pods stop."""
+        repository, _, tag = self.image.partition(":")
+        own = {"image": {"repository": repository, "tag": tag}, "drain": {"preStop": 2, "delay": 2}}
+        return {**values, "defaults": {**own, **values.get("defaults", {})}}
+
+    def install(
+        self, values: Manifest, release: str = "fleet", *, version: int = 4, options: Iterable[str] = ()
+    ) -> None:
+        """Install or upgrade a release of the chart, and wait until its pods are ready."""
+        text = yaml.safe_dump(self.values(values))
+        waiting = ("--wait", f"--timeout={TIMEOUT}s")
+        self.helm("upgrade", "--install", release, CHART, "--values=-", *waiting, *options, version=version, text=text)
+
+    def key(self, component: str, entry: str = "admin", release: str = "fleet") -> str:
+        """An entry of the Secret with the API keys of a component."""
+        template = f'--output=go-template={{{{index .data "{entry}" | base64decode}}}}'
+        return self.kubectl("get", "secret", f"{release}-{component}-keys", template)
+
+    def objects(self, kind: str, selector: str = "") -> list[Manifest]:
+        return json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
+
+    def get(self, kind: str, name: str) -> Manifest:
+        return json.loads(self.kubectl("get", kind, name, "--output=json"))
+
+    def apply(self, manifests: Iterable[Manifest]) -> None:
+        self.cluster.apply([each | {"metadata": {**each["metadata"], "namespace": self.name}} for each in manifests])
+
+    def wait(self, condition: str, *objects: str, seconds: int = TIMEOUT) -> None:
+        self.kubectl("wait", f"--for={condition}", f"--timeout={seconds}s", *objects)
+
+    def start(self, name: str, command: list[str], labels: dict[str, str] | None = None, **changes: Any) -> None:
+        """Start a pod with the image under test, and wait until it is ready.
+
+        Args:
+            name: The pod's name.
+            command: The command of its container.
+            labels: Its labels.
+            **changes: Further fields of its spec.
+        """
+        security = {
+            "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
+            "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
+        }  # fmt: skip
+        container = {"name": "main", "image": self.image, "command": command, "securityContext": security}
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
+        metadata = {"name": name, "labels": labels or {}}
+        self.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}])
+        self.wait("condition=Ready", f"pod/{name}")
+
+    def serve(self, name: str, script: Path, port: int = 8000) -> None:
+        """Start a pod that runs a script, behind a Service with its name."""
+        self.start(name, ["python", "-c", script.read_text()], {"app": name})
+        ports = [{"port": port, "targetPort": port}]
+        spec = {"selector": {"app": name}, "ports": ports}
+        self.apply([{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}])
+
+    def exec(self, pod: str, *command: str) -> str:
+        return self.kubectl("exec", pod, "--", *command)
+
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start kubectl, with pipes."""
+        command = [self.cluster.client, f"--namespace={self.name}", *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self.cluster.environment)
+
+    def until(self, condition: Callable[[], Any], seconds: float = TIMEOUT) -> Any:
+        """Poll a condition; a failure reports the namespace's pods and events."""
+
+        def report() -> str:
+            events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")
+            return f"\n{self.kubectl('get', 'pods', '--output=wide')}\n{events[-4000:]}"
+
+        return until(condition, seconds, report, pause=0.5)
+
+    def delete(self) -> None:
+        self.cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
+
+
+class Client:
+    """A pod that sends requests to Services.
+
+    Args:
+        namespace: The namespace of the pod.
+        name: Its name, which is also the value of its label `app`.
+        node: The node that it runs on; by default any.
+    """
+
+    def __init__(self, namespace: Namespace, name: str = "client", node: str | None = None) -> None:
+        self.namespace, self.name = namespace, name
+        changes = {"nodeName": node} if node else {}
+        namespace.start(name, ["sleep", "infinity"], {"app": name}, **changes)
+
+    def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
+        """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
+        request = {"method": method, "url": url, "key": key, "body": body, "timeout": timeout}
+        text = self.namespace.exec(self.name, "python", "-c", CLIENT.read_text(), json.dumps(request))
+        status, response = json.loads(text)
+        return status, response

@@ -1,0 +1,90 @@
+"""A Kubernetes cluster, which is started if there is none, and the programs that watch the pods of all namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Cluster, Namespace
+from tests.cluster.watchers import Watchers
+from tests.helpers import ROOT, skip
+from tests.image_support import Docker, shared
+
+SCRIPT = ROOT / "deploy" / "cluster.sh"
+DEFINITIONS = (
+    "external-secrets.io_externalsecrets", "external-secrets.io_secretstores", "gateway.networking.k8s.io_httproutes",
+    "keda.sh_scaledobjects", "keda.sh_triggerauthentications", "monitoring.coreos.com_",
+)  # fmt: skip
+"""How the names of the files begin whose custom resources are defined."""
+
+
+@pytest.fixture(scope="session")
+def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster of KUBECONFIG, or else one of this machine. It has the image under test and the custom resources."""
+    if not os.environ.get("KUBECONFIG") and os.geteuid():
+        skip("A cluster is missing: set KUBECONFIG, or run the tests as root on Linux.")
+    is_new = False
+
+    def start() -> None:
+        nonlocal is_new
+        is_new = docker.run("inspect", "podwright-cluster-control").returncode != 0
+        done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
+        if done.returncode:
+            skip(f"A cluster is missing: {done.stderr.strip()}")
+        started = Cluster(done.stdout.strip())
+        started.load(slim)
+        define(started)
+
+    def stop() -> None:
+        if is_new:
+            subprocess.run([SCRIPT, "down"], check=True, capture_output=True)
+
+    with shared(tmp_path_factory, "cluster", start, stop):
+        yield Cluster(subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip())
+
+
+def modules() -> dict[str, Path]:
+    """The folders of the Go modules that define custom resources, by path."""
+    command = ["go", "mod", "download", "-json"]
+    done = subprocess.run(command, cwd=ROOT / "deploy" / "go" / "resources", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {
+        module["Path"]: Path(module["Dir"]) for module in json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")
+    }
+
+
+def define(cluster: Cluster) -> None:
+    """Define the custom resources that the chart can create, unless an operator in the cluster has done so."""
+    existing = cluster.kubectl("get", "customresourcedefinitions", "--output=name")
+    files = {file.stem: file for folder in modules().values() for file in sorted(folder.glob("**/*crd*/**/*.yaml"))}
+    names = {name: ".".join(reversed(name.split("_"))) for name in files if name.startswith(DEFINITIONS)}
+    missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
+    if missing:
+        cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in missing))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
+
+
+@pytest.fixture(scope="module")
+def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[[], Namespace]]:
+    """Makes a namespace, which is deleted after the module's tests."""
+    made: list[Namespace] = []
+
+    def make() -> Namespace:
+        made.append(Namespace(cluster, slim))
+        return made[-1]
+
+    yield make
+    for namespace in made:
+        namespace.delete()
+
+
+@pytest.fixture(scope="session")
+def watchers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watchers]:
+    """Prometheus with its operator, Alertmanager, the Collector and Jaeger."""
+    watchers = Watchers(cluster)
+    with shared(tmp_path_factory, "watchers", watchers.start, watchers.stop):
+        yield watchers
