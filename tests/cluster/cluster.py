@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.helm.conftest import CHART, Manifest
 from tests.helpers import ROOT, tool, until
 
 CLIENT = Path(__file__).parent / "pods" / "client.py"
+LOAD = CLIENT.with_name("load.py")
 OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
 TIMEOUT = 180
@@ -178,18 +180,23 @@ class Namespace:
 
 
 class Client:
-    """A pod that sends requests to Services.
+    """A pod from which tests send requests.
 
     Args:
         namespace: The namespace of the pod.
-        name: Its name, which is also the value of its label `app`.
-        node: The node that it runs on; by default any.
+        name: Its name.
     """
 
-    def __init__(self, namespace: Namespace, name: str = "client", node: str | None = None) -> None:
+    def __init__(self, namespace: Namespace, name: str) -> None:
         self.namespace, self.name = namespace, name
-        changes = {"nodeName": node} if node else {}
-        namespace.start(name, ["sleep", "infinity"], {"app": name}, **changes)
+
+    @classmethod
+    def start(
+        cls, namespace: Namespace, name: str = "client", labels: Manifest | None = None, **changes: Any
+    ) -> Client:
+        """Start a pod that does nothing itself, with the label `app` and further ones, and changes of its spec."""
+        namespace.start(name, ["sleep", "infinity"], {"app": name, **(labels or {})}, **changes)
+        return cls(namespace, name)
 
     def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
@@ -197,3 +204,49 @@ class Client:
         text = self.namespace.exec(self.name, "python", "-c", CLIENT.read_text(), json.dumps(request))
         status, response = json.loads(text)
         return status, response
+
+
+class Load:
+    """Clients in a pod that send a request continuously, from the start of the block to its end.
+
+    Args:
+        client: The pod.
+        urls: Where to, in turn.
+        key: The API key.
+        body: The JSON body.
+        clients: How many requests are in progress.
+    """
+
+    def __init__(self, client: Client, urls: list[str], key: str, body: Any, clients: int) -> None:
+        self._client, self._ask = client, {"urls": urls, "key": key, "body": body, "clients": clients}
+        self.outcomes: dict[str, int] = {}
+        """The number of responses: `ok`, or what went wrong."""
+
+    def __enter__(self) -> Load:
+        command = ("exec", "--stdin", self._client.name, "--", "python", "-c", LOAD.read_text(), json.dumps(self._ask))
+        self._process = self._client.namespace.popen(*command)
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+        self.wait_for(1)
+        return self
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.outcomes = json.loads(line)
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._thread.join()
+
+    @property
+    def total(self) -> int:
+        return sum(self.outcomes.values())
+
+    def wait_for(self, count: int) -> None:
+        """Wait for so many more responses."""
+        total = self.total + count
+        until(lambda: self.total >= total or self._process.poll() is not None, 600, lambda: self.outcomes, pause=0.2)
+        assert self._process.poll() is None, "the clients ended"

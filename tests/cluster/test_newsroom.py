@@ -34,7 +34,7 @@ def test_a_run_is_one_trace_and_counted_once(namespace: Namespace, watchers: Wat
     """A run across four pods is one trace in Jaeger; the usage in its response is that of the spans and the metrics."""
     selector = f'namespace="{namespace.name}"'
     namespace.until(lambda: len(watchers.query(f"up{{{selector}}} == 1")) == len(PODS | {"desk"}))
-    client = Client(namespace)
+    client = Client.start(namespace)
     status, response = client.request(
         "POST", "http://fleet-newsroom:8000/run?details=true", namespace.key("newsroom"), {"input": "the moon"}
     )

@@ -1,0 +1,48 @@
+"""Clients that send the same request to some URLs in turn, each on connections that are kept open.
+
+The argument is JSON with `urls`, `key`, `body` and the number of `clients`. Each second, the number of responses by outcome
+is printed as JSON. It ends when its standard input is closed.
+"""
+
+import asyncio
+import collections
+import itertools
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import aiohttp
+
+ask = json.loads(sys.argv[1])
+outcomes: collections.Counter[str] = collections.Counter()
+done = asyncio.Event()
+
+
+async def send(urls: Iterator[str]) -> None:
+    headers = {"authorization": f"Bearer {ask['key']}"}
+    async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        while not done.is_set():
+            try:
+                async with session.post(next(urls), json=ask["body"]) as response:
+                    text = await response.text()
+                    outcome = "ok" if response.status == 200 else f"{response.status}: {text[:300]}"
+            except (aiohttp.ClientError, TimeoutError) as error:
+                print(time.time(), repr(error), file=sys.stderr, flush=True)
+                outcome = repr(error)
+            outcomes[outcome] += 1
+
+
+async def report() -> None:
+    while not done.is_set():
+        print(json.dumps(outcomes), flush=True)
+        await asyncio.sleep(1)
+
+
+async def main() -> None:
+    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: done.set())
+    await asyncio.gather(report(), *(send(itertools.cycle(ask["urls"])) for _ in range(ask["clients"])))
+    print(json.dumps(outcomes), flush=True)
+
+
+asyncio.run(main())

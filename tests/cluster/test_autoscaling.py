@@ -1,0 +1,103 @@
+"""The number of a component's pods follows its load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.cluster.cluster import TIMEOUT, Client, Cluster, Load, Namespace
+from tests.cluster.conftest import modules
+from tests.cluster.watchers import Watchers
+from tests.helm.conftest import Manifest
+from tests.helpers import tool
+from tests.image_support import build_program, shared
+
+KEY = "a-key-of-a-caller-outside-of-the-fleet"
+IMAGE = "podwright/metrics-server:cluster"
+BLUEPRINT = {
+    "type": "Agent", "name": "echo", "instructions": "Answer.", "tools": [],
+    "config": {"model": "offline/echo", "max_loops": 1},
+}  # fmt: skip
+
+
+def values(**changes: object) -> Manifest:
+    """A component that accepts requests of the pod `client` with the key."""
+    component: Manifest = {
+        "blueprint": {"inline": BLUEPRINT},
+        "apiKeys": {"accept": [f"run:{KEY}"]},
+        "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
+    }
+    return {"components": {"echo": {**component, **changes}}}
+
+
+@pytest.fixture(scope="module")
+def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The metrics server, unless the cluster has one."""
+
+    def start() -> None:
+        if cluster.run(cluster.client, "get", "--raw", "/apis/metrics.k8s.io/v1beta1").returncode == 0:
+            return
+        build_program(Path(tool("extras"), "metrics-server"), IMAGE)
+        cluster.load(IMAGE)
+        folder = modules()["sigs.k8s.io/metrics-server"] / "manifests" / "base"
+        manifests = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))
+        (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        container["image"] = IMAGE
+        container["args"] += ["--kubelet-insecure-tls", "--kubelet-request-timeout=5s", "--metric-resolution=10s"]
+        container["readinessProbe"]["initialDelaySeconds"] = 1
+        cluster.apply(manifests)
+        cluster.kubectl(
+            "wait", "--for=condition=Available", "apiservice/v1beta1.metrics.k8s.io", f"--timeout={TIMEOUT}s"
+        )
+
+    with shared(tmp_path_factory, "metrics-server", start, lambda: None):
+        yield
+
+
+def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_server: None) -> None:
+    """A HorizontalPodAutoscaler adds pods while a component is loaded, which get requests, and removes them after."""
+    space = make_namespace()
+    now = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 5}]}
+    autoscaling = {"type": "hpa", "cpu": 50, "max": 3, "behavior": {"scaleUp": now, "scaleDown": now}}
+    space.install(values(autoscaling=autoscaling))
+    client = Client.start(space)
+
+    def ready() -> int:
+        return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
+
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, 8) as load:
+        space.until(lambda: ready() == 3)
+        load.wait_for(100)
+    assert set(load.outcomes) == {"ok"}
+    space.until(lambda: ready() == 1)
+    assert space.get("deployment", "fleet-echo")["spec"]["replicas"] == 1
+
+
+def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Watchers) -> None:
+    """The query of the ScaledObject has, on Prometheus, the number of active and waiting runs of all pods."""
+    space = make_namespace()
+    keda = {"prometheus": "http://prometheus.monitoring:9090"}
+    monitored = values(
+        autoscaling={"type": "keda", "keda": keda},
+        settings={"max_runs": 2},
+        env={"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
+        model="openai/slow",
+        monitor={"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
+    )
+    component = monitored["components"]["echo"]
+    component["networkPolicy"]["from"].append(watchers.peer)
+    component["networkPolicy"]["egress"] = [{"to": [{"podSelector": {"matchLabels": {"app": "provider"}}}]}]
+    space.serve("provider", Path(__file__).parent / "pods" / "slow_provider.py")
+    space.install(monitored)
+    (trigger,) = space.get("scaledobject", "fleet-echo")["spec"]["triggers"]
+    query = trigger["metadata"]["query"]
+    space.until(lambda: [value for _, value in watchers.query(query)] == [0])
+    client = Client.start(space)
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, 5):
+        space.until(lambda: [value for _, value in watchers.query(query)] == [5])
+    space.until(lambda: [value for _, value in watchers.query(query)] == [0])
+    assert json.dumps(trigger["metadata"]["threshold"]) == '"8"'

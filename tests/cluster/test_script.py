@@ -1,0 +1,66 @@
+"""`deploy/cluster.sh` with the cluster of KUBECONFIG."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Cluster
+from tests.helpers import ROOT
+
+RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "$RECORD"\n'
+
+
+def run(config: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the script with a kubeconfig, and with programs in a folder."""
+    variables = {
+        **os.environ,
+        "KUBECONFIG": str(config),
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "RECORD": str(folder / "record"),
+    }
+    script = ROOT / "deploy" / "cluster.sh"
+    return subprocess.run([script, *arguments], env=variables, capture_output=True, text=True)
+
+
+@pytest.fixture
+def folder(cluster: Cluster, tmp_path: Path) -> Path:
+    """A folder with kubectl, and with `kind` and `k3d` that record their arguments."""
+    (tmp_path / "kubectl").symlink_to(cluster.client)
+    for name in ("kind", "k3d"):
+        (tmp_path / name).write_text(RECORDER)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("context", "command"),
+    [
+        ("kind-dev", "kind load docker-image --name dev one two"),
+        ("k3d-dev", "k3d image import --cluster dev one two"),
+    ],
+)
+def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, command: str) -> None:
+    """The cluster is used as it is, and gets images by its own program, which the name of the context tells."""
+    config = folder / "config"
+    config.write_text(Path(cluster.config).read_text())
+    (current,) = cluster.check(cluster.client, "config", "get-contexts", "--output=name").split()
+    cluster.check(cluster.client, "config", "rename-context", current, context, f"--kubeconfig={config}")
+    assert run(config, folder, "up").stdout.strip() == str(config)
+    loaded = run(config, folder, "load", "one", "two")
+    assert loaded.returncode == 0, loaded.stderr
+    assert (folder / "record").read_text().strip() == command
+    assert run(config, folder, "down").returncode == 0
+    cluster.raw("/readyz")
+
+
+def test_an_unusable_cluster(folder: Path) -> None:
+    """A cluster that does not answer, and one that gets no images this way, are named."""
+    missing = run(folder / "missing", folder, "up")
+    assert missing.returncode == 1
+    assert f"the cluster of KUBECONFIG ({folder / 'missing'}) does not answer" in missing.stderr
+    (folder / "config").write_text("{apiVersion: v1, kind: Config, current-context: prod}")
+    unknown = run(folder / "config", folder, "load", "one")
+    assert "can load images into kind and k3d only, not into prod" in unknown.stderr
