@@ -14,7 +14,7 @@ from tests.helm.conftest import example_values
 REACH = (Path(__file__).parent / "pods" / "reach.py").read_text()
 STAFF = {"researcher", "reviewer", "writer"}
 COMPONENTS = {"desk", "newsroom"} | STAFF
-ALLOWED = {caller: STAFF for caller in ("desk", "newsroom")} | {"friend": COMPONENTS}
+ALLOWED = dict.fromkeys(("desk", "newsroom"), STAFF) | {"friend": COMPONENTS}
 """The components that each pod may connect to."""
 
 

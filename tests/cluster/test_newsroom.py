@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -31,12 +32,43 @@ def tags(span: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_is_one_trace_and_counted_once(namespace: Namespace, watchers: Watchers) -> None:
-    """A run across four pods is one trace in Jaeger; the usage in its response is that of the spans and the metrics."""
-    selector = f'namespace="{namespace.name}"'
-    namespace.until(lambda: len(watchers.query(f"up{{{selector}}} == 1")) == len(PODS | {"desk"}))
+    """A run crosses four pods as one trace in Jaeger, and the usage in its response is that of spans and metrics."""
+    selector = f'{{namespace="{namespace.name}"}}'
+    namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(PODS | {"desk"}))
     client = Client.start(namespace)
-    status, response = client.request(
-        "POST", "http://fleet-newsroom:8000/run?details=true", namespace.key("newsroom"), {"input": "the moon"}
-    )
-    print(response)
-    assert status == 200, response
+    url = "http://fleet-newsroom:8000/run?trace=true"
+    status, result = client.request("POST", url, namespace.key("newsroom"), {"input": "the moon"})
+    assert status == 200, result
+    usage = result["usage"]
+
+    run = json.dumps({"podwright.run.id": result["events"][0]["run_id"]})
+
+    def trace() -> dict[str, Any]:
+        """The trace, once the spans of all pods have arrived."""
+        found = watchers.traces("newsroom", tags=run)
+        whole = [each for each in found if {p["serviceName"] for p in each["processes"].values()} == PODS]
+        return whole[0] if whole and len(found) == 1 and has_root(whole[0]) else {}
+
+    found = namespace.until(trace)
+    calls = [tags(span) for span in found["spans"] if span["operationName"].startswith("chat ")]
+    assert len(calls) == usage["model_calls"]
+    for kind in ("input_tokens", "output_tokens"):
+        assert sum(call[f"gen_ai.usage.{kind}"] for call in calls) == usage[kind]
+
+    def counted() -> dict[str, float]:
+        series = watchers.query(f"sum by (type) (podwright_tokens_total{selector})")
+        return {labels["type"]: value for labels, value in series}
+
+    expected = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
+    namespace.until(lambda: expected.items() <= counted().items())
+    assert watchers.query(f"sum(podwright_model_calls_total{selector})")[0][1] == usage["model_calls"]
+    runs = {labels["component"]: value for labels, value in watchers.query(f"podwright_runs_total{selector}")}
+    assert set(runs) == PODS
+    assert runs["newsroom"] == 1
+
+
+def has_root(trace: dict[str, Any]) -> bool:
+    """Whether a trace has the span without a parent, and every other parent."""
+    parents = {reference["spanID"] for span in trace["spans"] for reference in span["references"]}
+    ids = {span["spanID"] for span in trace["spans"]}
+    return parents <= ids and any(not span["references"] for span in trace["spans"])

@@ -30,11 +30,11 @@ class Watchers:
 
     endpoint = f"http://collector.{NAMESPACE}:4318"
     """Of the Collector, for OTLP over HTTP."""
-    peer: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
-    """The network policy peer for Prometheus."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._found = cluster, False
+        self.peer: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
+        """The network policy peer for Prometheus."""
 
     def start(self) -> None:
         """Start them, unless they run."""

@@ -1,7 +1,7 @@
 """Clients that send the same request to some URLs in turn, each on connections that are kept open.
 
-The argument is JSON with `urls`, `key`, `body` and the number of `clients`. Each second, the number of responses by outcome
-is printed as JSON. It ends when its standard input is closed.
+The argument is JSON with `urls`, `key`, `body` and the number of `clients`. Each second, the number of responses
+by outcome is printed as JSON. It ends when its standard input is closed.
 """
 
 import asyncio

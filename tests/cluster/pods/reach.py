@@ -1,4 +1,4 @@
-"""Tries to connect to addresses, given as a JSON list of `host:port`, and prints a JSON list of those that were reached.
+"""Tries to connect to addresses, a JSON list of `host:port`, and prints a JSON list of those that were reached.
 
 A connection counts if it is accepted: a network policy drops its packets, or refuses it.
 """
