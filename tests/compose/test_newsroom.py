@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from typing import Any
 
@@ -11,16 +10,47 @@ import pytest
 from tests.compose.composed import COMPONENTS, STAFF, Fleet
 from tests.compose.conftest import MakeFleet
 from tests.helpers import until
+from tests.observability.support import ALERTS
 
-from podwright_service.testing import Span, SpanCollector
+KEY = "0123456789abcdef-of-the-fleet"
+HEADERS = {"Authorization": f"Bearer {KEY}"}
 
-SERVER, CLIENT = 2, 3
-"""Kinds of spans in OTLP."""
+
+class Trace:
+    """A trace, in the form of Jaeger's HTTP API."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._spans: list[dict[str, Any]] = data["spans"]
+        self._processes: dict[str, Any] = data["processes"]
+
+    def services(self, operation: str) -> set[str]:
+        """The services that have a span of that name."""
+        return {self._service(span) for span in self._spans if span["operationName"] == operation}
+
+    def roots(self) -> list[str]:
+        """The services whose spans have no parent."""
+        return [self._service(span) for span in self._spans if not span["references"]]
+
+    def is_complete(self) -> bool:
+        """Whether all parents have arrived, and both sides of every remote run."""
+        remote = {span["spanID"] for span in self._of_kind("client") if "invoke_agent" in span["operationName"]}
+        all_parents, ids = parents(self._spans), {span["spanID"] for span in self._spans}
+        return bool(self.roots()) and remote <= parents(self._of_kind("server")) and all_parents <= ids
+
+    def _of_kind(self, kind: str) -> list[dict[str, Any]]:
+        return [span for span in self._spans if {"key": "span.kind", "type": "string", "value": kind} in span["tags"]]
+
+    def _service(self, span: dict[str, Any]) -> str:
+        return self._processes[span["processID"]]["serviceName"]
+
+
+def parents(spans: list[dict[str, Any]]) -> set[str]:
+    return {reference["spanID"] for span in spans for reference in span["references"]}
 
 
 @pytest.fixture(scope="module")
 def newsroom(make_fleet: MakeFleet, observers: dict[str, Any]) -> Fleet:
-    fleet = make_fleet(observers, COMPOSE_PROFILES="observability")
+    fleet = make_fleet(observers, COMPOSE_PROFILES="observability", FLEET_KEY=KEY)
     fleet.up(*COMPONENTS, *observers)
     return fleet
 
@@ -28,32 +58,23 @@ def newsroom(make_fleet: MakeFleet, observers: dict[str, Any]) -> Fleet:
 @pytest.fixture(scope="module")
 def response(newsroom: Fleet) -> httpx.Response:
     """The response of the workflow, with its trace."""
-    with newsroom.client("newsroom") as client:
+    with newsroom.client("newsroom", headers=HEADERS) as client:
         response = client.post("/run?trace=true", json={"input": "the moon"})
     assert response.status_code == 200, response.text
     return response
 
 
 @pytest.fixture(scope="module")
-def trace(newsroom: Fleet, response: httpx.Response) -> list[Span]:
-    """The spans of that run in Jaeger, once both sides of every remote run have arrived."""
-    trace_id = response.headers["traceresponse"].split("-")[1]
+def trace(newsroom: Fleet, response: httpx.Response) -> Trace:
+    """The trace of that run in Jaeger, once it is complete."""
+    url = f"{newsroom.url('jaeger', 16686)}/api/traces/{response.headers['traceresponse'].split('-')[1]}"
 
-    def complete() -> list[Span]:
-        spans = [span for span in spans_in_jaeger(newsroom) if span.trace == trace_id]
-        remote = {span.id for span in spans if span.kind == CLIENT and span.name.startswith("invoke_agent")}
-        parents, ids = {span.parent for span in spans}, {span.id for span in spans}
-        served = {span.parent for span in spans if span.kind == SERVER}
-        return spans if "" in parents and remote <= served and parents - {""} <= ids else []
+    def traces() -> list[Trace]:
+        answer = httpx.get(url, timeout=30)
+        found = map(Trace, answer.json()["data"] if answer.status_code == 200 else [])
+        return [trace for trace in found if trace.is_complete()]
 
-    return until(complete, report=lambda: [span.name for span in spans_in_jaeger(newsroom)])
-
-
-def spans_in_jaeger(newsroom: Fleet) -> list[Span]:
-    collector = SpanCollector()
-    for body in httpx.get(newsroom.url("jaeger", 16686), timeout=30).json():
-        collector.add(base64.b64decode(body))
-    return collector.spans
+    return until(traces, report=lambda: httpx.get(url, timeout=30).text)[0]
 
 
 def test_the_start_is_ordered(newsroom: Fleet) -> None:
@@ -71,17 +92,15 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
     value: dict[str, Any] = response.json()["value"]
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(value)
     assert all(text.startswith("Echo: ") for name, text in value.items() if name.endswith("_output"))
-    with newsroom.client("desk") as client:
+    with newsroom.client("desk", headers=HEADERS) as client:
         events = client.post("/run?trace=true", json={"input": "the moon"}).json()["events"]
     assert {event["component"] for event in events if event.get("remote")} == set(STAFF)
 
 
-def test_one_trace(trace: list[Span]) -> None:
+def test_one_trace(trace: Trace) -> None:
     """The run has one trace, which begins at the workflow and has the requests to all agents and their model calls."""
-    assert [span.resource["service.name"] for span in trace if not span.parent] == ["newsroom"]
-    served = {span.resource["service.name"] for span in trace if span.name == "POST /run/stream"}
-    called = {span.resource["service.name"] for span in trace if span.name == "chat echo"}
-    assert served == called == set(STAFF)
+    assert trace.roots() == ["newsroom"]
+    assert trace.services("POST /run/stream") == trace.services("chat echo") == set(STAFF)
 
 
 def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
@@ -95,6 +114,12 @@ def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
         return sorted(target["labels"]["job"] for target in targets() if target["health"] == "up")
 
     until(lambda: jobs() == sorted([*COMPONENTS, "writer"]), report=targets)
+
+
+def test_prometheus_has_the_alerts(newsroom: Fleet) -> None:
+    """Prometheus evaluates every alert."""
+    groups = newsroom.prometheus("rules", type="alert")["groups"]
+    assert {rule["name"] for group in groups for rule in group["rules"]} == ALERTS
 
 
 def test_an_exemplar_has_the_trace(newsroom: Fleet, response: httpx.Response) -> None:

@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.helm.conftest import Helm, Manifest
-from tests.helpers import ROOT, tool
-
-FOLDER = ROOT / "deploy" / "observability"
-RULES: list[Manifest] = [
-    rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
-]
-ALERTS = {rule["alert"] for rule in RULES if "alert" in rule}
+from tests.helpers import tool
+from tests.observability.support import ALERTS, DASHBOARD, FOLDER
 
 
 def promtool(*arguments: str | Path) -> None:
@@ -69,8 +64,7 @@ def test_the_installed_rules(installed: dict[str, Manifest], tmp_path: Path) -> 
 def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:
     """The dashboard is that of the file, with a title and an id of the release."""
     dashboard = json.loads(installed["ConfigMap"]["data"]["fleet-dashboard.json"])
-    file = json.loads((FOLDER / "dashboard.json").read_text())
     assert dashboard["title"] == "Podwright prod/fleet"
-    assert dashboard["uid"] != file["uid"]
-    assert {**dashboard, "title": "", "uid": ""} == {**file, "title": "", "uid": ""}
+    assert dashboard["uid"] != DASHBOARD["uid"]
+    assert {**dashboard, "title": "", "uid": ""} == {**DASHBOARD, "title": "", "uid": ""}
     assert installed["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from tests.helm.conftest import CHART, Manifest, by_name, example_values, helm4, read, rendered
 from tests.helpers import ROOT, environment, tool
+from tests.observability.support import RULES
 
 from podwright.errors import DOCS_URL
 
@@ -89,8 +90,7 @@ def test_the_objects_in_kubectl_commands_exist() -> None:
 
 def test_every_alert_has_a_section() -> None:
     """Each alert links to a section with its name, in the order of the file, and there are no other sections."""
-    groups = yaml.safe_load((ROOT / "deploy" / "observability" / "alerts.yaml").read_text())["groups"]
-    alerts = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    alerts = [rule for rule in RULES if "alert" in rule]
     assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == [rule["alert"] for rule in alerts]
     for rule in alerts:
         assert rule["annotations"]["runbook_url"] == f"{DOCS_URL}/operations.html#{rule['alert'].lower()}"

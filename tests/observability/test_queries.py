@@ -5,19 +5,17 @@ from __future__ import annotations
 import copy
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
 import pytest
-import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tests.observability.support import DASHBOARD, RULES, TARGETS
 from tests.service.exported_metrics import counted, exported
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "observability"
 SCRAPE_LABELS = {"namespace", "job", "instance"}
 """Labels that Prometheus adds, from its configuration or from Kubernetes."""
 VARIABLES = {"$__rate_interval": "1m", "$__range": "1h"}
@@ -28,15 +26,6 @@ Labels = frozenset[str]
 UP = {"up": frozenset(SCRAPE_LABELS)}
 """The series that Prometheus makes for each target."""
 EXPORTED = {name: labels | SCRAPE_LABELS for name, labels in exported().items()}
-DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
-RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
-]
-TARGETS: dict[str, dict[str, Any]] = {
-    f"{panel['id']}{target['refId']} {panel['title']}": target
-    for panel in DASHBOARD["panels"]
-    for target in panel.get("targets", [])
-}
 
 
 class Query:

@@ -1,6 +1,7 @@
-"""A model provider in a container: a Chat Completions endpoint that responds to words in the conversation."""
+"""A model provider: a Chat Completions endpoint whose models `down` fail and whose models `slow` take half a second.
 
-from __future__ import annotations
+A model calls its tool first, and then responds with a line.
+"""
 
 import asyncio
 import json
@@ -17,18 +18,12 @@ USAGE = {
 }
 
 
-async def ready(request: web.Request) -> web.Response:
-    return web.Response(text="ready")
-
-
 async def complete(request: web.Request) -> web.Response:
-    """Call a tool that was not called yet, else respond with a line."""
     body = await request.json()
-    text = json.dumps(body)
-    if "slow" in text:
-        await asyncio.sleep(1.5)
-    if "refused" in text:
-        return web.json_response({"error": {"message": "Refused.", "type": "invalid_request_error"}}, status=400)
+    if body["model"] == "down":
+        return web.json_response({"error": {"message": "The model is down."}}, status=503)
+    if body["model"] == "slow":
+        await asyncio.sleep(0.5)
     message = message_for(body)
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     head = {"id": "x", "model": body["model"], "created": 1}
@@ -46,19 +41,14 @@ async def complete(request: web.Request) -> web.Response:
 
 
 def message_for(body: dict[str, Any]) -> dict[str, Any]:
-    if body.get("response_format"):
-        return {"role": "assistant", "content": json.dumps({"plan": "Write.", "steps": []})}
     tools = [tool["function"]["name"] for tool in body.get("tools", [])]
     if not tools or any(message["role"] == "tool" for message in body["messages"]):
         return {"role": "assistant", "content": "A line."}
-    arguments = {"query": "moon"} if tools == ["search_archive"] else {"task": "the moon"}
-    function = {"name": tools[0], "arguments": json.dumps(arguments)}
+    function = {"name": tools[0], "arguments": json.dumps({"query": "moon"})}
     call = {"index": 0, "id": "c1", "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
-if __name__ == "__main__":
-    application = web.Application()
-    application.router.add_post("/v1/chat/completions", complete)
-    application.router.add_get("/ready", ready)
-    web.run_app(application, port=8000, print=None)
+application = web.Application()
+application.router.add_post("/v1/chat/completions", complete)
+web.run_app(application, port=8000, print=None)

@@ -1,0 +1,170 @@
+"""The alerts and the dashboard on a release in which everything goes wrong, and the end of the alerts."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.cluster import TIMEOUT, Namespace
+from tests.cluster.watchers import Watchers
+from tests.helm.conftest import Manifest
+from tests.helpers import ROOT, until
+from tests.observability.support import ALERTS, TARGETS
+
+PODS = Path(__file__).parent / "pods"
+FAILING = {"PodwrightFailingFast", "PodwrightFailingSlowly"}
+EXPECTED = {
+    "failing": {"PodwrightModelFailing"} | FAILING,
+    "limited": {"PodwrightBudgetStops"} | FAILING,
+    "costly": {"PodwrightCostPerHour"},
+    "unpriced": {"PodwrightUnpricedModelCalls"},
+    "full": {"PodwrightWaiting", "PodwrightRejecting"} | FAILING,
+    "crashing": {"PodwrightDown"},
+}
+"""The alerts of each component."""
+PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow": 1, "openai/costly": 100_000}
+"""USD per million tokens."""
+CALLERS = [
+    "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
+]  # fmt: skip
+"""Requests that are sent again and again."""
+TOOLS = '''
+def search(query: str) -> str:
+    """Search the archive."""
+    return "Nothing found."
+'''
+
+
+def component(name: str, model: str, files: Manifest, **settings: Any) -> Manifest:
+    parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    function = {"name": "search", "description": "Search the archive.", "parameters": parameters}
+    blueprint = {
+        "type": "Agent", "version": "1", "name": name, "instructions": "Write a line.",
+        "config": {"model": f"openai/{model}", "max_loops": 3},
+        "tools": [{"name": "search", "schema": {"type": "function", "function": function}}],
+    }  # fmt: skip
+    return {"blueprint": {"inline": blueprint}, "files": files, "settings": settings}
+
+
+def prices(models: dict[str, float]) -> dict[str, str]:
+    return {"prices.yaml": json.dumps({model: {"input": price, "output": price} for model, price in models.items()})}
+
+
+def broken(watchers: Watchers) -> Manifest:
+    """The values of a release whose components each have a cause of alerts."""
+    files = {"tools.py": TOOLS}
+    peers = [watchers.peer, {"podSelector": {"matchLabels": {"app": "callers"}}}]
+    return {
+        "apiKeys": {"enabled": False},
+        "prometheusRule": {"enabled": True},
+        "defaults": {
+            "env": {"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "k"},
+            "files": prices(PRICES),
+            "settings": {"prices": "/component/prices.yaml"},
+            "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
+            "networkPolicy": {"from": peers, "egress": [{"to": [{"podSelector": {}}]}]},
+        },
+        "components": {
+            "failing": component("failing", "down", files),
+            "limited": component("limited", "good", files, run_tokens=10),
+            "costly": component("costly", "costly", files),
+            "unpriced": component("unpriced", "unheard-of", files),
+            "full": component("full", "slow", files, max_runs=1, max_waiting=3),
+            "crashing": component("crashing", "good", {}),
+        },
+    }
+
+
+def mended(values: Manifest) -> Manifest:
+    """These values, with what the runbooks advise, and without the rules."""
+    values = copy.deepcopy(values) | {"prometheusRule": {"enabled": False}}
+    components: dict[str, Manifest] = values["components"]
+    for name in ("failing", "costly"):
+        components[name]["blueprint"]["inline"]["config"]["model"] = "openai/good"
+    components["limited"]["settings"]["run_tokens"] = 100_000
+    values["defaults"]["files"] = prices(PRICES | {"openai/unheard-of": 1})
+    components["full"]["settings"]["max_runs"] = 16
+    components["crashing"]["files"] = {"tools.py": TOOLS}
+    return values
+
+
+def hastened(rule: Manifest) -> Manifest:
+    """A PrometheusRule with minutes instead of hours, and seconds instead of minutes."""
+    spec = re.sub(r"(?<=\d)[hm]\b", lambda unit: {"h": "m", "m": "s"}[unit[0]], json.dumps(rule["spec"]))
+    return {**rule, "metadata": {"name": "hastened"}, "spec": json.loads(spec)}
+
+
+@pytest.fixture(scope="module")
+def values(watchers: Watchers) -> Manifest:
+    return broken(watchers)
+
+
+@pytest.fixture(scope="module")
+def namespace(make_namespace: Callable[[], Namespace], values: Manifest) -> Namespace:
+    """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
+    namespace = make_namespace()
+    provider = threading.Thread(target=namespace.serve, args=("provider", PODS / "provider.py"))
+    provider.start()
+    namespace.install(values, options=["--wait=hookOnly"])
+    rule = namespace.get("prometheusrule", "fleet-alerts")
+    namespace.kubectl("delete", "prometheusrule", "fleet-alerts")
+    namespace.apply([hastened(rule)])
+    provider.join()
+    urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
+    namespace.start("callers", ["python", "-c", (PODS / "callers.py").read_text(), *urls], {"app": "callers"})
+    return namespace
+
+
+def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
+    """The jobs and names of the alerts that Alertmanager has."""
+    return {(alert["labels"]["job"], alert["labels"]["alertname"]) for alert in watchers.alerts(namespace.name)}
+
+
+def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]]) -> None:
+    """Wait until exactly these alerts fire; a failure reports the difference."""
+    until(lambda: firing(namespace, watchers) == expected, TIMEOUT, lambda: firing(namespace, watchers) ^ expected, 0.5)
+
+
+def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
+    """Alertmanager gets each alert for its cause, and no other, with a link to its section of the runbook."""
+    assert set[str]().union(*EXPECTED.values()) == ALERTS
+    wait(namespace, watchers, {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts})
+    sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    links = {alert["annotations"]["runbook_url"].partition(".html") for alert in watchers.alerts(namespace.name)}
+    assert {(page.rpartition("/")[2], anchor) for page, _, anchor in links} == {
+        ("operations", f"#{section.lower()}") for section in sections
+    }
+
+
+def fill(expression: str, namespace: str) -> str:
+    """The expression as Grafana sends it with all jobs and components of a namespace selected."""
+    variables = {"namespace": namespace, "job": ".*", "component": ".*", "__range": "1m", "__rate_interval": "10s"}
+    for name, value in variables.items():
+        expression = expression.replace(f"${name}", value)
+    assert "$" not in expression, expression
+    return expression
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_each_query_of_the_dashboard_has_data(namespace: Namespace, watchers: Watchers, target: dict[str, str]) -> None:
+    """Each query returns numbers, with the labels of its legend."""
+    query = fill(target["expr"], namespace.name)
+
+    def labels() -> list[dict[str, str]]:
+        return [labels for labels, value in watchers.query(query) if math.isfinite(value)]
+
+    for each in namespace.until(labels):
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= set(each), each
+
+
+def test_the_alerts_end(namespace: Namespace, watchers: Watchers, values: Manifest) -> None:
+    """After an upgrade that mends the causes, and under the same load, all alerts are resolved."""
+    namespace.install(mended(values))
+    wait(namespace, watchers, set())
