@@ -1,6 +1,6 @@
 """Measures what Podwright costs, and writes docs/benchmarks.md.
 
-    python run.py [--rounds N] [library] [service] [images]
+    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [images] [scale]
 
 Each figure is compared with something well known that is measured in turns with it, so that it means the same on
 another machine. The page is written if all parts are measured.
@@ -16,18 +16,19 @@ from pathlib import Path
 
 import bench_images
 import bench_library
+import bench_scale
 import bench_service
 import overload
 from figures import Figure, table
 from servers import CPUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-PARTS = ("library", "images", "service")
+PARTS = ("library", "images", "service", "scale")
 PAGE_TEXT = """\
 # Benchmarks
 
 What Podwright costs, measured by `make bench`, which writes this page and fails if a figure misses its limit.
-`python tests/bench/run.py service` measures one part: `library`, `service` or `images`.
+`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `images` or `scale`.
 
 Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
 Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
@@ -53,6 +54,15 @@ plain application. From the second row on, Python collects garbage as rarely as 
 ## The library
 
 {library}
+
+## Large fleets
+
+Helm 4 installs fleets on the API server of `make cluster`: `hundred` is the chart's example, the others are workflows
+over agents with instructions of about 500 bytes. Their pods are on a node of KWOK, which reports them as ready without
+running them. Helm's rate is 500 requests a second. [The chart's README](../helm/podwright/README.md#large-fleets)
+has the limit and how to split a fleet.
+
+{scale}
 
 Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
 the machine, the noisier are the ratios of throughput.
@@ -80,6 +90,8 @@ def main() -> int:
         figures["library"] = bench_library.figures(options.rounds)
     if "images" in parts:
         figures["images"] = bench_images.figures()
+    if "scale" in parts:
+        figures["scale"] = bench_scale.figures()
     if "service" in parts:
         figures["service"], layers = asyncio.run(measure_service(options.rounds))
     tables = {part: table(rows) for part, rows in figures.items()}
