@@ -26,7 +26,9 @@ def names(releases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
 def test_components_that_use_each_other_stay_together() -> None:
     """A release has at most the given number of components; those that use each other are unchanged in one release."""
     values = fleet(a=["x"], b=["y", {"name": "zed", "component": "z"}], c=["x"], w={}, x={}, y={}, z={})
-    releases = fleet_split.split(values, "big", 4)
+    objects = [{"kind": "ConfigMap"}]
+    releases = fleet_split.split({**values, "extraObjects": objects}, "big", 4)
+    assert [release.get("extraObjects") for release in releases.values()] == [objects, None]
     assert names(releases) == {"big-1": ["a", "c", "w", "x"], "big-2": ["b", "y", "z"]}
     for release in releases.values():
         assert release["defaults"] == values["defaults"]

@@ -58,10 +58,13 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
             policy = as_object(own.get("networkPolicy"))
             peers = [_peer(releases[caller], caller) for caller in others]
             own["networkPolicy"] = {**policy, "from": [*as_array(policy.get("from", shared_peers)), *peers]}
-    return {
+    result = {
         f"{name}-{number}": {**values, "components": {component: components[component] for component in sorted(part)}}
         for number, part in enumerate(parts, 1)
     }
+    for part in list(result.values())[1:]:
+        part.pop("extraObjects", None)  # an object can be part of one release only
+    return result
 
 
 def _agent(entry: Any) -> str:
