@@ -64,6 +64,8 @@ has the limit and how to split a fleet.
 
 {scale}
 
+The load average of the two cores was {loads[0]:.0f} before and {loads[1]:.0f} after these installations.
+
 Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
 the machine, the noisier are the ratios of throughput.
 """
@@ -85,20 +87,24 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     parts, busy = options.parts or PARTS, os.getloadavg()[0]
-    figures, layers = dict[str, list[Figure]](), ""
+    figures, layers, loads = dict[str, list[Figure]](), "", (0.0, 0.0)
     if "library" in parts:
         figures["library"] = bench_library.figures(options.rounds)
     if "images" in parts:
         figures["images"] = bench_images.figures()
     if "scale" in parts:
+        before = os.getloadavg()[0]
         figures["scale"] = bench_scale.figures()
+        loads = before, os.getloadavg()[0]
     if "service" in parts:
         figures["service"], layers = asyncio.run(measure_service(options.rounds))
     tables = {part: table(rows) for part, rows in figures.items()}
     print(*tables.values(), sep="\n\n")
     if set(parts) >= set(PARTS):
         python = f"CPython {sys.version.split()[0]}"
-        PAGE.write_text(PAGE_TEXT.format(**tables, layers=layers, python=python, busy=busy, rounds=options.rounds))
+        PAGE.write_text(
+            PAGE_TEXT.format(**tables, layers=layers, loads=loads, python=python, busy=busy, rounds=options.rounds)
+        )
     failed = [figure.title for rows in figures.values() for figure in rows if not figure.ok]
     if failed:
         print(f"Outside the limit: {'; '.join(failed)}", file=sys.stderr)
