@@ -89,7 +89,7 @@ chart: install  ## update the generated files in helm/podwright: README, copies,
 	$(BIN)/python deploy/chart.py
 
 bench: install  ## run the benchmarks and update docs/benchmarks.md
-	$(BIN)/python tests/bench/run.py
+	PYTHONPATH=. $(BIN)/python tests/bench/run.py
 
 check: install  ## everything that must pass before a merge: format, lint, types, imports, workflows, tests
 	@$(MAKE) --no-print-directory static

@@ -1,6 +1,6 @@
 """Measures what Podwright costs, and writes docs/benchmarks.md.
 
-    python run.py [--rounds N] [library] [service] [images]
+    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [images] [scale]
 
 Each figure is compared with something well known that is measured in turns with it, so that it means the same on
 another machine. The page is written if all parts are measured.
@@ -16,18 +16,19 @@ from pathlib import Path
 
 import bench_images
 import bench_library
+import bench_scale
 import bench_service
 import overload
 from figures import Figure, table
 from servers import CPUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-PARTS = ("library", "images", "service")
+PARTS = ("library", "images", "service", "scale")
 PAGE_TEXT = """\
 # Benchmarks
 
 What Podwright costs, measured by `make bench`, which writes this page and fails if a figure misses its limit.
-`python tests/bench/run.py service` measures one part: `library`, `service` or `images`.
+`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `images` or `scale`.
 
 Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
 Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
@@ -54,6 +55,17 @@ plain application. From the second row on, Python collects garbage as rarely as 
 
 {library}
 
+## Large fleets
+
+Helm 4 installs fleets on the API server of `make cluster`: `hundred` is the chart's example, the others are workflows
+over agents with instructions of about 500 bytes. Their pods are on a node of KWOK, which reports them as ready without
+running them. Helm's rate is 500 requests a second. [The chart's README](../helm/podwright/README.md#large-fleets)
+has the limit and how to split a fleet.
+
+{scale}
+
+The load average of the two cores was {loads[0]:.0f} before and {loads[1]:.0f} after these installations.
+
 Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
 the machine, the noisier are the ratios of throughput.
 """
@@ -75,18 +87,24 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     parts, busy = options.parts or PARTS, os.getloadavg()[0]
-    figures, layers = dict[str, list[Figure]](), ""
+    figures, layers, loads = dict[str, list[Figure]](), "", (0.0, 0.0)
     if "library" in parts:
         figures["library"] = bench_library.figures(options.rounds)
     if "images" in parts:
         figures["images"] = bench_images.figures()
+    if "scale" in parts:
+        before = os.getloadavg()[0]
+        figures["scale"] = bench_scale.figures()
+        loads = before, os.getloadavg()[0]
     if "service" in parts:
         figures["service"], layers = asyncio.run(measure_service(options.rounds))
     tables = {part: table(rows) for part, rows in figures.items()}
     print(*tables.values(), sep="\n\n")
     if set(parts) >= set(PARTS):
         python = f"CPython {sys.version.split()[0]}"
-        PAGE.write_text(PAGE_TEXT.format(**tables, layers=layers, python=python, busy=busy, rounds=options.rounds))
+        PAGE.write_text(
+            PAGE_TEXT.format(**tables, layers=layers, loads=loads, python=python, busy=busy, rounds=options.rounds)
+        )
     failed = [figure.title for rows in figures.values() for figure in rows if not figure.ok]
     if failed:
         print(f"Outside the limit: {'; '.join(failed)}", file=sys.stderr)

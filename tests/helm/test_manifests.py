@@ -203,6 +203,22 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
     assert mounted_keys(after["Deployment", "fleet-b"]) == {"api-keys": "api-keys"}
 
 
+def test_agents_in_another_release(helm: Helm) -> None:
+    """A component has the address and the key of an agent in another release with the same seeds."""
+    agents = ["near", {"name": "far", "component": "b", "release": "other"}]
+    agents.append({"name": "farther", "component": "b", "release": "other", "port": 80})
+    callers = by_name(helm({"apiKeys": SEEDS, "components": {"a": {"agents": agents}, "near": {}}}))
+    other = by_name(helm({"apiKeys": SEEDS, "components": {"b": {}}}, "other"))
+    addresses = json.loads(environment(callers["Deployment", "fleet-a"])["PODWRIGHT_AGENTS"])
+    assert addresses == {
+        "near": "http://fleet-near:8000", "far": "http://other-b:8000", "farther": "http://other-b:80",
+    }  # fmt: skip
+    sent = json.loads(decoded(callers["Secret", "fleet-a-keys"])["agent-keys"])
+    accepted = decoded(other["Secret", "other-b-keys"])["api-keys"].splitlines()
+    assert {f"run:{sent['far']}", f"run:{sent['farther']}"} <= set(accepted)
+    assert f"run:{sent['near']}" not in accepted
+
+
 def test_without_keys(helm: Helm) -> None:
     """With keys disabled, only a caller of a component outside of the release has one."""
     outside = {"name": "far", "url": "https://far.example", "key": "a-key-for-far-away"}

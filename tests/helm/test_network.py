@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
-from tests.helm.conftest import Helm, Manifest, example_values, rendered
+from tests.helm.conftest import SEEDS, Helm, Manifest, example_values, helm4, rendered
+
+from podwright_service import fleet_split
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,17 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
     for caller, called in edges(values):
         assert not policies.allow(components[caller], components[called], 8001)
         assert not policies.allow(components[caller], components[called], 8000, "UDP")
+
+
+def test_a_component_may_call_its_agents_in_other_releases() -> None:
+    """In a fleet that is split, a component may call its agents in all releases, and no other component."""
+    values = example_values("newsroom")
+    parts = fleet_split.split({**values, "apiKeys": SEEDS}, "fleet", 2)
+    manifests = [manifest for release, part in parts.items() for manifest in helm4(part, release)]
+    policies, (components, _) = Policies(manifests), pods_of(manifests)
+    assert len(parts) > 1
+    allowed = {(a, b) for a, b in product(components, repeat=2) if policies.allow(components[a], components[b])}
+    assert allowed == edges(values)
 
 
 def test_peers_outside_of_the_release(helm: Helm) -> None:

@@ -20,6 +20,10 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "a string for a number": ({"replicas": "2"}, ["replicas"]),
     "an unknown agent": ({"agents": ["y"]}, ["components.x.agents"]),
     "a duplicate agent": ({"agents": ["x", "x"]}, ["components.x.agents"]),
+    "an agent of another release without seeds": (
+        {"agents": [{"name": "y", "component": "y", "release": "other"}]},
+        ["components.x.agents", "apiKeys.seeds"],
+    ),
     "an invalid URL": ({"agents": [{"name": "y", "url": "y:80"}]}, ["agents", "0"]),
     "an unknown setting": ({"settings": {"max_run": 1}}, ["settings", "max_run"]),
     "an invalid setting": ({"settings": {"log_level": "loud"}}, ["settings", "log_level"]),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.service.support import Shell
+from tests.service.support import AGENT, Shell
 
-from podwright_service import deploy
+from podwright_service import deploy, fleet_split
 
 NAMES = ("researcher", "reviewer", "writer", "newsroom")
 
@@ -63,6 +65,34 @@ def test_render_fails(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     assert (done.returncode, "'researcher'" in done.stderr) == (1, True)
     assert not (tmp_path / "fleet.yaml").exists()
     assert shell("deploy", "render").returncode == 2
+
+
+def test_render_several_releases(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
+    """With `--split`, each release has a file, which is named after it."""
+    folders = [str(newsroom / name) for name in NAMES]
+    done = shell("deploy", "render", *folders, "--output", "fleet.yaml", "--split", "3")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "fleet-1.yaml: newsroom, researcher, reviewer\nfleet-2.yaml: writer\n"
+    releases = fleet_split.split(deploy.render(folders), "fleet", 3)
+    assert {f"{name}.yaml" for name in releases} == {path.name for path in tmp_path.glob("*.yaml")}
+    for name, values in releases.items():
+        assert yaml.safe_load((tmp_path / f"{name}.yaml").read_text()) == values
+    assert shell("deploy", "render", *folders, "--split", "3").returncode == 1
+
+
+def test_a_release_that_is_too_large(shell: Shell, tmp_path: Path) -> None:
+    """A warning names each release that is larger than Helm's limit; the values are written nevertheless."""
+    folders = [str(tmp_path / name) for name in ("first", "second")]
+    for folder in folders:
+        Path(folder).mkdir()
+        (Path(folder) / "blueprint.json").write_text(json.dumps({**AGENT, "name": Path(folder).name}))
+        (Path(folder) / "noise.txt").write_text(base64.b64encode(random.Random(folder).randbytes(300_000)).decode())
+    done = shell("deploy", "render", *folders, "--output", "fleet.yaml")
+    assert (done.returncode, done.stdout) == (0, "fleet.yaml: first, second\n")
+    assert done.stderr.startswith("fleet.yaml: ")
+    assert str(fleet_split.MAX_RELEASE_BYTES) in done.stderr
+    split = shell("deploy", "render", *folders, "--output", "fleet.yaml", "--split", "1")
+    assert (split.returncode, split.stderr) == (0, "")
 
 
 def test_the_difference_of_a_folder(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:

@@ -26,6 +26,12 @@
 {{- $full }}
 {{- end }}
 
+{{/* The object that stands for another release of this namespace in `podwright.key` and `podwright.selector`. */}}
+{{- define "podwright.release" -}}
+{{- $root := index . 0 -}}
+{{- dict "Release" (dict "Name" (index . 1) "Namespace" $root.Release.Namespace) | toJson }}
+{{- end }}
+
 {{- define "podwright.selector" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 -}}
 app.kubernetes.io/name: podwright
@@ -57,7 +63,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* A component's agents as a JSON object by name: URL, and component of this fleet, or key and peers. */}}
+{{/* A component's agents as a JSON object by name: URL, and component with its release, or key and peers. */}}
 {{- define "podwright.agents" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $agents := dict }}
 {{- range $agent := index . 2 }}
@@ -66,14 +72,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- if hasKey $agents $agentName }}
 {{- fail (printf "components.%s.agents: the name %s is used twice" $name $agentName) }}
 {{- end }}
-{{- if not (hasKey $agent "url") }}
 {{- $component := $agent.component | default $agent.name }}
+{{- if $agent.release }}
+{{- if and $root.Values.apiKeys.enabled (not $root.Values.apiKeys.seeds) }}
+{{- fail (printf "components.%s.agents: %s is in the release %s, whose keys need the same seeds; set apiKeys.seeds" $name $agentName $agent.release) }}
+{{- end }}
+{{- $url := printf "http://%s-%s:%v" $agent.release $component ($agent.port | default $root.Values.defaults.service.port) }}
+{{- $agent = dict "component" $component "release" $agent.release "url" $url }}
+{{- else if not (hasKey $agent "url") }}
 {{- if not (hasKey $root.Values.components $component) }}
 {{- fail (printf "components.%s.agents: unknown component %s; the fleet has %s" $name $component (keys $root.Values.components | sortAlpha | join ", ")) }}
 {{- end }}
 {{- $c := deepCopy $root.Values.defaults }}{{ include "podwright.merge" (list $c (get $root.Values.components $component)) }}
 {{- $url := printf "http://%s:%v" (include "podwright.fullname" (list $root $component)) $c.service.port }}
-{{- $agent = dict "component" $component "url" $url }}
+{{- $agent = dict "component" $component "release" $root.Release.Name "url" $url }}
 {{- end }}
 {{- $_ := set $agents $agentName $agent }}
 {{- end }}
@@ -101,7 +113,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name ($root.Chart.Version | replace
 {{- $root := index . 0 }}{{ $keys := dict }}
 {{- range $name, $agent := index . 1 }}
 {{- if and $agent.component $root.Values.apiKeys.enabled }}
-{{- $_ := set $keys $name (include "podwright.key" (list $root $agent.component "run" (include "podwright.seeds" $root | fromJsonArray | first))) }}
+{{- $release := include "podwright.release" (list $root $agent.release) | fromJson }}
+{{- $_ := set $keys $name (include "podwright.key" (list $release $agent.component "run" (include "podwright.seeds" $root | fromJsonArray | first))) }}
 {{- else if $agent.key }}
 {{- $_ := set $keys $name $agent.key }}
 {{- end }}

@@ -243,6 +243,10 @@ def render_values(
         str | None, typer.Option(metavar="FILE", help="Values to update with the components; `-` is standard input.")
     ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write them.")] = None,
+    split: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Write several releases, with N components at most: FILE-1, FILE-2, …."),
+    ] = None,
 ) -> None:
     """Write the values for a fleet of component folders.
 
@@ -250,7 +254,7 @@ def render_values(
     """
     from podwright_service.cli import deploy
 
-    deploy.render_values(folders, onto, output)
+    deploy.render_values(folders, onto, output, split)
 
 
 @deploy_commands.command("diff")

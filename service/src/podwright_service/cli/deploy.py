@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
-from podwright_service import deploy
+from podwright.errors import ConfigurationError
+from podwright_service import deploy, fleet_split
 from podwright_service.cli.blueprints import describe_change
 from podwright_service.cli.console import print_json, print_text, read_text, write_text
 
 
-def render_values(folders: list[str], onto: str | None, output: str | None) -> None:
+def render_values(folders: list[str], onto: str | None, output: str | None, size: int | None) -> None:
     """Write the chart values of component folders.
+
+    If one release would be too large for Helm, a warning on standard error says so.
 
     Args:
         folders: The component folders.
         onto: A file of values to update, or `-` for standard input.
         output: The file to write; by default standard output.
+        size: The largest number of components in a release. Each release has a file with its name: that of `output`
+            with a number.
 
     Raises:
         PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read or written.
     """
+    if size and output is None:
+        raise ConfigurationError("Several releases need several files.", suggestion="Name them with --output.")
     values = deploy.update(_read_values(onto) if onto else {}, folders)
-    text = deploy.write_values(values)
     if output is None:
-        print_text(text.rstrip("\n"))
-    else:
-        write_text(output, text)
-        print_text(f"{output}: {', '.join(values['components'])}")
+        _warn_of_size("the release", values)
+        print_text(deploy.write_values(values).rstrip("\n"))
+        return
+    file = Path(output)
+    releases = fleet_split.split(values, file.stem, size) if size else {file.stem: values}
+    for release, part in releases.items():
+        path = str(file.with_name(release + file.suffix))
+        _warn_of_size(path, part)
+        write_text(path, deploy.write_values(part))
+        print_text(f"{path}: {', '.join(part['components'])}")
+
+
+def _warn_of_size(name: str, values: dict[str, Any]) -> None:
+    if (size := fleet_split.release_bytes(values)) > fleet_split.MAX_RELEASE_BYTES:
+        limit = fleet_split.MAX_RELEASE_BYTES
+        text = f"{name}: about {size} bytes in Helm's Secret, which may have {limit}. Split the fleet with --split."
+        print_text(text, sys.stderr)
 
 
 def print_diff(running: str, new: list[str], as_json: bool) -> bool:

@@ -1,0 +1,105 @@
+"""Splits the values of a large fleet into several releases of the chart, because Helm limits the size of a release."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from podwright.json_data import as_array, as_object
+
+MAX_RELEASE_BYTES = 1_048_576
+"""Helm stores a release in a Secret, for which Kubernetes has this limit."""
+_CHART_BYTES = 50_000
+"""The chart's templates and documentation in such a Secret."""
+_COMPONENT_BYTES = 720
+"""The manifests of a component, without its blueprint and files."""
+
+
+def release_bytes(values: Mapping[str, Any]) -> int:
+    """About how large Helm's Secret for a release is: the chart, the values, and manifests, which repeat the values."""
+    compressed = base64.b64encode(gzip.compress(orjson.dumps(values)))
+    return _CHART_BYTES + _COMPONENT_BYTES * len(as_object(values.get("components"))) + 2 * len(compressed)
+
+
+def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str, Any]]:
+    """The values of several releases by their names, NAME-1, NAME-2 and so on.
+
+    Components that use each other stay in one release, unless they are too many. Then a caller names the release of its
+    agent, and the network policy of the agent allows the caller.
+
+    Args:
+        values: The values of the fleet.
+        name: How the names of the releases begin.
+        size: The largest number of components in a release.
+    """
+    components = {component: dict(as_object(own)) for component, own in as_object(values.get("components")).items()}
+    agents = {
+        component: [_agent(entry) for entry in as_array(own.get("agents"))] for component, own in components.items()
+    }
+    callers = {component: [caller for caller in agents if component in agents[caller]] for component in components}
+    parts: list[list[str]] = []
+    for group in _groups(agents, callers):
+        for piece in (group[start : start + size] for start in range(0, len(group), size)):
+            part = next((part for part in parts if len(part) + len(piece) <= size), None)
+            if part is None:
+                parts.append(part := [])
+            part += piece
+    releases = {component: f"{name}-{number}" for number, part in enumerate(parts, 1) for component in part}
+    shared_peers = as_object(as_object(values.get("defaults")).get("networkPolicy")).get("from")
+    for component, own in components.items():
+        if agents[component]:
+            own["agents"] = [_entry(entry, releases[component], releases, components) for entry in own["agents"]]
+        others = [caller for caller in callers[component] if releases[caller] != releases[component]]
+        if others:
+            policy = as_object(own.get("networkPolicy"))
+            peers = [_peer(releases[caller], caller) for caller in others]
+            own["networkPolicy"] = {**policy, "from": [*as_array(policy.get("from", shared_peers)), *peers]}
+    result = {
+        f"{name}-{number}": {**values, "components": {component: components[component] for component in sorted(part)}}
+        for number, part in enumerate(parts, 1)
+    }
+    for part in list(result.values())[1:]:
+        part.pop("extraObjects", None)  # an object can be part of one release only
+    return result
+
+
+def _agent(entry: Any) -> str:
+    """The component of the same fleet that an entry of `agents` names, or an empty string."""
+    if isinstance(entry, str):
+        return entry
+    return "" if "release" in entry else as_object(entry).get("component", "")
+
+
+def _entry(entry: Any, release: str, releases: Mapping[str, str], components: Mapping[str, Mapping[str, Any]]) -> Any:
+    """An entry of `agents` for a component in a release."""
+    agent = _agent(entry)
+    if releases.get(agent, release) == release:
+        return entry
+    name = entry if isinstance(entry, str) else entry["name"]
+    port = as_object(components[agent].get("service")).get("port")
+    return {"name": name, "component": agent, "release": releases[agent], **({"port": port} if port else {})}
+
+
+def _peer(release: str, component: str) -> dict[str, Any]:
+    """The network policy peer for the pods of a component."""
+    labels = {"name": "podwright", "instance": release, "component": component}
+    return {"podSelector": {"matchLabels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()}}}
+
+
+def _groups(agents: Mapping[str, list[str]], callers: Mapping[str, list[str]]) -> Iterator[list[str]]:
+    """The components that use each other, also through others; the agents of a component are next to each other."""
+    seen = set[str]()
+    for start in agents:
+        group, pending = list[str](), [start]
+        while pending:
+            component = pending.pop()
+            if component in agents and component not in seen:
+                seen.add(component)
+                group.append(component)
+                pending += [*callers[component], *reversed(agents[component])]
+        if group:
+            yield group
