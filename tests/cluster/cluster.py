@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import yaml
@@ -21,6 +22,15 @@ OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
 TIMEOUT = 180
 """Seconds until pods must be ready."""
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+def side_by_side(function: Callable[[Argument], Result], arguments: Iterable[Argument]) -> list[Result]:
+    """The results of a function that mostly waits, called for each argument at the same time."""
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return list(pool.map(function, arguments))
 
 
 class Cluster:

@@ -6,13 +6,12 @@ import functools
 import json
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from tests.cluster.cluster import Client, Cluster, Namespace
+from tests.cluster.cluster import Client, Cluster, Namespace, side_by_side
 from tests.helm.conftest import CHART, CUSTOM, Manifest, decoded, example_values, helm4
 
 VERSIONS = (3, 4)
@@ -21,15 +20,6 @@ NEWSROOM = {"desk", "newsroom", *AGENTS}
 PROVIDER_KEY = "the-key-of-the-provider"
 PRODUCTION = Path(__file__).with_name("production.yaml")
 INSPECT = Path(__file__).parent / "pods" / "inspect_container.py"
-
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
-
-
-def side_by_side(function: Callable[[Argument], Result], arguments: Iterable[Argument]) -> list[Result]:
-    """The results of a function that mostly waits, for several arguments."""
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(function, arguments))
 
 
 def secret(name: str, **entries: str) -> Manifest:
@@ -331,9 +321,9 @@ def test_an_upgrade_keeps_the_keys(installed: list[Installed]) -> None:
         assert f"run:{sent}" in after["fleet-writer-keys"]["api-keys"]
         namespace.kubectl("delete", "secret", "fleet-seed")
         # without waiting for the pods that get new keys
-        namespace.helm("upgrade", "fleet", CHART, "--reuse-values", "--set=components.extra=null", version=each.version)
-        assert set(keys(namespace)) == set(before[0])
-        assert [name for name, entries in keys(namespace).items() if entries == before[0][name]] == []
+        namespace.helm("upgrade", "fleet", CHART, "--reuse-values", version=each.version)
+        assert set(keys(namespace)) == set(after)
+        assert [name for name, entries in keys(namespace).items() if entries == after[name]] == []
 
     side_by_side(check, installed)
 
