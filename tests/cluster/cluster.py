@@ -130,6 +130,13 @@ class Namespace:
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
         return json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
 
+    def pods(self, component: str, release: str = "fleet") -> list[str]:
+        """The names of the pods of a component that are not about to stop."""
+        labels = {"name": "podwright", "instance": release, "component": component}
+        selector = ",".join(f"app.kubernetes.io/{label}={value}" for label, value in labels.items())
+        found = [pod["metadata"] for pod in self.objects("pods", selector)]
+        return [metadata["name"] for metadata in found if "deletionTimestamp" not in metadata]
+
     def get(self, kind: str, name: str) -> Manifest:
         return json.loads(self.kubectl("get", kind, name, "--output=json"))
 

@@ -82,6 +82,10 @@ class Walk:
         counts = [deployment["status"].get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")]
         return counts == [deployment["spec"]["replicas"]] * 3
 
+    def wait(self) -> None:
+        """Wait until all components are ready."""
+        self.namespace.until(lambda: all(map(self.is_ready, COMPONENTS)))
+
     def current_keys(self) -> dict[str, str]:
         return {name: self.namespace.key(name) for name in COMPONENTS}
 
@@ -89,7 +93,7 @@ class Walk:
         """Whether a component accepts a key."""
         request = {"method": "GET", "url": "http://127.0.0.1:8000/metrics", "key": key, "body": None, "timeout": 60}
         script = ("python", "-c", CLIENT.read_text(), json.dumps(request))
-        status, _ = json.loads(self.namespace.exec(f"deployment/fleet-{component}", *script))
+        status, _ = json.loads(self.namespace.exec(self.namespace.pods(component)[0], *script))
         assert status in (200, 401)
         return status == 200
 
@@ -105,7 +109,7 @@ def manifests(_: Walk, output: str) -> None:
 
 
 def installed(walk: Walk, _: str) -> None:
-    assert all(map(walk.is_ready, COMPONENTS))
+    walk.wait()
     walk.keys = walk.current_keys()
 
 
@@ -114,8 +118,8 @@ def passed(_: Walk, output: str) -> None:
 
 
 def answered(_: Walk, output: str) -> None:
-    body = json.loads(output[output.index("\n{") if "\n{" in output else 0 :])
-    assert "the moon" in body["writer_output"]
+    (body,) = re.findall(r"^\{.*\}", output, re.MULTILINE)
+    assert "the moon" in json.loads(body)["writer_output"]
 
 
 def has_secret(walk: Walk, _: str) -> None:
@@ -130,11 +134,12 @@ def uses_providers(walk: Walk, _: str) -> None:
 
 
 def upgraded(walk: Walk, _: str) -> None:
-    assert all(map(walk.is_ready, COMPONENTS))
+    walk.wait()
     assert {name for name, pods in walk.templates().items() if pods != walk.pods[name]} == {"writer"}
     assert walk.variables("writer").get("PODWRIGHT_MODEL") is None
     assert walk.current_keys() == walk.keys
-    assert "key-of-the-provider" in walk.namespace.exec("deployment/fleet-writer", "env")
+    (pod,) = walk.namespace.pods("writer")
+    assert "OPENAI_API_KEY=the-key-of-the-provider\n" in walk.namespace.exec(pod, "env")
 
 
 def has_history(_: Walk, output: str) -> None:
@@ -142,7 +147,7 @@ def has_history(_: Walk, output: str) -> None:
 
 
 def rolled_back(walk: Walk, _: str) -> None:
-    assert all(map(walk.is_ready, COMPONENTS))
+    walk.wait()
     assert walk.templates() == walk.pods
 
 
@@ -184,7 +189,7 @@ def has_scaled_object(walk: Walk, _: str) -> None:
 
 def accepts_both(walk: Walk, _: str) -> None:
     """Pods that were not restarted read the changed Secret within a minute or two."""
-    assert all(map(walk.is_ready, COMPONENTS))
+    walk.wait()
     keys = walk.current_keys()
 
     def check(name: str) -> None:
@@ -195,7 +200,7 @@ def accepts_both(walk: Walk, _: str) -> None:
 
 
 def rotated(walk: Walk, _: str) -> None:
-    assert all(map(walk.is_ready, COMPONENTS))
+    walk.wait()
     keys = walk.current_keys()
 
     def check(name: str) -> None:
@@ -215,7 +220,7 @@ def is_monitored(walk: Walk, _: str) -> None:
     assert json.loads(next(iter(dashboard["data"].values())))["panels"]
     for name in COMPONENTS:
         assert walk.variables(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.observability:4318"
-    walk.namespace.until(lambda: all(map(walk.is_ready, COMPONENTS)))
+    walk.wait()
 
 
 UPGRADE = "helm upgrade --install fleet helm/podwright --namespace prod"
