@@ -163,7 +163,7 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
         before = runs(namespace)
         output = namespace.helm("test", name, "--filter=name=fleet-newsroom-test", timeout, version=each.version)
         assert output.count("Succeeded") == 1
-        wanted = Counter({"researcher": 1, "reviewer": 2, "writer": 1})
+        wanted = Counter(AGENTS)  # the archive has nothing on the input of the test, so there is no draft to review
         namespace.until(lambda: (runs(namespace) - before).total() >= wanted.total())
         assert runs(namespace) - before == wanted
         output = namespace.helm("test", name, "--filter=!name=fleet-newsroom-test", timeout, version=each.version)
