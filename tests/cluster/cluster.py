@@ -9,8 +9,9 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import yaml
@@ -23,6 +24,15 @@ OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
 TIMEOUT = 180
 """Seconds until pods must be ready."""
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+def side_by_side(function: Callable[[Argument], Result], arguments: Iterable[Argument]) -> list[Result]:
+    """The results of a function that mostly waits, called for each argument at the same time."""
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        return list(pool.map(function, arguments))
 
 
 class Cluster:
@@ -121,6 +131,13 @@ class Namespace:
 
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
         return json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
+
+    def pods(self, component: str, release: str = "fleet") -> list[str]:
+        """The names of the pods of a component that are not about to stop."""
+        labels = {"name": "podwright", "instance": release, "component": component}
+        selector = ",".join(f"app.kubernetes.io/{label}={value}" for label, value in labels.items())
+        found = [pod["metadata"] for pod in self.objects("pods", selector)]
+        return [metadata["name"] for metadata in found if "deletionTimestamp" not in metadata]
 
     def get(self, kind: str, name: str) -> Manifest:
         return json.loads(self.kubectl("get", kind, name, "--output=json"))

@@ -17,6 +17,13 @@ from tests.helpers import ROOT, tool
 CHART = ROOT / "helm" / "podwright"
 EXAMPLES = sorted(path.parent.name for path in CHART.glob("examples/*/values.yaml"))
 SEEDS = {"seeds": ["a seed for tests, of 32 characters or more"]}
+CUSTOM = {
+    "external-secrets.io/v1": {"ExternalSecret"},
+    "gateway.networking.k8s.io/v1": {"HTTPRoute"},
+    "keda.sh/v1alpha1": {"ScaledObject"},
+    "monitoring.coreos.com/v1": {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
+}
+"""The kinds of custom resources that the chart can create, by API."""
 
 Manifest = dict[str, Any]
 Helm = Callable[..., list[Manifest]]

@@ -16,8 +16,19 @@ import pytest
 import yaml
 from kubernetes_validate.utils import all_versions, schema_contents
 from referencing import Registry, Resource
-from tests.helm.conftest import CHART, EXAMPLES, SEEDS, Helm, Manifest, by_name, example_values, helm3, helm4, rendered
-from tests.helm.test_custom_resources import KINDS as CUSTOM
+from tests.helm.conftest import (
+    CHART,
+    CUSTOM,
+    EXAMPLES,
+    SEEDS,
+    Helm,
+    Manifest,
+    by_name,
+    example_values,
+    helm3,
+    helm4,
+    rendered,
+)
 from tests.helpers import ROOT
 
 from podwright import __version__
