@@ -232,7 +232,7 @@ def test_probes(namespace: Namespace) -> None:
 
 def test_each_key_has_one_purpose(namespace: Namespace) -> None:
     """A caller's key may only run, the key of Prometheus may only read, and another component's key may do nothing."""
-    client = Client(namespace)
+    client = Client.start(namespace)
     caller = json.loads(namespace.key("newsroom", "agent-keys"))["writer"]
     admin = namespace.key("writer", "admin")
     written = (caller, namespace.key("writer", "metrics"), admin, namespace.key("newsroom", "admin"), "")

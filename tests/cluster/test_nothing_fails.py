@@ -22,12 +22,14 @@ class Fleet:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        self._nodes = [node["metadata"]["name"] for node in namespace.objects("nodes")]
+        nodes = namespace.objects("nodes")
+        self._nodes = [node["metadata"]["name"] for node in nodes if "taints" not in node["spec"]]
         self.values: Manifest = example_values("newsroom")
         del self.values["components"]["desk"]
         self.values["apiKeys"] = {"seeds": [OLD]}
         self.values["defaults"] |= {
             "replicas": 2,
+            "drain": {"preStop": 5, "delay": 5},
             "apiKeys": {"accept": [f"run:{KEY}"]},
             "podLabels": {"podwright-test": namespace.name},
             "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
