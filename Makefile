@@ -78,12 +78,14 @@ run: install  ## serve the example newsroom with an offline model; PORT=8000, PO
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
+# One more than cores, because some tests wait for pods; the files of tests/cluster, which take longest, come first.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: install  ## run the tests; ARGS="-k name" selects some
-	$(BIN)/pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
 	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py disconnects.py \
-		remote_restarts.py)
+		remote_restarts.py) tests/cluster/test_nothing_fails.py
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders
 	$(BIN)/python deploy/chart.py

@@ -228,10 +228,10 @@ class Load:
 
     Args:
         client: The pod.
-        urls: Where to, in turn.
+        urls: Where to.
         key: The API key.
         body: The JSON body.
-        clients: How many requests are in progress.
+        clients: How many requests are in progress to each URL.
     """
 
     def __init__(self, client: Client, urls: list[str], key: str, body: Any, clients: int) -> None:
@@ -265,5 +265,6 @@ class Load:
     def wait_for(self, count: int) -> None:
         """Wait for so many more responses."""
         total = self.total + count
-        until(lambda: self.total >= total or self._process.poll() is not None, 600, lambda: self.outcomes, pause=0.2)
+        seconds = 120 + count / 5
+        until(lambda: self.total >= total or self._process.poll() is not None, seconds, lambda: self.outcomes, 0.2)
         assert self._process.poll() is None, "the clients ended"

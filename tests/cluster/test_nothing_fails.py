@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.cluster import Client, Load, Namespace
 from tests.helm.conftest import Manifest, example_values
 
-CLIENTS = 8
+CLIENTS = 2
 RUNS = 50_000 if os.environ.get("PROOF") else 5_000
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
 OLD, NEW = "the old seed of the keys, 32 characters or more", "the new seed of the keys, 32 characters or more"
@@ -119,9 +119,9 @@ def load(fleet: Fleet) -> Iterator[Load]:
 )
 def test_no_run_fails(fleet: Fleet, load: Load, change: Callable[[Fleet], None]) -> None:
     """While pods are replaced, and for a moment after, every run succeeds, without a caller that retries."""
-    load.wait_for(10 * CLIENTS)
+    load.wait_for(80)
     change(fleet)
-    load.wait_for(10 * CLIENTS)
+    load.wait_for(80)
     assert set(load.outcomes) == {"ok"}, load.outcomes
 
 

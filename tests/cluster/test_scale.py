@@ -46,8 +46,8 @@ def test_a_hundred_components(make_namespace: Callable[[], Namespace], fake: Man
 
 def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fake: Manifest) -> None:
     """A fleet that is split is installed as several releases, and callers have the keys of agents in the others."""
-    namespace, values = make_namespace(), {**large_fleet(30), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
-    releases = fleet_split.split(values, "fleet", 100)
+    namespace, values = make_namespace(), {**large_fleet(12), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
+    releases = fleet_split.split(values, "fleet", 40)
 
     def install(release: str) -> None:
         text = yaml.safe_dump(namespace.values(releases[release]))
@@ -57,7 +57,7 @@ def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fa
     with ThreadPoolExecutor() as pool:
         list(pool.map(install, releases))
     assert len(releases) == 4
-    assert len(namespace.objects("deployments")) == len(values["components"]) == 301
+    assert len(namespace.objects("deployments")) == len(values["components"]) == 121
     [caller] = [release for release, part in releases.items() if "head" in part["components"]]
     agents = [agent for agent in releases[caller]["components"]["head"]["agents"] if not isinstance(agent, str)]
     assert agents

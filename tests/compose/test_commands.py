@@ -23,9 +23,10 @@ def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any],
     services.write_text(json.dumps({"services": {**observers, "grafana": observers["jaeger"]}}))
     (tmp_path / "docker").symlink_to(docker.client)
     project = f"podwright-test-{tmp_path.name.replace('_', '-')}-{os.getpid()}"
+    image = f"{project}:built"  # `up --build` makes another image than the fixture
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     variables = {
-        **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": slim,
+        **inherited, **PUBLISHED, "PATH": f"{tmp_path}:{inherited['PATH']}", "IMAGE": image,
         "COMPOSE_PROJECT_NAME": project, "COMPOSE_FILE": f"{ROOT / 'compose.yaml'}:{services}",
     }  # fmt: skip
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -45,6 +46,7 @@ def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any],
         until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
         docker.run("compose", "--project-name", project, "down", "--volumes", "--timeout", "5")
+        docker.run("image", "rm", "--force", image)
 
 
 def first_cells(heading: str) -> set[str]:

@@ -1,16 +1,14 @@
-"""Clients that send the same request to some URLs in turn, each on connections that are kept open.
+"""Clients that send the same request again and again to one of some URLs, each on a connection that is kept open.
 
-The argument is JSON with `urls`, `key`, `body` and the number of `clients`. Each second, the number of responses
-by outcome is printed as JSON. It ends when its standard input is closed.
+The argument is JSON with `urls`, `key`, `body` and the number of `clients` for each URL. Each second, the number of
+responses by outcome is printed as JSON. It ends when its standard input is closed.
 """
 
 import asyncio
 import collections
-import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
 
 import aiohttp
 
@@ -19,12 +17,12 @@ outcomes: collections.Counter[str] = collections.Counter()
 done = asyncio.Event()
 
 
-async def send(urls: Iterator[str]) -> None:
+async def send(url: str) -> None:
     headers = {"authorization": f"Bearer {ask['key']}"}
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=60)) as session:
         while not done.is_set():
             try:
-                async with session.post(next(urls), json=ask["body"]) as response:
+                async with session.post(url, json=ask["body"]) as response:
                     text = await response.text()
                     outcome = "ok" if response.status == 200 else f"{response.status}: {text[:300]}"
             except (aiohttp.ClientError, TimeoutError) as error:
@@ -41,7 +39,7 @@ async def report() -> None:
 
 async def main() -> None:
     asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: done.set())
-    await asyncio.gather(report(), *(send(itertools.cycle(ask["urls"])) for _ in range(ask["clients"])))
+    await asyncio.gather(report(), *(send(url) for url in ask["urls"] for _ in range(ask["clients"])))
     print(json.dumps(outcomes), flush=True)
 
 
