@@ -91,21 +91,24 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
 
 @contextlib.contextmanager
 def shared(
-    folders: pytest.TempPathFactory, name: str, start: Callable[[], object], stop: Callable[[], object]
+    folders: pytest.TempPathFactory, name: str, start: Callable[[], bool | None], stop: Callable[[], object]
 ) -> Iterator[None]:
     """Something that the workers of a test session share: the first one starts it, the last one stops it.
 
     Args:
         folders: Gives a folder that all workers of the session share.
         name: Its name in the session.
-        start: Starts it. If that fails, the next worker tries it again.
-        stop: Stops it.
+        start: Starts it. If that fails, the next worker tries it again. False if it was there before the session.
+        stop: Stops it, unless it was there before.
     """
     base = folders.getbasetemp()
     users = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / f"users-of-{name}"
+    found = users.with_suffix(".found")
     with _locked(users):
         if not users.exists():
-            start()
+            found.unlink(missing_ok=True)
+            if start() is False:
+                found.touch()
         users.write_text(users.read_text() + "." if users.exists() else ".")
     try:
         yield
@@ -114,8 +117,9 @@ def shared(
             remaining = users.read_text()[1:]
             users.write_text(remaining)
             if not remaining:
-                stop()
                 users.unlink()
+                if not found.exists():
+                    stop()
 
 
 @contextlib.contextmanager

@@ -51,9 +51,10 @@ run_control_plane() {
         --proxy-client-cert-file "$shared/proxy.crt" --proxy-client-key-file "$shared/proxy.key"
     until kubectl --kubeconfig "$shared/kubeconfig" get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done
     run kube-controller-manager --kubeconfig "$shared/kubeconfig" --leader-elect=false --root-ca-file "$shared/ca.crt" \
-        --service-account-private-key-file "$shared/accounts.key" --horizontal-pod-autoscaler-sync-period 5s
+        --service-account-private-key-file "$shared/accounts.key" --horizontal-pod-autoscaler-sync-period 5s \
+        --kube-api-qps 500 --kube-api-burst 1000
     run kube-scheduler --kubeconfig "$shared/kubeconfig" --leader-elect=false \
-        --authentication-tolerate-lookup-failure
+        --authentication-tolerate-lookup-failure --kube-api-qps 500 --kube-api-burst 1000
 }
 
 run_node() {

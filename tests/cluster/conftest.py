@@ -27,10 +27,8 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
     """The cluster of KUBECONFIG, or else one of this machine. It has the image under test and the custom resources."""
     if not os.environ.get("KUBECONFIG") and os.geteuid():
         skip("A cluster is missing: set KUBECONFIG, or run the tests as root on Linux.")
-    is_new = False
 
-    def start() -> None:
-        nonlocal is_new
+    def start() -> bool:
         is_new = docker.run("inspect", "podwright-cluster-control").returncode != 0
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
@@ -38,10 +36,10 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         started = Cluster(done.stdout.strip())
         started.load(slim)
         define(started)
+        return is_new
 
     def stop() -> None:
-        if is_new:
-            subprocess.run([SCRIPT, "down"], check=True, capture_output=True)
+        subprocess.run([SCRIPT, "down"], check=True, capture_output=True)
 
     with shared(tmp_path_factory, "cluster", start, stop):
         yield Cluster(subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip())

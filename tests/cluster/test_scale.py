@@ -93,5 +93,6 @@ def test_components_of_two_releases(make_namespace: Callable[[], Namespace]) -> 
     agents = releases[release]["components"]["newsroom"]["agents"]
     assert {isinstance(agent, str) for agent in agents} == {True, False}
     key, url = namespace.key("newsroom", release=release), f"http://{release}-newsroom:8000/run"
-    status, response = Client.start(namespace).request("POST", url, key, {"input": "the moon"})
-    assert status == 200, response
+    pod = Client.start(namespace)
+    # a new pod is refused until the network policies know it
+    namespace.until(lambda: pod.request("POST", url, key, {"input": "the moon"})[0] == 200)

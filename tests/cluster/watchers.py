@@ -32,15 +32,14 @@ class Watchers:
     """Of the Collector, for OTLP over HTTP."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._found = cluster, False
+        self._cluster = cluster
         self.peer: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
         """The network policy peer for Prometheus."""
 
-    def start(self) -> None:
-        """Start them, unless they run."""
-        self._found = self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found") != ""
-        if self._found:
-            return
+    def start(self) -> bool:
+        """Start them; returns whether they did not run before."""
+        if self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
+            return False
         for program, module in PROGRAMS.items():
             environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
             build_program(Path(tool(module), program), image(program), "scratch", environment)
@@ -56,15 +55,14 @@ class Watchers:
         for name in ("prometheus/main", "alertmanager/main"):
             self._wait("condition=Available", name)
         self._wait("condition=Available", "deployment", "--all")
+        return True
 
     def _wait(self, condition: str, *objects: str) -> None:
         options = (f"--for={condition}", f"--timeout={TIMEOUT}s", f"--namespace={NAMESPACE}")
         self._cluster.kubectl("wait", *options, *objects)
 
     def stop(self) -> None:
-        """Delete them, unless they ran before."""
-        if self._found:
-            return
+        """Delete them."""
         self._cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
         self._cluster.kubectl("delete", "clusterrolebinding", NAMESPACE)
 

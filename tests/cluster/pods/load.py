@@ -6,6 +6,7 @@ responses by outcome is printed as JSON. It ends when its standard input is clos
 
 import asyncio
 import collections
+import contextlib
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ done = asyncio.Event()
 async def send(url: str) -> None:
     headers = {"authorization": f"Bearer {ask['key']}"}
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=60)) as session:
+        await connect(session, url)
         while not done.is_set():
             try:
                 async with session.post(url, json=ask["body"]) as response:
@@ -29,6 +31,15 @@ async def send(url: str) -> None:
                 print(time.time(), repr(error), file=sys.stderr, flush=True)
                 outcome = repr(error)
             outcomes[outcome] += 1
+
+
+async def connect(session: aiohttp.ClientSession, url: str) -> None:
+    """Wait until the URL is reached, because a new pod is refused until the network policies know it."""
+    for _ in range(300):
+        with contextlib.suppress(aiohttp.ClientError):
+            (await session.get(url)).release()
+            return
+        await asyncio.sleep(0.2)
 
 
 async def report() -> None:
