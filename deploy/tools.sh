@@ -94,9 +94,9 @@ find_go() {
         trap 'rm -rf "$work"' EXIT
         eval "set -- $(if [ -f "$module/flags" ]; then cat "$module/flags"; else echo -ldflags=-s; fi)"
         if [ -f "$module/main.go" ]; then set -- "$@" .; else set -- "$@" tool; fi
-        # GOGC trades memory for time
-        (cd "$module" && CGO_ENABLED=0 GOGC=400 GOBIN="$work" go install -trimpath -buildvcs=false -mod=readonly "$@") >&2 \
-            || fail "go could not build $name"
+        # GOGC trades memory for time; an older Go may fetch the one that the module needs
+        export GOTOOLCHAIN=auto CGO_ENABLED=0 GOGC=400 GOBIN="$work"
+        (cd "$module" && go install -trimpath -buildvcs=false -mod=readonly "$@") >&2 || fail "go could not build $name"
         # its package has the name of a directory
         if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi
         chmod 755 "$work"
