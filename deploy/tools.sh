@@ -86,7 +86,7 @@ find_go() {
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
     mkdir -p "${folder%/*}"
     exec 9>"$folder.lock"
-    flock 9 # two builds at once would take twice the time
+    ! command -v flock >/dev/null || flock 9 # two builds at once would take twice the time
     if [ ! -d "$folder" ]; then
         command -v go >/dev/null || fail "there is no go; install Go 1.26 or newer"
         echo "tools: building $name from its Go modules, which takes minutes" >&2

@@ -33,9 +33,10 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
-        started = Cluster(done.stdout.strip())
-        started.load(slim)
-        define(started)
+        loaded = subprocess.run([SCRIPT, "load", slim], capture_output=True, text=True)
+        if loaded.returncode:
+            skip(f"A cluster that gets images is missing: {loaded.stderr.strip()}")
+        define(Cluster(done.stdout.strip()))
         return is_new
 
     def stop() -> None:

@@ -91,7 +91,7 @@ def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Wa
     component = monitored["components"]["echo"]
     component["networkPolicy"]["from"].append(watchers.peer)
     component["networkPolicy"]["egress"] = [{"to": [{"podSelector": {"matchLabels": {"app": "provider"}}}]}]
-    space.serve("provider", Path(__file__).parent / "pods" / "slow_provider.py")
+    space.serve("provider", Path(__file__).parent / "pods" / "provider.py")
     space.install(monitored)
     (trigger,) = space.get("scaledobject", "fleet-echo")["spec"]["triggers"]
     query = trigger["metadata"]["query"]

@@ -9,7 +9,6 @@ import collections
 import contextlib
 import json
 import sys
-import time
 
 import aiohttp
 
@@ -28,7 +27,6 @@ async def send(url: str) -> None:
                     text = await response.text()
                     outcome = "ok" if response.status == 200 else f"{response.status}: {text[:300]}"
             except (aiohttp.ClientError, TimeoutError) as error:
-                print(time.time(), repr(error), file=sys.stderr, flush=True)
                 outcome = repr(error)
             outcomes[outcome] += 1
 
