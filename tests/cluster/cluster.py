@@ -268,3 +268,13 @@ class Load:
         seconds = 120 + count / 5
         until(lambda: self.total >= total or self._process.poll() is not None, seconds, lambda: self.outcomes, 0.2)
         assert self._process.poll() is None, "the clients ended"
+
+
+def go_modules(name: str, *paths: str) -> dict[str, Path]:
+    """The folders of Go modules by path: some or all of those that a module in `deploy/go` requires."""
+    command = ["go", "mod", "download", "-json", *paths]
+    variables = {**os.environ, "GOTOOLCHAIN": "auto"}  # an older Go may fetch the one that the module needs
+    done = subprocess.run(command, cwd=ROOT / "deploy" / "go" / name, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")
+    return {module["Path"]: Path(module["Dir"]) for module in found}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import Cluster, Namespace
+from tests.cluster.cluster import Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import ROOT, skip
 from tests.image_support import Docker, shared
@@ -46,20 +44,14 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         yield Cluster(subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip())
 
 
-def modules() -> dict[str, Path]:
-    """The folders of the Go modules that define custom resources, by path."""
-    command = ["go", "mod", "download", "-json"]
-    done = subprocess.run(command, cwd=ROOT / "deploy" / "go" / "resources", capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return {
-        module["Path"]: Path(module["Dir"]) for module in json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")
-    }
-
-
 def define(cluster: Cluster) -> None:
     """Define the custom resources that the chart can create, unless an operator in the cluster has done so."""
     existing = cluster.kubectl("get", "customresourcedefinitions", "--output=name")
-    files = {file.stem: file for folder in modules().values() for file in sorted(folder.glob("**/*crd*/**/*.yaml"))}
+    files = {
+        file.stem: file
+        for folder in go_modules("resources").values()
+        for file in sorted(folder.glob("**/*crd*/**/*.yaml"))
+    }
     names = {name: ".".join(reversed(name.split("_"))) for name in files if name.startswith(DEFINITIONS)}
     missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
     if missing:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import subprocess
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from tests.cluster.cluster import TIMEOUT, Cluster, Namespace
+from tests.cluster.cluster import TIMEOUT, Cluster, Namespace, go_modules
 from tests.helm.conftest import Manifest
 from tests.helpers import ROOT, tool
 
@@ -51,9 +49,7 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
     taint = {"key": "kwok.x-k8s.io/node", "value": name, "effect": "NoSchedule"}
     metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": name}, "labels": {"kubernetes.io/hostname": name}}
     cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}])
-    command = ["go", "mod", "download", "-json", "sigs.k8s.io/kwok"]
-    module = subprocess.run(command, cwd=ROOT / "deploy/go/extras", capture_output=True, text=True, check=True).stdout
-    folder = Path(json.loads(module)["Dir"]) / "kustomize" / "stage"
+    folder = go_modules("extras", "sigs.k8s.io/kwok")["sigs.k8s.io/kwok"] / "kustomize" / "stage"
     options = [f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")]
     # without a lease, the node is regarded as failed after 40 seconds
     options += ["--node-lease-duration-seconds=40", f"--kubeconfig={cluster.config}", "--cidr=10.245.0.0/16"]

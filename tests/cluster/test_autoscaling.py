@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.cluster.cluster import TIMEOUT, Client, Cluster, Load, Namespace
-from tests.cluster.conftest import modules
+from tests.cluster.cluster import TIMEOUT, Client, Cluster, Load, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import Manifest
 from tests.helpers import tool
 from tests.image_support import build_program, shared
 
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
+METRICS_SERVER = "sigs.k8s.io/metrics-server"
 IMAGE = "podwright/metrics-server:cluster"
 BLUEPRINT = {
     "type": "Agent", "name": "echo", "instructions": "Answer.", "tools": [],
@@ -42,7 +42,7 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
             return
         build_program(Path(tool("extras"), "metrics-server"), IMAGE)
         cluster.load(IMAGE)
-        folder = modules()["sigs.k8s.io/metrics-server"] / "manifests" / "base"
+        folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
         manifests = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))
         (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]

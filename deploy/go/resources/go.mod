@@ -8,5 +8,4 @@ require (
 	github.com/kedacore/keda/v2 v2.21.0
 	github.com/prometheus-operator/prometheus-operator v0.85.0
 	sigs.k8s.io/gateway-api v1.6.3
-	sigs.k8s.io/metrics-server v0.9.0
 )
