@@ -82,7 +82,7 @@ def test_teams_export_the_fields_of_the_specification() -> None:
     }  # fmt: skip
 
 
-PROMPT = "self, input_data, response_model=None, stream=False, trace=False"
+PROMPT = "self, input_data, response_model=None, stream=False, trace=False, messages=()"
 TEAM = "blueprint, tools=[], validate=True, agents=None, **kwargs"
 FLOW = "self, context=None, start_step=0, trace=False, resume_path=None, **kwargs"
 SIGNATURES: list[tuple[Any, str]] = [

@@ -26,7 +26,8 @@ from podwright.testing import FunctionModel, ModelRequest, ReplayModel, Scripted
 REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
-    context_invalid resume_path_invalid trace_invalid blocking_call run_failed model_failed model_authentication
+    context_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed model_failed
+    model_authentication
     model_rate_limited model_timeout model_unreachable model_unavailable model_request_refused context_window_exceeded
     content_filtered model_response_invalid replay_mismatch remote_failed remote_unreachable remote_unavailable
     remote_timeout remote_rejected remote_response_invalid remote_paused remote_hops_exceeded tool_failed
@@ -121,6 +122,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.UnknownModelError: lambda: Agent("guide", "", "offlin/echo").run("hello"),
     errors.InputError: lambda: scripted().run("hello", response_model=object()),
     errors.ContextError: lambda: scripted().run({}),
+    errors.MessagesError: lambda: scripted().run("hello", messages=[{"role": "tool", "content": "?"}]),
     errors.ResumePathError: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run("hello", start_step=7),
     errors.TraceError: lambda: ExecutionResult.from_dict({"format": "something else"}),
     errors.BlockingCallError: blocking,

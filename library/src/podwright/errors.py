@@ -9,6 +9,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
     │   └── UnknownModelError         model_unknown            no provider serves the model
     ├── InputError                    input_invalid            the input of a run is wrong
     │   ├── ContextError              context_invalid          a context lacks a name, or has a wrong value
+    │   ├── MessagesError             messages_invalid         the earlier turns are wrong; with all problems
     │   └── ResumePathError           resume_path_invalid      a start step or resume path does not exist
     ├── TraceError                    trace_invalid            a saved trace cannot be read
     ├── BlockingCallError             blocking_call            run() would wait for its own thread
@@ -217,6 +218,21 @@ class ContextError(InputError):
 
     code = "context_invalid"
     default_suggestion = "Add the name to the inputs, or correct the template that uses it."
+
+
+class MessagesError(InputError):
+    """The messages of earlier turns, or the parts of an input, are wrong; `problems` lists everything."""
+
+    code = "messages_invalid"
+    default_suggestion = "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
+
+    def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
+        super().__init__(message, suggestion=suggestion)
+        self.problems = tuple(problems)
+
+    def details(self) -> Sequence[str]:
+        """One line a problem."""
+        return [str(problem) for problem in self.problems]
 
 
 class ResumePathError(InputError):

@@ -205,6 +205,17 @@ class ToolCallFailed(RunEvent):
     duration_ms: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCut(RunEvent):
+    """The oldest turns of a conversation were left out of the requests to the model, because it is too long."""
+
+    type: Literal["history_cut"] = "history_cut"
+    messages: int = 0
+    """How many messages are left out, counted from the first."""
+    turns: int = 0
+    """How many turns they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlanStep:
     """One step of a conductor's plan."""
@@ -271,6 +282,7 @@ Event = Annotated[
     | ToolCallStarted
     | ToolCallFinished
     | ToolCallFailed
+    | HistoryCut
     | PlanMade
     | StepStarted
     | StepFinished

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import AfterValidator, ConfigDict, with_config
+from pydantic import AfterValidator, ConfigDict, Discriminator, with_config
 from typing_extensions import TypedDict
 
 from podwright.json_data import walk_json
@@ -19,6 +20,8 @@ CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """The pydantic configuration of all blueprint data: no unknown keys, no conversions."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+
+_IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 
 
 def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
@@ -51,6 +54,15 @@ class ModelSettings(TypedDict, total=False):
     """Whether a model may call several tools in one turn."""
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"]
     """How long a reasoning model may think."""
+
+
+class HistorySettings(TypedDict, total=False):
+    """How much of a long conversation a model is given; absent is all of it."""
+
+    max_history: Annotated[int, Ge(0)]
+    """Most earlier turns; a turn is a user message with what follows up to the next one."""
+    max_input_tokens: Annotated[int, Ge(1)]
+    """Estimated input tokens of a model call above which the oldest earlier turns are left out."""
 
 
 @with_config(CLOSED)
@@ -90,17 +102,60 @@ class ToolCall:
         return cls(id, name, json.dumps(arguments))
 
 
+def _image_url(url: str) -> str:
+    if not url.startswith("https://") and not _IMAGE_DATA.match(url):
+        raise ValueError("An image must be an https URL, or a data URL such as 'data:image/png;base64,…'")
+    return url
+
+
+@with_config(CLOSED)
+class TextPart(TypedDict):
+    """A text as part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+@with_config(CLOSED)
+class ImageURL(TypedDict, total=False):
+    """Where an image is; only the provider fetches it."""
+
+    url: Required[Annotated[str, AfterValidator(_image_url)]]
+    """An https URL, or a data URL with the image itself."""
+    detail: Literal["auto", "low", "high"]
+    """How closely the model looks at it."""
+
+
+@with_config(CLOSED)
+class ImagePart(TypedDict):
+    """An image as part of a message."""
+
+    type: Literal["image_url"]
+    image_url: ImageURL
+
+
+ContentPart = Annotated[TextPart | ImagePart, Discriminator("type")]
+"""A part of a user's message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a chat."""
 
     role: Role
-    content: str = ""
-    """The text; may be empty in a message that only calls tools."""
+    content: str | tuple[ContentPart, ...] = ""
+    """A text, or texts and images; may be empty in a message that only calls tools."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tool calls of an assistant message."""
     tool_call_id: str | None = None
     """In a tool message: the call that it answers."""
+
+    @property
+    def text(self) -> str:
+        """The text of its content, without images."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part["text"] for part in self.content if part["type"] == "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +183,8 @@ class ModelRequest:
     """The component that asks; not sent to the provider."""
     path: tuple[int, ...] = ()
     """The position of that component in a workflow; not sent to the provider."""
+    history: int = 0
+    """How many of the messages, after the system message, are of earlier turns; not sent to the provider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ def _line(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case fo
             return "blue", f"{event.tool} returned: {event.output}"
         case events.ToolCallFailed():
             return "red", f"{event.tool} failed: {event.error.get('message', '')}"
+        case events.HistoryCut():
+            return "yellow", f"the oldest {event.turns} turns are left out"
         case events.PlanMade():
             steps = "; ".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(event.steps, 1))
             return "magenta", f"{'revised plan' if event.revision else 'plan'}: {steps}"

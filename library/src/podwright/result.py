@@ -35,6 +35,8 @@ class ExecutionResult:
     """Milliseconds from start to end."""
     usage: Usage
     """Tokens, calls and cost, nested runs included."""
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], repr=False)
+    """The conversation of an agent or a conductor after the run, to be passed on as `messages`; else empty."""
 
     def replay(self, delay: float | None = 0.0, subscriber: Subscriber | None = None) -> None:
         """Emit the recorded events again, step by step.
@@ -64,6 +66,7 @@ class ExecutionResult:
             "events": [event.to_dict() for event in self.events],
             "duration_ms": self.duration_ms,
             "usage": self.usage.to_dict(),
+            **({"messages": self.messages} if self.messages else {}),
         }
 
     @classmethod
@@ -78,7 +81,7 @@ class ExecutionResult:
         except ValidationError as error:
             problem = to_problems(error.errors(include_url=False), data)[0]
             raise TraceError(f"Invalid trace at '{problem.pointer}': {problem.detail}") from error
-        return cls(saved.value, saved.events, saved.duration_ms, saved.usage)
+        return cls(saved.value, saved.events, saved.duration_ms, saved.usage, saved.messages)
 
 
 def _check_delay(delay: object) -> None:
@@ -96,3 +99,4 @@ class _SavedResult(BaseModel):
     events: list[Event]
     duration_ms: float
     usage: Usage
+    messages: list[dict[str, Any]] = []

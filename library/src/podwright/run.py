@@ -24,6 +24,7 @@ from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
 from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.json_data import to_json_data
+from podwright.messages import Message
 from podwright.result import ExecutionResult
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
@@ -48,9 +49,11 @@ class Task:
     """What a component is to do."""
 
     input: Any
-    """A string or an object of named inputs."""
+    """A string, an object of named inputs, or a list of texts and images."""
     response_model: Any = None
     """The type that the answer must have; None is text."""
+    messages: tuple[Message, ...] = ()
+    """Earlier turns of the conversation."""
 
 
 @dataclass(slots=True)
@@ -106,6 +109,8 @@ class Run:
         """What it has used so far, nested runs included."""
         self.calls = 0
         """Model calls begun by this run itself."""
+        self.messages: list[dict[str, Any]] = []
+        """The conversation after the run as JSON data; of agents and conductors."""
         self.checkpoint: Checkpoint | None = None
         """Set by a workflow that is stopped."""
         self.streaming: bool = streaming or (parent is not None and parent.streaming)
@@ -380,7 +385,7 @@ async def execute(
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)
         with parent.nested_in_task():
             value = await run.execute(component, task)
-    return ExecutionResult(value, recorded, run.duration_ms, run.usage)
+    return ExecutionResult(value, recorded, run.duration_ms, run.usage, run.messages)
 
 
 async def gather_or_cancel(coroutines: Iterable[Awaitable[T]]) -> list[T]:

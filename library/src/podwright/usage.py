@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from podwright.errors import ConfigurationError
@@ -35,6 +35,8 @@ class Usage:
     """Model calls of unknown price."""
     by_model: Mapping[str, Usage] = field(default_factory=dict[str, "Usage"])
     """The same by model name; empty inside the entries."""
+    cache_write_tokens: int = 0
+    """Part of `input_tokens`: written to the provider's cache."""
 
     @property
     def total_tokens(self) -> int:
@@ -55,13 +57,14 @@ class Usage:
             add_cost(self.cost, other.cost),
             self.unpriced_model_calls + other.unpriced_model_calls,
             by_model,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def as_call(self, model: str) -> Usage:
         """The usage as that of one successful call to `model`, to be added to the usage of a run."""
         unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
-        counts = (self.input_tokens, self.output_tokens, self.cached_input_tokens, self.reasoning_tokens)
-        return Usage(*counts, 1, 0, cost, unpriced, {model: Usage(*counts, 1, 0, cost, unpriced)})
+        call = replace(self, model_calls=1, tool_calls=0, cost=cost, unpriced_model_calls=unpriced, by_model={})
+        return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:
         """The usage as JSON-compatible data with all fields."""

@@ -96,9 +96,10 @@ def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKey
         case "union_tag_invalid":
             tags = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
             tag = short_repr(context["tag"])
-            return Problem(f"{pointer}/type", f"Unknown type {tag}.", did_you_mean(str(context["tag"]), tags))
+            key = _discriminator(context)
+            return Problem(f"{pointer}/{key}", f"Unknown {key} {tag}.", did_you_mean(str(context["tag"]), tags))
         case "union_tag_not_found":
-            return Problem(pointer, "Missing key 'type'.")
+            return Problem(pointer, f"Missing key '{_discriminator(context)}'.")
         case "json_invalid":
             reason = context.get("error", error["msg"])
             return Problem("", f"Invalid JSON: {reason}.", "Check quotes, commas and brackets.")
@@ -106,6 +107,11 @@ def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKey
             return Problem(pointer, f"Expected {expected}, got {describe_value(value)}.")
         case _:
             return Problem(pointer, _reworded(str(error["msg"]), value))
+
+
+def _discriminator(context: Mapping[str, Any]) -> str:
+    """The key that tells the members of a union apart."""
+    return str(context["discriminator"]).strip("'")
 
 
 def _reworded(message: str, value: object) -> str:
@@ -120,9 +126,11 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     """The parts of an error's location that exist in the data, and the value there; the rest name types."""
     location: list[str | int] = []
     here: Any = data
+    previous: str | int | None = None
     for part in loc:
-        tag = location and isinstance(location[-1], int) and part == as_object(here).get("type")
-        if tag:  # the member of a tagged union, not a key
+        is_tag = isinstance(previous, int) and part == as_object(here).get("type")
+        previous = part
+        if is_tag:  # the member of a tagged union, not a key
             continue
         if part in as_object(here) or (isinstance(part, int) and part < len(as_array(here))):
             location.append(part)

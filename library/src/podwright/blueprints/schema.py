@@ -16,7 +16,7 @@ from pydantic.types import StringConstraints
 from typing_extensions import TypedDict
 
 from podwright.events import Kind
-from podwright.messages import CLOSED, ModelSettings, ToolFunction, ToolSchema
+from podwright.messages import CLOSED, HistorySettings, ModelSettings, ToolFunction, ToolSchema
 from podwright.text import short_repr
 from podwright.validation_errors import PATTERNS
 
@@ -42,7 +42,7 @@ MaxLoops = Annotated[int, Ge(1), Le(1000)]
 
 
 @with_config(_CONFIG)
-class AgentConfig(ModelSettings, total=False):
+class AgentConfig(ModelSettings, HistorySettings, total=False):
     """How an agent runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]
@@ -50,7 +50,7 @@ class AgentConfig(ModelSettings, total=False):
 
 
 @with_config(_CONFIG)
-class MemberConfig(ModelSettings, total=False):
+class MemberConfig(ModelSettings, HistorySettings, total=False):
     """How an agent inside a conductor or pipeline runs; `model` defaults to that of the whole. See `AgentConfig`."""
 
     model: ModelName
@@ -58,7 +58,7 @@ class MemberConfig(ModelSettings, total=False):
 
 
 @with_config(_CONFIG)
-class ConductorConfig(ModelSettings, total=False):
+class ConductorConfig(ModelSettings, HistorySettings, total=False):
     """How a conductor runs. Further keys are kept, but not used."""
 
     model: Required[ModelName]

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 from typing_extensions import Unpack
 
 from podwright.components.base import DEFAULT_MAX_LOOPS, ModelComponent
-from podwright.components.chat import ChatConfig, initial_messages, run_chat
+from podwright.components.chat import ChatConfig, run_chat
+from podwright.components.chat_messages import ChatMessages
 from podwright.components.options import AgentOptions, parse_arguments, parse_with_overrides
 from podwright.events import Kind
 from podwright.models import Model
@@ -87,4 +88,5 @@ class Agent(ModelComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
         config = ChatConfig(self.model, self.settings, self.max_loops, self._tools)
-        return await run_chat(run, config, initial_messages(self.instructions, task.input), task.response_model)
+        messages = ChatMessages.begin(self.instructions, task, self.history_settings)
+        return await run_chat(run, config, messages, task.response_model)

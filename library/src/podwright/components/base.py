@@ -9,10 +9,11 @@ from typing import Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
 from podwright.components.options import ParsedBlueprint, option_subscribers
-from podwright.errors import Problem, RunCancelledError
+from podwright.conversation import parse_messages
+from podwright.errors import InputError, Problem, RunCancelledError
 from podwright.events import Event, Kind, Subscriber
 from podwright.json_data import copy_json, to_text
-from podwright.messages import ModelSettings
+from podwright.messages import ContentPart, HistorySettings, ModelSettings
 from podwright.models import Connection, Model, resolve
 from podwright.run import Run, Task, current, execute
 from podwright.usage import NO_USAGE, RunLimits, Usage
@@ -20,8 +21,10 @@ from podwright.usage import NO_USAGE, RunLimits, Usage
 DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
 
-Input = str | Mapping[str, Any]
-"""A text, or named inputs."""
+Input = str | Mapping[str, Any] | list[ContentPart]
+"""A text, named inputs, or for agents and conductors texts and images."""
+Messages = Sequence[Mapping[str, Any]]
+"""Earlier turns of a conversation: the `messages` of a result, or what `podwright.conversation` describes."""
 
 
 class Component(ABC):
@@ -132,7 +135,15 @@ class Component(ABC):
 class PromptComponent(Component):
     """A component that takes a prompt and answers: agent, conductor and pipeline (spec §4.4)."""
 
-    def run(self, input_data: Input, response_model: Any = None, stream: bool = False, trace: bool = False) -> Any:
+    def run(
+        self,
+        input_data: Input,
+        response_model: Any = None,
+        stream: bool = False,
+        trace: bool = False,
+        *,
+        messages: Messages = (),
+    ) -> Any:
         """Run to the answer, from synchronous code.
 
         Args:
@@ -141,6 +152,7 @@ class PromptComponent(Component):
             response_model: A pydantic model, or any type, that the answer must have; None is text.
             stream: Whether models stream: tokens go to `on_token` and to the subscribers.
             trace: Whether to return an `ExecutionResult` instead of the value.
+            messages: Earlier turns, for agents and conductors: the `messages` of their last `ExecutionResult`.
 
         Returns:
             The answer, or an `ExecutionResult`.
@@ -148,21 +160,50 @@ class PromptComponent(Component):
         Raises:
             PodwrightError: See `podwright.errors`.
         """
-        return self._run(Task(input_data, response_model), stream, trace)
+        return self._run(self.task(input_data, response_model, messages), stream, trace)
 
     async def arun(
-        self, input_data: Input, response_model: Any = None, stream: bool = False, trace: bool = False
+        self,
+        input_data: Input,
+        response_model: Any = None,
+        stream: bool = False,
+        trace: bool = False,
+        *,
+        messages: Messages = (),
     ) -> Any:
         """As `run`, from asynchronous code; cancelling it cancels the run."""
-        return await self._arun(Task(input_data, response_model), stream, trace)
+        return await self._arun(self.task(input_data, response_model, messages), stream, trace)
 
-    def stream(self, input_data: Input, response_model: Any = None) -> Iterator[Event]:
+    def stream(self, input_data: Input, response_model: Any = None, *, messages: Messages = ()) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
-        return self._stream(Task(input_data, response_model))
+        return self._stream(self.task(input_data, response_model, messages))
 
-    def astream(self, input_data: Input, response_model: Any = None) -> AsyncGenerator[Event]:
+    def astream(
+        self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
+    ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
-        return self._astream(Task(input_data, response_model))
+        return self._astream(self.task(input_data, response_model, messages))
+
+    def task(self, data: Any, response_model: Any = None, messages: object = ()) -> Task:
+        """The task of a run.
+
+        Args:
+            data: A text, named inputs, or texts and images.
+            response_model: The type of the answer; None is text.
+            messages: Earlier turns as JSON data.
+
+        Raises:
+            MessagesError: The messages are invalid; with everything that is wrong.
+            InputError: The component keeps to one turn.
+        """
+        if not messages:
+            return Task(data, response_model)
+        if self.kind not in ("agent", "conductor"):
+            raise InputError(
+                f"'{self.name}' is of the kind '{self.kind}', which takes no messages of earlier turns.",
+                suggestion="Leave them out, or use an agent or a conductor.",
+            )
+        return Task(data, response_model, parse_messages(messages))
 
 
 class ModelComponent(PromptComponent):
@@ -191,6 +232,12 @@ class ModelComponent(PromptComponent):
         """
         connection = Connection(self._options.get("api_key"), self._options.get("base_url"))
         return resolve(self.config["model"], self._model, connection)
+
+    @property
+    def history_settings(self) -> HistorySettings:
+        """How much of a conversation its model is given."""
+        known = HistorySettings.__optional_keys__
+        return cast("HistorySettings", {key: value for key, value in self.config.items() if key in known})
 
     @property
     def settings(self) -> ModelSettings:

@@ -6,19 +6,18 @@ from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 from podwright import errors, events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
+from podwright.components.chat_messages import ChatMessages
 from podwright.components.response_format import response_format
 from podwright.components.tool_calls import ToolCaller, error_details
-from podwright.json_data import to_text
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, milliseconds_since
-from podwright.templates import fill, names, sections
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE, Usage
 
@@ -34,56 +33,13 @@ class ChatConfig:
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
 
 
-def initial_messages(instructions: str, data: object) -> list[Message]:
-    """The first messages of a chat: the instructions filled from the input, and the inputs that they do not use.
-
-    Raises:
-        ContextError: The input is neither text nor named inputs.
-    """
-    context = to_context(data)
-    used = [name for name in names(instructions) if name in context]
-    rest = sections(context, leave_out=used) or sections(context)  # a chat needs a user message
-    messages = [Message("user", rest)]
-    if instructions:
-        messages.insert(0, Message("system", fill(instructions, context)))
-    return messages
-
-
-def to_context(data: object) -> Mapping[str, Any]:
-    """An input as named values; a text is named `input`.
-
-    Raises:
-        ContextError: The input is neither text nor named inputs.
-    """
-    if isinstance(data, str):
-        context: Mapping[str, Any] = {"input": data}
-    elif isinstance(data, Mapping):
-        context = cast("Mapping[str, Any]", data)
-    else:
-        raise errors.ContextError(
-            f"The input must be a string or an object of named inputs, not {type(data).__name__}.",
-            suggestion="Pass a string, or named inputs such as {'input': …}.",
-        )
-    if not context:
-        raise errors.ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
-    for key, value in context.items():
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
-            raise errors.ContextError(f"The name of an input must be a string, not {key!r}.")
-        try:
-            to_text(value).encode()
-        except (ValueError, RecursionError, TypeError) as error:
-            hint = "Pass JSON data, with texts that can be encoded as UTF-8."
-            raise errors.ContextError(f"The input '{key}' is not JSON: {error}.", suggestion=hint) from error
-    return context
-
-
-async def run_chat(run: Run, config: ChatConfig, messages: list[Message], response_model: Any = None) -> Any:
+async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, response_model: Any = None) -> Any:
     """Call the model and the tools that it asks for, until it answers.
 
     Args:
         run: The run that this is the work of.
         config: Model, settings and tools.
-        messages: The chat so far; it is extended in place.
+        messages: The messages so far; the turn is extended, and at the end the run's `messages` are all of them.
         response_model: The type of the answer; None is text.
 
     Raises:
@@ -97,19 +53,20 @@ async def run_chat(run: Run, config: ChatConfig, messages: list[Message], respon
     reason = ""
     for _ in range(config.max_loops):
         response = await call_model(run, config, messages, tools, output.schema if output else None)
-        messages.append(Message("assistant", response.text, response.tool_calls))
+        messages.turn.append(Message("assistant", response.text, response.tool_calls))
         if response.tool_calls:
             reason = ""
-            messages += await tool_caller.call_all(response.tool_calls)
-        elif output is None:
-            return response.text
+            messages.turn += await tool_caller.call_all(response.tool_calls)
         else:
+            run.messages = messages.to_data()
+            if output is None:
+                return response.text
             try:
                 return output.parse(response.text)
             except ValueError as error:
                 reason = str(error)
             correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
-            messages.append(Message("user", correction))
+            messages.turn.append(Message("user", correction))
     if reason:
         calls = f"max_loops={config.max_loops} calls"
         raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}.")
@@ -119,7 +76,7 @@ async def run_chat(run: Run, config: ChatConfig, messages: list[Message], respon
 async def call_model(
     run: Run,
     config: ChatConfig,
-    messages: Sequence[Message],
+    messages: ChatMessages,
     tools: Sequence[ToolSchema] = (),
     output: OutputSchema | None = None,
 ) -> ModelResponse:
@@ -130,9 +87,7 @@ async def call_model(
         ModelError: The model failed, or its answer was cut off.
     """
     model, settings = config.model, config.settings
-    request = ModelRequest(
-        model.name, tuple(messages), tuple(tools), settings, output, component=run.component, path=run.path
-    )
+    request = messages.request(run, model.name, tools=tuple(tools), settings=settings, output=output)
     reservations: list[Reservation] = []
     used: Usage | None = None
     try:

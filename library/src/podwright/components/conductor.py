@@ -13,7 +13,8 @@ from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
 from podwright.components.base import DEFAULT_MAX_LOOPS, Component, ModelComponent
-from podwright.components.chat import ChatConfig, initial_messages, run_chat
+from podwright.components.chat import ChatConfig, run_chat
+from podwright.components.chat_messages import ChatMessages
 from podwright.components.members import entries_of, parse_team
 from podwright.components.options import AgentOptions, parse_arguments
 from podwright.events import Kind, PlanMade, PlanStep
@@ -114,28 +115,27 @@ class Conductor(ModelComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Make a plan if `planning` is set, then chat with the skills as tools."""
         state = _PlanState(run)
-        messages = initial_messages(self.instructions, task.input)
+        messages = ChatMessages.begin(self.instructions, task, self.history_settings)
         tools = {
             name: _tool(name, _purpose(skill), _SKILL_ARGUMENTS, partial(state.call_skill, name, skill))
             for name, skill in self._skills.items()
         }
         if self.planning:
             plan = _plan_type(tuple(self._skills))
-            messages += await self._plan(run, messages, plan, state)
+            messages.turn += await self._plan(run, messages, plan, state)
             tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise)
         config = ChatConfig(self.model, self.settings, self.max_loops, tools)
         return await run_chat(run, config, messages, task.response_model)
 
-    async def _plan(self, run: Run, messages: list[Message], plan: Any, state: _PlanState) -> list[Message]:
+    async def _plan(self, run: Run, messages: ChatMessages, plan: Any, state: _PlanState) -> list[Message]:
         skills = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
-        request = Message(
-            "user",
+        request = (
             "First make a plan: the steps in order, each with the skill that does it and its task.\n"
-            f"The skills are:\n{skills}",
+            f"The skills are:\n{skills}"
         )
         with run.step("plan", "plan", run.path):
             config = ChatConfig(self.model, self.settings, self.max_loops)
-            state.replace(await run_chat(run, config, [*messages, request], plan))
+            state.replace(await run_chat(run, config, messages.with_question(request), plan))
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         return [Message("assistant", f"The plan:\n{state.text()}"), Message("user", order)]
 

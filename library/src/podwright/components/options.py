@@ -14,7 +14,7 @@ from podwright.blueprints.validation import Blueprint, invalid, parse, resembles
 from podwright.errors import ConfigurationError, Problem
 from podwright.events import Event, EventManager, Kind, Subscriber, Token, check_subscriber
 from podwright.json_data import as_object
-from podwright.messages import ModelSettings
+from podwright.messages import HistorySettings, ModelSettings
 from podwright.models import Model
 from podwright.printer import Printer
 from podwright.text import did_you_mean, short_repr
@@ -47,7 +47,7 @@ class DescribedOptions(Options, total=False):
     """Notes of its authors: any JSON object, kept and exported, but not used."""
 
 
-class AgentOptions(ModelSettings, DescribedOptions, total=False):
+class AgentOptions(ModelSettings, HistorySettings, DescribedOptions, total=False):
     """Options, a description, and model settings for the blueprint's `config`."""
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
@@ -21,12 +21,14 @@ from podwright._version import __version__
 from podwright.blueprints.schema import Name
 from podwright.budget import borrow
 from podwright.components.base import PromptComponent
-from podwright.components.chat import to_context
+from podwright.components.chat_messages import ChatMessages, to_context
 from podwright.components.options import DescribedOptions, ParsedBlueprint, apply_options
 from podwright.components.remote_stream import RemoteStream, remote_error
+from podwright.conversation import parse_content, to_data
 from podwright.errors import ConfigurationError, InputError, RemoteHopsError, RemoteTimeoutError
 from podwright.events import Kind
 from podwright.json_data import as_object, to_json_bytes, to_json_data, to_text
+from podwright.messages import Message
 from podwright.models.http import TransportError, post
 from podwright.models.retries import Retries, Timeouts, with_retries
 from podwright.models.urls import is_header_value, join_url
@@ -104,17 +106,21 @@ class Remote(PromptComponent):
             )
         if run.hops < 1:
             raise remote_error(RemoteHopsError, self.name, "was not called: the run may pass no further container.")
-        context = to_context(task.input)
-        body = {"input": task.input} if isinstance(task.input, str) else {"inputs": to_json_data(context)}
+        body = _request_body(task)
         deadline = asyncio.timeout(self._timeout)
         try:
             async with deadline:
-                return await self._call(run, to_json_bytes(body))
+                value = await self._call(run, to_json_bytes(body))
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             late = f"took longer than {self._timeout:g} s."
             raise remote_error(RemoteTimeoutError, self.name, late) from error
+        if self.kind in ("agent", "conductor"):
+            asked = ChatMessages.begin("", task, {})
+            asked.turn.append(Message("assistant", self.text(value)))
+            run.messages = asked.to_data()
+        return value
 
     async def _call(self, run: Run, body: bytes) -> Any:
         loan = await borrow(run.budgets)
@@ -144,6 +150,16 @@ class Remote(PromptComponent):
         wall_time = max(0.0, time_left) if time_left < math.inf else None
         budget = headers.format_budget(RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost))
         return {headers.HOPS: str(run.hops - 1)} | ({headers.BUDGET: budget} if budget else {})
+
+
+def _request_body(task: Task) -> dict[str, Any]:
+    given: object = task.input
+    if isinstance(given, list):
+        body: dict[str, Any] = {"input": list(parse_content(cast("object", given)))}
+    else:
+        context = to_context(given)
+        body = {"input": given} if isinstance(given, str) else {"inputs": to_json_data(context)}
+    return {**body, "messages": to_data(task.messages)} if task.messages else body
 
 
 def _propagated(run: Run) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from podwright.blueprints import walk_steps
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
-from podwright.components.chat import to_context
+from podwright.components.chat_messages import to_context
 from podwright.components.options import (
     DescribedOptions,
     ParsedBlueprint,

@@ -79,9 +79,10 @@ def _message(message: Message) -> dict[str, Any]:
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
             for call in message.tool_calls
         ]
-        return {"role": message.role, "content": message.content or None, "tool_calls": calls}
+        return {"role": message.role, "content": message.text or None, "tool_calls": calls}
     reference = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": message.content, **reference}
+    content = message.content if isinstance(message.content, str) else list(message.content)
+    return {"role": message.role, "content": content, **reference}
 
 
 def with_answer_tool(request: ModelRequest) -> ModelRequest:
@@ -224,6 +225,13 @@ def _reported_usage(fields: Mapping[str, Any], endpoint: Endpoint) -> Usage | No
         sent, produced = int(fields.get("prompt_tokens") or 0), int(fields.get("completion_tokens") or 0)
         details = as_object(fields.get("prompt_tokens_details"))
         cached = int(details.get("cached_tokens") or fields.get("prompt_cache_hit_tokens") or 0)
+        # OpenRouter, LiteLLM, Anthropic
+        names = (
+            (details, "cache_write_tokens"),
+            (details, "cache_creation_tokens"),
+            (fields, "cache_creation_input_tokens"),
+        )
+        written = int(next((count for place, name in names if (count := place.get(name))), 0))
         reasoning = int(as_object(fields.get("completion_tokens_details")).get("reasoning_tokens") or 0)
     except (TypeError, ValueError, OverflowError):
         return None
@@ -234,7 +242,10 @@ def _reported_usage(fields: Mapping[str, Any], endpoint: Endpoint) -> Usage | No
     cost = fields.get("cost") if endpoint.reports_cost else None
     cost = as_object(cost).get("total_cost", cost)
     usd = float(cost) if isinstance(cost, int | float) and cost >= 0 else None
-    return Usage(sent, produced, max(0, min(cached, sent)), max(0, min(reasoning, produced)), cost=usd)
+    cached = max(0, min(cached, sent))
+    written = max(0, min(written, sent - cached))
+    reasoning = max(0, min(reasoning, produced))
+    return Usage(sent, produced, cached, reasoning, cost=usd, cache_write_tokens=written)
 
 
 def _estimated_usage(request: ModelRequest, text: str, calls: tuple[ToolCall, ...]) -> Usage:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from podwright.errors import ModelError, ReplayMismatchError, TraceError
 from podwright.events import ModelCallFailed, ModelCallFinished, ModelCallStarted
 from podwright.json_data import to_json_data
-from podwright.messages import ModelRequest, ModelResponse, ToolCall
+from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall
 from podwright.models.base import Model, TokenCallback
 from podwright.models.retries import Timeouts
 from podwright.models.schema_example import example
@@ -29,6 +29,9 @@ from podwright.usage import Usage
 if TYPE_CHECKING:
     from podwright.result import ExecutionResult
 
+IMAGE_TOKENS = 1_600
+"""Assumed for an image, whose tokens depend on its size and on the provider; most providers scale larger ones down."""
+
 _WORDS = re.compile(r"\s*\S+|\s+")
 
 
@@ -37,14 +40,17 @@ def estimate_tokens(text: str) -> int:
     return (len(text.encode("utf-8", "replace")) + 3) // 4
 
 
+def estimate_message(message: Message) -> int:
+    """An estimate of the tokens of one message."""
+    images = 0 if isinstance(message.content, str) else sum(part["type"] == "image_url" for part in message.content)
+    calls = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
+    return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls
+
+
 def estimate_input(request: ModelRequest) -> int:
     """An estimate of a request's input tokens, tools and schemas included."""
-    total = 3
-    for message in request.messages:
-        total += 4 + estimate_tokens(message.content)
-        total += sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
     schemas: list[Any] = [*request.tools, *([request.output.schema] if request.output else [])]
-    return total + sum(estimate_tokens(json.dumps(schema)) for schema in schemas)
+    return 3 + sum(map(estimate_message, request.messages)) + sum(estimate_tokens(json.dumps(s)) for s in schemas)
 
 
 class OfflineModel(Model):
@@ -70,7 +76,7 @@ class OfflineModel(Model):
 
 
 class EchoModel(OfflineModel):
-    """`offline/echo`: repeats the user's message, the same each time.
+    """`offline/echo`: repeats the user's last message, the same each time.
 
     It first calls each tool once, with example arguments that fit the tool's schema. With an output schema it answers
     with example data that fits the schema.
@@ -83,10 +89,11 @@ class EchoModel(OfflineModel):
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        question = _one_line(next((m.content for m in request.messages if m.role == "user"), ""), 160)
+        messages = request.messages[request.history :]  # of this turn, and perhaps the system message
+        question = _one_line(next((message.text for message in messages if message.role == "user"), ""), 160)
         if request.output:
             return ModelResponse(json.dumps(example(request.output.schema, question)))
-        called = {call.name for message in request.messages for call in message.tool_calls}
+        called = {call.name for message in messages for call in message.tool_calls}
         functions = [tool["function"] for tool in request.tools]
         if request.tool_choice:
             functions = [function for function in functions if function["name"] == request.tool_choice]
@@ -98,7 +105,7 @@ class EchoModel(OfflineModel):
                 for number, function in enumerate(functions[:8], len(called))
             )
             return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
-        outputs = [_one_line(message.content, 80) for message in request.messages if message.role == "tool"]
+        outputs = [_one_line(message.text, 80) for message in messages if message.role == "tool"]
         return ModelResponse(f"Echo: {question}" + (f" (found: {'; '.join(outputs)})" if outputs else ""))
 
 

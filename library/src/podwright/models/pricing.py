@@ -57,6 +57,8 @@ class _Tokens(NamedTuple):
     output: int
     reasoning: int
     """The reasoning part of `output`."""
+    cache_write: int
+    """The part of `input` that is written to the cache; no token is both read and written."""
 
 
 def lookup(model: str, usage: Usage) -> Cost | None:
@@ -72,7 +74,9 @@ def lookup(model: str, usage: Usage) -> Cost | None:
         ConfigurationError: The operator's file cannot be read, or is invalid.
     """
     sent, produced = usage.input_tokens, usage.output_tokens
-    tokens = _Tokens(sent, min(usage.cached_input_tokens, sent), produced, min(usage.reasoning_tokens, produced))
+    cached = min(usage.cached_input_tokens, sent)
+    written = min(usage.cache_write_tokens, sent - cached)
+    tokens = _Tokens(sent, cached, produced, min(usage.reasoning_tokens, produced), written)
     return _lookup(model, tokens, os.environ.get(VARIABLE, ""), int(time.time() // 60))
 
 
@@ -121,6 +125,7 @@ class _Rates(TypedDict):
     input: Annotated[Decimal, Ge(0)]
     output: Annotated[Decimal, Ge(0)]
     cached_input: NotRequired[Annotated[Decimal, Ge(0)]]
+    cache_write: NotRequired[Annotated[Decimal, Ge(0)]]
     reasoning: NotRequired[Annotated[Decimal, Ge(0)]]
 
 
@@ -147,13 +152,14 @@ def _parse_file(file: str) -> Mapping[str, _Rates]:
         details = "; ".join(map(str, problems))
     raise ConfigurationError(
         f"Invalid price file '{file}' ({VARIABLE}): {details}",
-        suggestion="Write {model: {input, output, cached_input?, reasoning?}} in USD per million tokens.",
+        suggestion="Write {model: {input, output, cached_input?, cache_write?, reasoning?}} in USD per million tokens.",
     )
 
 
 def _from_rates(rates: _Rates, tokens: _Tokens) -> float:
     per_million = (
-        (tokens.input - tokens.cached) * rates["input"]
+        (tokens.input - tokens.cached - tokens.cache_write) * rates["input"]
+        + tokens.cache_write * rates.get("cache_write", rates["input"])
         + tokens.cached * rates.get("cached_input", rates["input"])
         + (tokens.output - tokens.reasoning) * rates["output"]
         + tokens.reasoning * rates.get("reasoning", rates["output"])
@@ -169,6 +175,7 @@ def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | No
     usage = genai_prices.Usage(
         input_tokens=tokens.input,
         cache_read_tokens=tokens.cached,
+        cache_write_tokens=tokens.cache_write,
         output_tokens=tokens.output,
         output_reasoning_tokens=tokens.reasoning,
     )
@@ -192,6 +199,7 @@ def _from_litellm(model: str, tokens: _Tokens) -> float | None:
             prompt_tokens=tokens.input,
             completion_tokens=tokens.output,
             cache_read_input_tokens=tokens.cached,
+            cache_creation_input_tokens=tokens.cache_write,
         )
     except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
         return None

@@ -1,0 +1,121 @@
+"""The messages of a chat: instructions, earlier turns, and the turn of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from podwright import errors
+from podwright.conversation import parse_content, to_data, turns
+from podwright.events import HistoryCut
+from podwright.json_data import to_text
+from podwright.messages import HistorySettings, Message, ModelRequest
+from podwright.models.offline import estimate_input, estimate_message
+from podwright.run import Run, Task
+from podwright.templates import fill, names, sections
+
+
+@dataclass(slots=True)
+class ChatMessages:
+    """The messages of one chat."""
+
+    system: tuple[Message, ...]
+    """The instructions, if there are any."""
+    earlier: tuple[Message, ...]
+    """Those of earlier turns, given by the caller."""
+    turn: list[Message]
+    """Those of this run; it is extended."""
+    limits: HistorySettings = field(default_factory=HistorySettings)
+    """How much of the earlier turns the model is given."""
+    _cut: int = 0
+
+    @classmethod
+    def begin(cls, instructions: str, task: Task, limits: HistorySettings) -> ChatMessages:
+        """The messages at the start: the instructions filled from the input, and the inputs that they do not use.
+
+        Raises:
+            ContextError: The input is neither text, nor named inputs, nor texts and images.
+            MessagesError: A part of the input is neither a text nor an image.
+        """
+        data = task.input
+        if isinstance(data, list):
+            message = Message("user", parse_content(cast("object", data)))
+            context: Mapping[str, Any] = {"input": message.text}
+        else:
+            context = to_context(data)
+            used = [name for name in names(instructions) if name in context]
+            # a chat needs a user message
+            message = Message("user", sections(context, leave_out=used) or sections(context))
+        system = (Message("system", fill(instructions, context)),) if instructions else ()
+        return cls(system, task.messages, [message], limits)
+
+    def with_question(self, text: str) -> ChatMessages:
+        """A copy in which the user asks one thing more."""
+        return ChatMessages(self.system, self.earlier, [*self.turn, Message("user", text)], self.limits)
+
+    def to_data(self) -> list[dict[str, Any]]:
+        """The whole conversation as JSON data."""
+        return to_data((*self.earlier, *self.turn))
+
+    def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
+        """The next request to the model; a history that is too long is cut, whole turns at a time.
+
+        Args:
+            run: The run of the chat.
+            model: The model's name.
+            **fields: Further fields of the request.
+        """
+        request = ModelRequest(model, (*self.system, *self.turn), **fields, component=run.component, path=run.path)
+        if not self.earlier:
+            return request
+        kept = self._kept(request)
+        cut = len(self.earlier) - len(kept)
+        if cut > self._cut:
+            self._cut = cut
+            run.emit(HistoryCut(**run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))))
+        fields |= {"component": run.component, "path": run.path, "history": len(kept)}
+        return ModelRequest(model, (*self.system, *kept, *self.turn), **fields)
+
+    def _kept(self, request: ModelRequest) -> Sequence[Message]:
+        """The earlier messages that the model is given with the request."""
+        kept = turns(self.earlier)
+        if (most := self.limits.get("max_history")) is not None:
+            kept = kept[max(0, len(kept) - most) :]
+        if (allowed := self.limits.get("max_input_tokens")) is not None:
+            left, fitting = allowed - estimate_input(request), 0
+            for turn in reversed(kept):
+                left -= sum(map(estimate_message, turn))
+                if left < 0:
+                    break
+                fitting += 1
+            kept = kept[len(kept) - fitting :]
+        return [message for turn in kept for message in turn]
+
+
+def to_context(data: object) -> Mapping[str, Any]:
+    """An input as named values; a text is named `input`.
+
+    Raises:
+        ContextError: The input is neither text nor named inputs.
+    """
+    if isinstance(data, str):
+        context: Mapping[str, Any] = {"input": data}
+    elif isinstance(data, Mapping):
+        context = cast("Mapping[str, Any]", data)
+    else:
+        raise errors.ContextError(
+            f"The input must be a string or an object of named inputs, not {type(data).__name__}.",
+            suggestion="Pass a string, or named inputs such as {'input': …}.",
+        )
+    if not context:
+        raise errors.ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
+    for key, value in context.items():
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
+            raise errors.ContextError(f"The name of an input must be a string, not {key!r}.")
+        try:
+            to_text(value).encode()
+        except (ValueError, RecursionError, TypeError) as error:
+            hint = "Pass JSON data, with texts that can be encoded as UTF-8."
+            raise errors.ContextError(f"The input '{key}' is not JSON: {error}.", suggestion=hint) from error
+    return context

@@ -1,0 +1,200 @@
+"""Conversations as JSON data: the messages of earlier turns that a run is given, and those that it returns.
+
+The shape is that of the Chat Completions protocol, which most clients and providers share. There are no system
+messages, because those are the blueprint's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, NotRequired, cast
+
+from annotated_types import MaxLen, MinLen
+from pydantic import (
+    Discriminator,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    with_config,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+from typing_extensions import TypedDict
+
+from podwright.errors import MessagesError
+from podwright.json_data import as_array, as_object
+from podwright.messages import CLOSED, ContentPart, Message, TextPart, ToolCall
+from podwright.text import short_repr
+from podwright.validation_errors import to_problems
+
+MAX_MESSAGES = 2000
+"""Messages of the longest conversation."""
+MAX_CHARACTERS = 4_000_000
+"""Characters of the longest text in a message; an image in a data URL is not limited here."""
+
+_Text = Annotated[str, MaxLen(MAX_CHARACTERS)]
+_Id = Annotated[str, MinLen(1), MaxLen(200)]
+ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(100)]
+"""Texts and images of one message."""
+
+
+@with_config(CLOSED)
+class FunctionCallData(TypedDict):
+    """The function of a tool call."""
+
+    name: _Id
+    arguments: _Text
+    """The arguments as JSON text, as the model wrote them."""
+
+
+@with_config(CLOSED)
+class ToolCallData(TypedDict):
+    """A tool call of an assistant."""
+
+    id: _Id
+    type: NotRequired[Literal["function"]]
+    function: FunctionCallData
+
+
+@with_config(CLOSED)
+class UserMessage(TypedDict):
+    """What a user said."""
+
+    role: Literal["user"]
+    content: _Text | ContentParts
+
+
+@with_config(CLOSED)
+class AssistantMessage(TypedDict):
+    """What the model answered: a text, tool calls, or both."""
+
+    role: Literal["assistant"]
+    content: NotRequired[_Text | list[TextPart] | None]
+    tool_calls: NotRequired[Annotated[list[ToolCallData], MaxLen(1000)]]
+
+
+@with_config(CLOSED)
+class ToolMessage(TypedDict):
+    """The result of a tool call."""
+
+    role: Literal["tool"]
+    tool_call_id: _Id
+    content: _Text | list[TextPart]
+
+
+ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
+
+
+def _check_order(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
+    """Check each message, and that calls and results belong together; all problems are raised at once."""
+    errors: list[InitErrorDetails] = []
+    checked: Any = None
+    try:
+        checked = check_shape(data)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            kind = PydanticCustomError(cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx"))
+            errors.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})
+    for location, message in _misplaced(as_array(data)):
+        kind = PydanticCustomError("value_error", cast("Any", message))
+        errors.append({"type": kind, "loc": location, "input": data})
+    if errors:
+        raise ValidationError.from_exception_data("messages", errors)
+    return checked
+
+
+def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """Tool results without their call, and tool calls without their result."""
+    waiting: dict[str, int] = {}
+    end: dict[str, Any] = {}
+    for index, message in enumerate([*map(as_object, messages), end]):
+        if message.get("role") == "tool":
+            id_ = message.get("tool_call_id")
+            if isinstance(id_, str) and waiting.pop(id_, None) is None:
+                yield (index, "tool_call_id"), f"No tool call {short_repr(id_)} right before waits for this result"
+            continue
+        for id_, caller in waiting.items():
+            yield (caller, "tool_calls"), f"The tool call {short_repr(id_)} has no result right after it"
+        calls = as_array(message.get("tool_calls"))
+        ids = [id_ for call in calls if isinstance(id_ := as_object(call).get("id"), str)]
+        waiting = dict.fromkeys(ids, index)
+        if len(waiting) < len(ids):
+            yield (index, "tool_calls"), "Two tool calls have the same id"
+        if message.get("role") == "assistant" and not calls and not message.get("content"):
+            yield (index,), "An assistant's message needs a content or tool calls"
+
+
+Conversation = Annotated[Annotated[list[ConversationMessage], MaxLen(MAX_MESSAGES)], WrapValidator(_check_order)]
+"""Messages of earlier turns, oldest first; each tool call is followed by its result."""
+
+_conversation: TypeAdapter[Any] = TypeAdapter(Conversation)
+_parts: TypeAdapter[Any] = TypeAdapter(ContentParts)
+
+
+def parse_messages(data: object) -> tuple[Message, ...]:
+    """Messages from JSON data.
+
+    Args:
+        data: A list of `{"role": "user" | "assistant" | "tool", "content": …, "tool_calls"?, "tool_call_id"?}`.
+
+    Raises:
+        MessagesError: With everything that is wrong.
+    """
+    try:
+        checked = _conversation.validate_python(data)
+    except ValidationError as error:
+        problems = to_problems(error.errors(include_url=False), data)
+        raise MessagesError("The messages are invalid.", problems=problems) from None
+    return tuple(map(_message, checked))
+
+
+def parse_content(parts: object) -> tuple[ContentPart, ...]:
+    """The texts and images of a user's message.
+
+    Raises:
+        MessagesError: With everything that is wrong.
+    """
+    try:
+        return tuple(_parts.validate_python(parts))
+    except ValidationError as error:
+        problems = to_problems(error.errors(include_url=False), parts)
+        raise MessagesError("The input is invalid.", problems=problems) from None
+
+
+def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as JSON data, without system messages."""
+    return [_data(message) for message in messages if message.role != "system"]
+
+
+def _message(data: Any) -> Message:
+    content = data.get("content") or ""
+    if not isinstance(content, str):
+        has_image = any(part["type"] != "text" for part in content)
+        content = tuple(content) if has_image else "\n".join(part["text"] for part in content)
+    calls = tuple(
+        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in data.get("tool_calls", ())
+    )
+    return Message(data["role"], content, calls, data.get("tool_call_id"))
+
+
+def _data(message: Message) -> dict[str, Any]:
+    content = message.content if isinstance(message.content, str) else list(message.content)
+    data: dict[str, Any] = {"role": message.role, "content": content}
+    if message.tool_calls:
+        data["content"] = content or None
+        data["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        data["tool_call_id"] = message.tool_call_id
+    return data
+
+
+def turns(messages: Sequence[Message]) -> list[Sequence[Message]]:
+    """The messages by turn: each begins with a user message, except perhaps the first."""
+    starts = [index for index, message in enumerate(messages) if message.role == "user" and index > 0]
+    return [
+        messages[start:end] for start, end in zip([0, *starts], [*starts, len(messages)], strict=True) if end > start
+    ]
