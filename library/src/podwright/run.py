@@ -24,7 +24,7 @@ from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
 from podwright.events import Event, Kind, Outcome, Subscriber
 from podwright.json_data import to_json_data
-from podwright.messages import Message
+from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
 from podwright.usage import NO_USAGE, RunLimits, Usage
 
@@ -54,6 +54,9 @@ class Task:
     """The type that the answer must have; None is text."""
     messages: tuple[Message, ...] = ()
     """Earlier turns of the conversation."""
+    settings: ModelSettings = field(default_factory=ModelSettings)
+    """Settings of an agent's or a conductor's model calls for this run only, in place of its own; `max_tokens` can only
+    be lowered, and an answer that is cut off there is an answer."""
 
 
 @dataclass(slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 
 from podwright.components import Component, Workflow
+from podwright.components.base import PromptComponent
 from podwright.errors import Problem, RunCancelledError
 from podwright.events import Subscriber
 from podwright.models import use_model
@@ -23,7 +24,7 @@ from podwright_service.schemas import RunRequest
 async def execute_request(
     request: Request,
     component: Component,
-    body: RunRequest,
+    task: Task,
     *,
     subscriber: Subscriber,
     stream: bool = False,
@@ -34,7 +35,7 @@ async def execute_request(
     Args:
         request: Its headers may lower the limits of the run.
         component: The served component, or one of an inline blueprint.
-        body: The input.
+        task: What it is to do.
         subscriber: Receives the events of the run, before the metrics and spans do.
         stream: Whether models are asked for tokens.
         trace: Whether the result includes the events.
@@ -44,7 +45,6 @@ async def execute_request(
         PodwrightError: The run failed, or was cancelled at shutdown.
     """
     runtime = get_runtime(request)
-    task = _task(component, body)
     limits, hops = granted_limits(request.headers, runtime.settings)
     observability, model = runtime.observability, runtime.settings.model
     shared = observability.subscribers if component is runtime.component else observability.inline_subscribers
@@ -66,13 +66,23 @@ async def execute_request(
                 raise
 
 
-def _task(component: Component, body: RunRequest) -> Task:
+def task_of(component: Component, body: RunRequest) -> Task:
+    """The task in a request.
+
+    Raises:
+        RequestError: 422: it has keys that components of this kind do not take.
+        InputError: The input or the start is wrong.
+    """
     value: Any = body.inputs or body.input
     if isinstance(component, Workflow):
+        _refuse(component, body, "agents and conductors", "messages")
         return component.task(value, body.start_step, body.resume_path)
-    if keys := [key for key in ("start_step", "resume_path") if key in body.model_fields_set]:
-        detail = f"Only workflows have '{keys[0]}'; '{component.name}' is of the kind '{component.kind}'."
-        raise RequestError(
-            422, "request_invalid", detail, "Leave it out.", problems=[Problem(f"/{key}", detail) for key in keys]
-        )
-    return Task(value)
+    _refuse(component, body, "workflows", "start_step", "resume_path")
+    return cast("PromptComponent", component).task(value, messages=body.messages)
+
+
+def _refuse(component: Component, body: RunRequest, owners: str, *keys: str) -> None:
+    if sent := [key for key in keys if key in body.model_fields_set]:
+        detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
+        problems = [Problem(f"/{key}", detail) for key in sent]
+        raise RequestError(422, "request_invalid", detail, "Leave it out.", problems=problems)

@@ -226,7 +226,7 @@ def _of_podwright_error(path: str, error: PodwrightError, **more: Any) -> Proble
     facts = {name: to_json_data(value) for name, value in facts.items() if value is not None}
     if error.usage is not None:
         facts["usage"] = error.usage.to_dict()
-    if isinstance(error, errors.BlueprintValidationError):
+    if isinstance(error, errors.BlueprintValidationError | errors.MessagesError):
         facts["errors"] = error_entries(error.problems)
     detail = error.public_message or error.message
     return _problem(path, _status(error), error.code, detail, error.suggestion, error.help_url, **facts)

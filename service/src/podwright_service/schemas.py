@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
 from pydantic_core import PydanticCustomError
 
+from podwright.conversation import ContentParts, Conversation, ConversationMessage
 from podwright.events import Kind
 
 Object = dict[str, Any]
@@ -25,10 +26,12 @@ class RunRequest(RequestModel):
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]})
 
-    input: str = ""
-    """A text."""
+    input: str | ContentParts = ""
+    """A text; agents and conductors also take a list of texts and images."""
     inputs: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue], min_length=1)
     """Values by name. They fill `{name}` in instructions and step inputs."""
+    messages: Conversation = Field(default_factory=list[ConversationMessage])
+    """Agents and conductors: earlier turns of the conversation, oldest first, as `messages` of a trace has them."""
     start_step: int = Field(default=0, ge=0)
     """Workflows: index of the step to start from."""
     resume_path: Annotated[list[int], Field(max_length=64)] | None = None
@@ -89,6 +92,8 @@ class Trace(BaseModel):
     """What happened, in order."""
     duration_ms: float
     usage: Object
+    messages: list[Object] = []
+    """Agents and conductors: the conversation after the run, to be sent with the next input."""
 
 
 class Info(BaseModel):

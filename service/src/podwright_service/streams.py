@@ -12,6 +12,7 @@ from typing import Any
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from podwright.events import Event, Token
+from podwright.headers import RUN_ID
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright_service.problems import RequestError
@@ -84,13 +85,26 @@ class RunStream:
         if not self.run_id:
             await self._task
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a response that sends the run's events."""
+        return {RUN_ID: self.run_id, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
     async def events(self) -> AsyncIterator[bytes]:
         """The events up to the end of the run, as server-sent events, with a comment in every 15 seconds of silence."""
+        async for event, data in self.unread():
+            if event is None:
+                yield KEEPALIVE_COMMENT
+            else:
+                yield format_sse_event(event=event.type, id=str(event.seq), data_str=data)
+
+    async def unread(self) -> AsyncIterator[tuple[Event | None, str]]:
+        """The events up to the end of the run, each with its JSON; None after every 15 seconds of silence."""
         while True:
             while self._unread:
                 event, data = self._unread.popleft()
                 self._unread_bytes -= len(data)
-                yield format_sse_event(event=event.type, id=str(event.seq), data_str=data)
+                yield event, data
             if self._task.done():
                 return
             self._changed.clear()
@@ -98,7 +112,7 @@ class RunStream:
                 async with asyncio.timeout(HEARTBEAT):
                     await self._changed.wait()
             except TimeoutError:
-                yield KEEPALIVE_COMMENT
+                yield None, ""
 
     async def result(self) -> ExecutionResult:
         """The result of the run, after its events.

@@ -87,6 +87,6 @@ class Agent(ModelComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Chat with the model until it answers."""
-        config = ChatConfig(self.model, self.settings, self.max_loops, self._tools)
+        config = ChatConfig.of(self, task, self._tools)
         messages = ChatMessages.begin(self.instructions, task, self.history_settings)
         return await run_chat(run, config, messages, task.response_model)

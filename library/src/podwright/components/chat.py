@@ -10,6 +10,7 @@ from typing import Any
 
 from podwright import errors, events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
+from podwright.components.base import ModelComponent
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.response_format import response_format
 from podwright.components.tool_calls import ToolCaller, error_details
@@ -17,7 +18,7 @@ from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettin
 from podwright.models import Model
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
-from podwright.run import Run, milliseconds_since
+from podwright.run import Run, Task, milliseconds_since
 from podwright.tools import Tool
 from podwright.usage import NO_USAGE, Usage
 
@@ -31,6 +32,17 @@ class ChatConfig:
     max_loops: int
     """Most model calls."""
     tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    may_cut_off: bool = False
+    """Whether an answer that is cut off at `max_tokens` is an answer."""
+
+    @classmethod
+    def of(cls, component: ModelComponent, task: Task, tools: Mapping[str, Tool]) -> ChatConfig:
+        """The configuration of a component's chat for a task."""
+        settings: ModelSettings = {**component.settings, **task.settings}
+        limits = [each["max_tokens"] for each in (component.settings, task.settings) if "max_tokens" in each]
+        if limits:
+            settings["max_tokens"] = min(limits)
+        return cls(component.model, settings, component.max_loops, tools, "max_tokens" in task.settings)
 
 
 async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, response_model: Any = None) -> Any:
@@ -108,6 +120,8 @@ async def call_model(
             raise errors.LimitExceededError(
                 f"The answer of '{model.name}' was cut off at the run's limits.", limit=limit
             )
+        if config.may_cut_off and output is None and not response.tool_calls:
+            return response
         raise errors.ModelError(
             f"The answer of '{model.name}' was cut off at its limit of output tokens.",
             suggestion="Raise max_tokens, or ask for a shorter answer.",

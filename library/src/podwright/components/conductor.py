@@ -124,7 +124,7 @@ class Conductor(ModelComponent):
             plan = _plan_type(tuple(self._skills))
             messages.turn += await self._plan(run, messages, plan, state)
             tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise)
-        config = ChatConfig(self.model, self.settings, self.max_loops, tools)
+        config = ChatConfig.of(self, task, tools)
         return await run_chat(run, config, messages, task.response_model)
 
     async def _plan(self, run: Run, messages: ChatMessages, plan: Any, state: _PlanState) -> list[Message]:

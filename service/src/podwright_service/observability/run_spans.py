@@ -74,6 +74,10 @@ class RunSpans:
             case events.ModelCallRetried():
                 span, _ = _open_spans.get()[-1]
                 span.add_event(semconv.RETRY, _retry(event))
+            case events.HistoryCut():
+                span, _ = _open_spans.get()[-1]
+                cut = {semconv.HISTORY_MESSAGES: event.messages, semconv.HISTORY_TURNS: event.turns}
+                span.add_event(semconv.HISTORY_CUT, cut)
             case events.Token() | events.PlanMade() | events.ConditionChecked():
                 pass
             case _:

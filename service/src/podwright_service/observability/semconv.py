@@ -71,6 +71,9 @@ RETRY: Final = "podwright.model_call.retry"
 RETRY_TRIES: Final = "podwright.model_call.tries"
 RETRY_WAIT: Final = "podwright.model_call.wait"
 RESUMES: Final = "podwright.resumes"
+HISTORY_CUT: Final = "podwright.history.cut"
+HISTORY_MESSAGES: Final = "podwright.history.messages"
+HISTORY_TURNS: Final = "podwright.history.turns"
 
 PROVIDERS: Final = {
     "azure": "azure.ai.openai",

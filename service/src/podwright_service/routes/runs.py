@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -15,9 +16,10 @@ from podwright.events import Event
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.result import ExecutionResult
+from podwright.run import Task
 from podwright_service.documentation import RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
-from podwright_service.execution import execute_request
-from podwright_service.problems import problem_details
+from podwright_service.execution import execute_request, task_of
+from podwright_service.problems import ProblemDetails, problem_details
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.runtime import get_runtime
@@ -35,23 +37,31 @@ _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 @router.post("/run", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
 async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component."""
-    return await _run(request, get_runtime(request).component, body, trace)
+    component = get_runtime(request).component
+    return await _run(request, component, task_of(component, body), trace)
 
 
 @router.post("/run-blueprint", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
 async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTraced = False) -> Response:
     """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
     component = await build_inline(request, body)
-    return await _run(request, component, body, trace)
+    return await _run(request, component, task_of(component, body), trace)
 
 
 async def open_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> AsyncIterator[RunStream]:
+    """The stream of a run, which has begun."""
+    async with begun_stream(request, task_of(get_runtime(request).component, body), trace) as stream:
+        yield stream
+
+
+@contextlib.asynccontextmanager
+async def begun_stream(request: Request, task: Task, trace: bool = False) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
     stream = RunStream(runtime.settings.stream_buffer_bytes)
-    work = execute_request(request, runtime.component, body, subscriber=stream.publish, stream=True, trace=trace)
-    async with stream.running(work) as task:
-        runtime.active_runs.add(task)
+    work = execute_request(request, runtime.component, task, subscriber=stream.publish, stream=True, trace=trace)
+    async with stream.running(work) as running:
+        runtime.active_runs.add(running)
         await runtime.active_runs.run_until_disconnect(request, stream.begun())
         yield stream
 
@@ -60,8 +70,7 @@ async def open_stream(request: Request, body: RunRequest, trace: IsTraced = Fals
 async def run_stream(request: Request, stream: Annotated[RunStream, Depends(open_stream)]) -> EventSourceResponse:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     # FastAPI's mode for generators takes a third more memory for each open stream
-    headers = {RUN_ID: stream.run_id, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(_events(request, stream), headers=headers)
+    return EventSourceResponse(_events(request, stream), headers=stream.headers)
 
 
 async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
@@ -70,13 +79,19 @@ async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:
     try:
         content = _content(get_runtime(request).component, await stream.result())
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
-        problem = problem_details(request, error)
-        if problem.code == "internal_error":
-            _log.error("The run %s failed unexpectedly.", stream.run_id, exc_info=error)
-        request.state.final_status = problem.status
+        problem = late_problem(request, stream.run_id, error)
         yield format_sse_event(event="problem", data_str=problem.to_bytes().decode())
     else:
         yield format_sse_event(event="result", data_str=content.decode())
+
+
+def late_problem(request: Request, run_id: str, error: Exception) -> ProblemDetails:
+    """The problem of a run that fails after its response has begun."""
+    problem = problem_details(request, error)
+    if problem.code == "internal_error":
+        _log.error("The run %s failed unexpectedly.", run_id, exc_info=error)
+    request.state.final_status = problem.status
+    return problem
 
 
 class _RunId:
@@ -88,9 +103,9 @@ class _RunId:
         self.value = self.value or event.run_id
 
 
-async def _run(request: Request, component: Component, body: RunRequest, trace: bool) -> Response:
+async def _run(request: Request, component: Component, task: Task, trace: bool) -> Response:
     run_id = _RunId()
-    work = execute_request(request, component, body, subscriber=run_id, trace=trace)
+    work = execute_request(request, component, task, subscriber=run_id, trace=trace)
     result = await get_runtime(request).active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
     return Response(_content(component, result), headers=headers, media_type="application/json")
