@@ -26,7 +26,7 @@ from podwright_service.inline_blueprints import inline_policy, model_errors, mod
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
 from podwright_service.remotes import remotes_in
-from podwright_service.routes import OPEN_ROUTERS, ROUTERS
+from podwright_service.routes import OPEN_ROUTERS, OPENAI_ROUTERS, ROUTERS
 from podwright_service.routes.docs import static_files
 from podwright_service.runtime import Runtime
 from podwright_service.settings import Settings
@@ -76,7 +76,7 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
     app.add_middleware(RequestTelemetryMiddleware, observability=runtime.observability)
-    for router in ROUTERS:
+    for router in (*ROUTERS, *(OPENAI_ROUTERS if settings.openai_routes else ())):
         app.include_router(router, responses=HOST_PROBLEMS | (DENIED_PROBLEMS if has_keys else {}))
     for router in OPEN_ROUTERS:
         app.include_router(router)

@@ -102,6 +102,47 @@ STREAM_RESPONSES: Responses = {
     **_problems(_REFUSED | _IN_PROGRESS),
 }
 """The responses of a route that answers when a run begins."""
+_NULLABLE_TEXT = {"type": ["string", "null"]}
+_OPENAI_ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "code": _NULLABLE_TEXT,
+                "param": _NULLABLE_TEXT,
+                "suggestion": {"type": "string"},
+                "help_url": {"type": "string"},
+                "run_id": {"type": "string"},
+                "usage": {"type": "object"},
+                "limit": {"type": "string"},
+            },
+            "required": ["message", "type", "code", "param"],
+        }
+    },
+    "required": ["error"],
+}
+OPENAI_RESPONSES: Responses = {
+    200: {
+        "description": "The answer, or with `stream` its events.",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/event-stream": {"itemSchema": _SERVER_SENT_EVENT},
+        },
+        "headers": RUN_HEADERS,
+    },
+    **{
+        status: {"description": text, "content": {"application/json": {"schema": _OPENAI_ERROR}}}
+        for status, text in {**_FAILED, 404: "There is no model of this name here."}.items()
+    },
+    400: {
+        "description": f"{_REFUSED[400]} {_REFUSED[422]}",
+        "content": {"application/json": {"schema": _OPENAI_ERROR}},
+    },
+}
+"""The responses of a route that answers in one of OpenAI's protocols."""
 HOST_PROBLEMS = _problems({400: "The header `Host` is missing or repeated, or its name is not allowed."})
 """The error response for an invalid header `Host`."""
 DENIED_PROBLEMS = _problems(_DENIED)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+OPENAI_PREFIX = "/v1/"
+"""How the paths of the OpenAI-compatible routes begin."""
+
 SCOPES: Mapping[str, tuple[str, ...]] = {
-    "run": ("/run", "/run/stream"),
+    "run": ("/run", "/run/stream", "/v1/models", "/v1/chat/completions", "/v1/responses"),
     "blueprint": ("/run-blueprint", "/validate-blueprint"),
     "read": ("/info", "/metrics", "/openapi.json"),
 }

@@ -22,7 +22,8 @@ from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
-from podwright_service.paths import PATHS
+from podwright_service.openai_api.errors import error_body, status_of
+from podwright_service.paths import OPENAI_PREFIX, PATHS
 from podwright_service.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
@@ -143,6 +144,10 @@ def problem_response(request: Request, error: Exception) -> Response:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
         headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))  # seconds
+    if request.url.path.startswith(OPENAI_PREFIX):
+        if RUN_ID in headers and "Retry-After" not in headers:
+            headers["x-should-retry"] = "false"  # OpenAI's clients would repeat, and pay for, a run that failed
+        return Response(to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json")
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
 
 

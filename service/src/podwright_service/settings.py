@@ -159,6 +159,11 @@ class Settings(BaseSettings):
     max_hops: NonNegativeInt = 3
     """Further containers that a run may pass through."""
 
+    openai_routes: bool = True
+    """Whether the service has the OpenAI-compatible routes below `/v1`."""
+    openai_settings: bool = True
+    """Whether their clients may set `temperature`, `max_tokens` and the like; otherwise such requests are refused."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
     log_format: Literal["auto", "json", "console"] = "auto"

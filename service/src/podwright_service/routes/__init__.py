@@ -1,9 +1,11 @@
 """The routes of the service, one module for each group."""
 
-from podwright_service.routes import blueprints, docs, health, info, metrics, runs
+from podwright_service.routes import blueprints, docs, health, info, metrics, openai, runs
 
 OPEN_ROUTERS = (health.router, docs.router)
 """Routes that require no API key."""
 ROUTERS = (runs.router, blueprints.router, info.router, metrics.router)
+OPENAI_ROUTERS = (openai.router, openai.models_router)
+"""Routes that a setting can turn off."""
 
-__all__ = ["OPEN_ROUTERS", "ROUTERS"]
+__all__ = ["OPENAI_ROUTERS", "OPEN_ROUTERS", "ROUTERS"]

@@ -1,0 +1,97 @@
+"""The text of a run's answer, piece by piece from its events, and its usage in OpenAI's shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from podwright.events import Event, ModelCallFinished, StepFinished, StepStarted, Token
+from podwright.usage import Usage
+
+
+class Answer:
+    """What a client is sent of a run; a subscriber of its events.
+
+    Args:
+        streams: Whether the tokens of the component's own model calls are the answer. Those of a structured answer are
+            not, because it may be corrected, nor are those of the steps of a workflow or a pipeline.
+    """
+
+    def __init__(self, streams: bool = False) -> None:
+        self.run_id = ""
+        """Id of the run, once it has begun."""
+        self.cut_off = False
+        """Whether the answer was cut off at its limit of tokens."""
+        self._streams = streams
+        self._call = -1
+        self._text = ""
+        self._sent = False
+        self._planning = False
+
+    def __call__(self, event: Event) -> str:
+        """Handle an event, and return the piece of the answer in it, which may be empty."""
+        self.run_id = self.run_id or event.run_id
+        if event.run_id != self.run_id:
+            return ""
+        match event:
+            case StepStarted(step_type="plan") | StepFinished(step_type="plan"):
+                self._planning = isinstance(event, StepStarted)
+            case ModelCallFinished():
+                self.cut_off = event.response.finish_reason == "length"
+            case Token() if self._streams and not self._planning:
+                return self._piece(event)
+            case _:
+                pass
+        return ""
+
+    def _piece(self, token: Token) -> str:
+        separator = ""
+        if token.call != self._call:  # what the model said before it called a tool is a paragraph of its own
+            self._call, self._text = token.call, ""
+            separator = "\n\n" if self._sent else ""
+        self._text += token.text
+        self._sent = True
+        return separator + token.text
+
+    def rest(self, answer: str) -> str:
+        """What is left to send of the whole answer."""
+        if answer.startswith(self._text):
+            return answer[len(self._text) :]
+        return ("\n\n" if self._sent else "") + answer
+
+
+def chat_usage(usage: Usage) -> dict[str, Any]:
+    """Tokens as Chat Completions has them, and the cost in USD if it is known."""
+    return _with_cost(
+        usage,
+        {
+            "prompt_tokens": usage.input_tokens,
+            "completion_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+            "prompt_tokens_details": {
+                "cached_tokens": usage.cached_input_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
+            "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        },
+    )
+
+
+def responses_usage(usage: Usage) -> dict[str, Any]:
+    """Tokens as Responses has them, and the cost in USD if it is known."""
+    return _with_cost(
+        usage,
+        {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "total_tokens": usage.total_tokens,
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_input_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        },
+    )
+
+
+def _with_cost(usage: Usage, data: dict[str, Any]) -> dict[str, Any]:
+    return data if usage.cost is None else {**data, "cost": usage.cost}

@@ -1,0 +1,69 @@
+"""The answers of Chat Completions: whole, or as chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from podwright.usage import Usage
+from podwright_service.openai_api.answer import Answer, chat_usage
+from podwright_service.openai_api.errors import error_body
+from podwright_service.problems import ProblemDetails
+
+
+def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str, Any]:
+    """A whole answer."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+    return {
+        "id": f"chatcmpl-{answer.run_id}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": model,
+        "choices": [choice],
+        "usage": chat_usage(usage),
+    }
+
+
+class Chunks:
+    """The chunks of a streamed answer.
+
+    Args:
+        answer: The answer.
+        model: Name of the model.
+        with_usage: Whether the last chunk has the usage.
+    """
+
+    def __init__(self, answer: Answer, model: str, *, with_usage: bool) -> None:
+        self._answer, self._with_usage = answer, with_usage
+        self._common = {"object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+
+    def first(self) -> Iterator[dict[str, Any]]:
+        """The chunk that begins the answer."""
+        yield self._chunk({"role": "assistant", "content": "", "refusal": None})
+
+    def piece(self, text: str) -> dict[str, Any]:
+        """A chunk with a piece of the answer."""
+        return self._chunk({"content": text})
+
+    def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
+        """The chunks that end the answer."""
+        yield self._chunk({}, _finish_reason(self._answer))
+        if self._with_usage:
+            yield self._completed({"choices": [], "usage": chat_usage(usage)})
+
+    def failed(self, problem: ProblemDetails) -> dict[str, Any]:
+        """The error that ends the answer of a run that failed."""
+        return error_body(problem)
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._completed({"choices": [choice], **({"usage": None} if self._with_usage else {})})
+
+    def _completed(self, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{self._answer.run_id}", **self._common, **fields}
+
+
+def _finish_reason(answer: Answer) -> str:
+    return "length" if answer.cut_off else "stop"
