@@ -118,6 +118,7 @@ _OPENAI_ERROR = {
                 "run_id": {"type": "string"},
                 "usage": {"type": "object"},
                 "limit": {"type": "string"},
+                "errors": {"type": "array", "items": {"type": "object"}},
             },
             "required": ["message", "type", "code", "param"],
         }

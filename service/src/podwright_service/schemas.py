@@ -117,6 +117,8 @@ class Info(BaseModel):
     """Names of the remote components that this one uses."""
     accepts: dict[str, list[str]]
     """The `models`, `tools`, `agents` and `conditions` that an inline blueprint may name."""
+    openai: bool
+    """Whether the service has the OpenAI-compatible routes below `/v1`."""
     limits: dict[str, int | float | None]
 
 

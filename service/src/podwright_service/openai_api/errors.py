@@ -14,6 +14,8 @@ def error_body(problem: ProblemDetails) -> dict[str, Any]:
     """A problem as OpenAI's clients read it: `error` with message, type, code and param, and further facts."""
     kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
     more = {name: value for name in ("run_id", "usage", "limit") if (value := getattr(problem, name)) is not None}
+    if problem.errors:
+        more["errors"] = [entry.model_dump() for entry in problem.errors]
     pointer = problem.errors[0].pointer if problem.errors else ""
     return {
         "error": {

@@ -134,8 +134,14 @@ class _Request(RequestModel):
     def _named_inputs(self, component: Component) -> dict[str, str]:
         if not self.metadata:
             return {}
-        used = names(json.dumps(component.to_blueprint()))
+        used = _template_names(component)
         return {name: value for name, value in self.metadata.items() if name in used and name != "input"}
+
+
+def _template_names(component: Component) -> set[str]:
+    """The names in the templates of a component and its members."""
+    inner = (_template_names(member) for member in component.members().values())
+    return set(names(json.dumps(component.to_blueprint()))).union(*inner)
 
 
 def _refuse(parameter: str, reason: str) -> RequestError:
@@ -158,10 +164,10 @@ def _split(pointer: str, data: Sequence[Object]) -> tuple[tuple[Message, ...], M
         *earlier, question = parse_messages(data)
     except MessagesError as error:
         problems = [Problem(pointer + each.pointer, each.detail, each.suggestion) for each in error.problems]
-        raise RequestError(422, error.code, str(problems[0]), error.suggestion, problems=problems) from None
+        raise RequestError(422, error.code, problems[0].detail, error.suggestion, problems=problems) from None
     if question.role != "user":
         problem = Problem(f"{pointer}/{len(data) - 1}/role", "The last message must be of a user.")
-        raise RequestError(422, "messages_invalid", str(problem), "Add the user's message.", problems=[problem])
+        raise RequestError(422, "messages_invalid", problem.detail, "Add the user's message.", problems=[problem])
     return tuple(earlier), question
 
 

@@ -45,5 +45,6 @@ async def info(request: Request) -> Info:
             "agents": list(policy.agents),
             "conditions": list(policy.conditions),
         },
+        openai=settings.openai_routes,
         limits=settings.model_dump(include=_LIMITS),
     )

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol
 
-from fastapi import APIRouter, Depends, Request, Response, WebSocket
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel
 
@@ -23,7 +22,7 @@ from podwright_service.openai_api.answer import Answer
 from podwright_service.openai_api.chat import Chunks, completion
 from podwright_service.openai_api.requests import ChatRequest, ResponsesRequest
 from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
-from podwright_service.problems import ProblemDetails
+from podwright_service.problems import ProblemDetails, RequestError
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.routes.runs import begun_stream, late_problem
 from podwright_service.runtime import get_runtime
@@ -117,12 +116,16 @@ async def responses(request: Request, opened: Annotated[_Opened, Depends(open_re
     return EventSourceResponse(_response_events(request, opened, opened.stream, events), headers=opened.stream.headers)
 
 
-@router.websocket("/responses")
-async def responses_websocket(websocket: WebSocket) -> None:
-    """Refuse the WebSocket mode of Responses by name."""
-    message = 'WebSocket connections are not supported: send POST requests, with "stream": true for a stream.'
-    error = {"message": message, "type": "invalid_request_error", "code": "websocket_unsupported", "param": None}
-    await websocket.send_denial_response(JSONResponse({"error": error}, 400))
+@models_router.get("/responses", include_in_schema=False)
+async def responses_get() -> None:
+    """Say what GET requests, and those for a WebSocket connection, would need.
+
+    Raises:
+        RequestError: 405, always.
+    """
+    detail = "Responses are not stored, and WebSocket connections are not supported."
+    suggestion = 'Send POST requests, with "stream": true for a stream.'
+    raise RequestError(405, "method_not_allowed", detail, suggestion, {"allow": "POST"})
 
 
 async def _run(request: Request, opened: _Opened) -> tuple[ExecutionResult, str]:

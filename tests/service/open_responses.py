@@ -1,0 +1,120 @@
+"""What the Open Responses specification requires of responses and streamed events, as a JSON Schema.
+
+Written from the facts of its OpenAPI document (`public/openapi/openapi.json` of openresponses/openresponses, version
+2026-04-24), reduced to what a response with one message has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
+NULL: Schema = {"type": "null"}
+
+
+def nullable(schema: Schema) -> Schema:
+    return {"anyOf": [schema, NULL]}
+
+
+def one_of(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def data(**required: Schema) -> Schema:
+    return {"type": "object", "properties": required, "required": list(required)}
+
+
+def array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+PART = data(type=one_of("output_text"), text=TEXT, annotations=array({"not": {}}))
+ITEM = data(
+    type=one_of("message"),
+    id=TEXT,
+    status=one_of("in_progress", "completed", "incomplete"),
+    role=one_of("user", "assistant", "system", "developer"),
+    content=array(PART),
+)
+FORMAT: Schema = {
+    "oneOf": [
+        data(type=one_of("text")),
+        data(type=one_of("json_object")),
+        data(type=one_of("json_schema"), name=TEXT, description=nullable(TEXT), schema=NULL, strict=FLAG),
+    ]
+}
+EFFORT = one_of("none", "minimal", "low", "medium", "high", "xhigh")
+USAGE = data(
+    input_tokens=WHOLE,
+    output_tokens=WHOLE,
+    total_tokens=WHOLE,
+    input_tokens_details=data(cached_tokens=WHOLE),
+    output_tokens_details=data(reasoning_tokens=WHOLE),
+)
+RESPONSE = data(
+    id=TEXT,
+    object=one_of("response"),
+    created_at=WHOLE,
+    completed_at=nullable(WHOLE),
+    status=TEXT,
+    incomplete_details=nullable(data(reason=TEXT)),
+    model=TEXT,
+    previous_response_id=nullable(TEXT),
+    instructions=nullable(TEXT),
+    output=array(ITEM),
+    error=nullable(data(code=TEXT, message=TEXT)),
+    tools=array({"not": {}}),
+    tool_choice=one_of("none", "auto", "required"),
+    truncation=one_of("auto", "disabled"),
+    parallel_tool_calls=FLAG,
+    text=data(format=FORMAT),
+    top_p=NUMBER,
+    presence_penalty=NUMBER,
+    frequency_penalty=NUMBER,
+    top_logprobs=WHOLE,
+    temperature=NUMBER,
+    reasoning=nullable(data(effort=nullable(EFFORT), summary=nullable(TEXT))),
+    usage=nullable(USAGE),
+    max_output_tokens=nullable(WHOLE),
+    max_tool_calls=nullable(WHOLE),
+    store=FLAG,
+    background=FLAG,
+    service_tier=TEXT,
+    metadata={"type": "object"},
+    safety_identifier=nullable(TEXT),
+    prompt_cache_key=nullable(TEXT),
+)
+PLACE = {"item_id": TEXT, "output_index": WHOLE, "content_index": WHOLE}
+EVENTS = {
+    **{f"response.{state}": {"response": RESPONSE} for state in ("created", "in_progress")},
+    **{f"response.{state}": {"response": RESPONSE} for state in ("completed", "incomplete", "failed")},
+    "response.output_item.added": {"output_index": WHOLE, "item": ITEM},
+    "response.output_item.done": {"output_index": WHOLE, "item": ITEM},
+    "response.content_part.added": {**PLACE, "part": PART},
+    "response.content_part.done": {**PLACE, "part": PART},
+    "response.output_text.delta": {**PLACE, "delta": TEXT},
+    "response.output_text.done": {**PLACE, "text": TEXT},
+}
+"""The fields of each event, besides its type and its number."""
+
+
+def check_response(response: Any) -> None:
+    """Check that a response is as the specification says."""
+    Draft202012Validator(RESPONSE).validate(response)
+
+
+def check_events(events: list[Any]) -> None:
+    """Check that streamed events are as the specification says, in order, and numbered without a gap."""
+    for number, event in enumerate(events):
+        schema = data(type=one_of(event["type"]), sequence_number=WHOLE, **EVENTS[event["type"]])
+        Draft202012Validator(schema).validate(event)
+        assert event["sequence_number"] == number
+    assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
+    assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
