@@ -89,7 +89,7 @@ def test_commands(tmp_path: Path) -> None:
         for command in commands(ROOT / "docs" / "cli.md")
         if "podwright " in command or command.startswith("pytest ")
     ]
-    assert {"new", "run", "replay", "validate", "diff", "schema", "graph", "settings"} <= {
+    assert {"new", "run", "chat", "replay", "validate", "diff", "schema", "graph", "settings"} <= {
         word for command in tested for word in re.findall(r"podwright (\w+)", command)
     }
     for command in tested:

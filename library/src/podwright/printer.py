@@ -46,15 +46,14 @@ class Printer:
             self._write(printable(event.text), "dim", end="")
             self._in_tokens = True
             return
-        style, text = _line(event)
-        if not text:
+        style, line = event_line(event)
+        if not line:
             return
         if self._in_tokens:
             self._write("", "")
             self._in_tokens = False
         time = f"{event.at - self._start:8.3f}s " if self._timing else ""
-        line = truncate(" ".join(printable(text).split("\n")), _MAX_LINE_LENGTH)
-        self._write(f"{time}{'  ' * len(event.path)}[{printable(event.component)}] {line}", style)
+        self._write(f"{time}{line}", style)
 
     def _write(self, text: str, style: str, end: str = "\n") -> None:
         file = self._file or sys.stdout
@@ -68,8 +67,15 @@ class Printer:
         self._console.print(text, style=style or None, end=end)
 
 
-def _line(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case for each type of event
-    """The style and the text of an event's line; the text is empty for events that print nothing."""
+def event_line(event: Event) -> tuple[str, str]:
+    """The style and the line of an event; the line is empty for events that the printer does not give one."""
+    style, text = _describe(event)
+    line = truncate(" ".join(printable(text).split("\n")), _MAX_LINE_LENGTH)
+    return style, f"{'  ' * len(event.path)}[{printable(event.component)}] {line}" if text else ""
+
+
+def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one case for each type of event
+    """The style and the text of an event's line; the text is empty for events without one."""
     match event:
         case events.RunStarted():
             return "bold", f"started: {to_text(event.input)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,7 +23,7 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
     Raises:
         ConfigurationError: The file cannot be read, a name or a URL is invalid, or a key has no component.
     """
-    urls = {**_urls_in(settings.agents_file), **settings.agents}
+    urls = _urls(settings)
     keys = {name: key.get_secret_value() for name, key in settings.agent_keys.items()}
     for name in keys:
         if name not in urls:
@@ -31,6 +32,23 @@ def remotes_of(settings: Settings) -> dict[str, Component]:
                 suggestion=did_you_mean(name, urls) or "Add its URL, or remove the key.",
             )
     return {name: Remote(name, url, api_key=keys.get(name)) for name, url in urls.items()}
+
+
+def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
+    """The configured name of the remote component at a URL, by default its host, and the API key of that name.
+
+    Raises:
+        ConfigurationError: The file with the URLs cannot be read, or the URL is invalid.
+    """
+    try:
+        host = (urlsplit(url).hostname or "")[:100]  # longer ones are no names
+    except ValueError:
+        host = ""
+    if not host:
+        raise ConfigurationError("Invalid URL of a service.", suggestion="Write it as http://host:port.")
+    name = next((name for name, known in _urls(settings).items() if known.rstrip("/") == url.rstrip("/")), host)
+    key = settings.agent_keys.get(name)
+    return name, key.get_secret_value() if key else None
 
 
 def remotes_in(*components: Component) -> list[str]:
@@ -44,6 +62,10 @@ def everything_in(component: Component) -> Iterator[Component]:
     yield component
     for member in component.members().values():
         yield from everything_in(member)
+
+
+def _urls(settings: Settings) -> dict[str, str]:
+    return {**_urls_in(settings.agents_file), **settings.agents}
 
 
 def _urls_in(path: str | None) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 TIMEOUT = 2.0
@@ -23,7 +25,7 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
     """
     url = url or default_url()
     try:
-        status, body = _get(url, timeout)
+        status, body = get(url, timeout)
     except TimeoutError:
         status, body = 0, f"no response within {timeout:g} s"
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -42,7 +44,20 @@ def default_url() -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/ready"
 
 
-def _get(url: str, timeout: float) -> tuple[int, str]:
+def get(
+    url: str, timeout: float, headers: Mapping[str, str] = MappingProxyType({}), max_bytes: int = 200
+) -> tuple[int, str]:
+    """The status and the start of the body at a URL; redirects and proxies are not followed.
+
+    Args:
+        url: The address; without a path, `/ready`.
+        timeout: Seconds to wait for each network operation.
+        headers: Headers of the request.
+        max_bytes: How much of the body to read.
+
+    Raises:
+        OSError, ValueError, http.client.HTTPException: There is no response, or the address is none.
+    """
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("not an http or https URL")
@@ -50,8 +65,8 @@ def _get(url: str, timeout: float) -> tuple[int, str]:
     connection = connect(parts.hostname, parts.port, timeout=timeout)
     try:
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        connection.request("GET", "/ready" if path in ("", "/") else path)
+        connection.request("GET", "/ready" if path in ("", "/") else path, headers=dict(headers))
         response = connection.getresponse()
-        return response.status, response.read(200).decode(errors="replace")
+        return response.status, response.read(max_bytes).decode(errors="replace")
     finally:
         connection.close()

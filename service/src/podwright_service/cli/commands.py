@@ -100,6 +100,29 @@ def run(
 
 
 @app.command()
+def chat(
+    path: Annotated[
+        str,
+        typer.Argument(help="A blueprint file, a component folder, module:attribute, or the URL of a service."),
+    ],
+    model: Model = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="API key of the service; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS."
+        ),
+    ] = None,
+) -> None:
+    """Talk to an agent or a conductor. Each line is a turn; /help lists the commands.
+
+    Answers go to standard output, everything else to standard error. Ctrl-C cancels a turn, Ctrl-D ends.
+    """
+    from podwright_service.cli.chat import start_chat
+
+    start_chat(path, model, api_key)
+
+
+@app.command()
 def replay(
     file: Annotated[str, typer.Argument(help="A trace, as `run --trace` writes it; `-` is standard input.")],
     delay: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")] = 0.0,

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from podwright.errors import ConfigurationError, PodwrightError
 from podwright.json_data import to_json_data
 from podwright.text import os_error_reason, printable, truncate
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_text(text: str, file: TextIO | None = None) -> None:
     """Print a line; on a terminal, without control characters."""
     stream = file or sys.stdout
     stream.write((printable(text) if stream.isatty() else text) + "\n")
+
+
+def print_note(text: str, style: str = "dim") -> None:
+    """Print a line about a conversation to standard error; on a terminal in a style."""
+    _notes().out(printable(text), style=style, highlight=False)
+
+
+@functools.cache
+def _notes() -> Console:
+    from rich.console import Console  # slow to import
+
+    return Console(stderr=True, force_terminal=sys.stderr.isatty())
 
 
 def print_json(data: Any) -> None:

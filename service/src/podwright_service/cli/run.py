@@ -104,13 +104,13 @@ def run_component(
         print_error(error)
         _write_context(error, path, context_file)
         duration_ms = (time.time() - events[0].at) * 1000 if events else 0.0
-        _write_trace(ExecutionResult(None, events, duration_ms, error.usage or Usage()), trace_file)
+        write_trace(ExecutionResult(None, events, duration_ms, error.usage or Usage()), trace_file)
         return _EXIT_CODES.get(type(error), 1)
     if isinstance(result.value, str):
         print_text(result.value)
     else:
         print_json(result.value)
-    _write_trace(result, trace_file)
+    write_trace(result, trace_file)
     return 0
 
 
@@ -198,7 +198,12 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
     print_text(f"To resume: {shlex.join(command)}", sys.stderr)
 
 
-def _write_trace(result: ExecutionResult, file: str | None) -> None:
+def write_trace(result: ExecutionResult, file: str | None) -> None:
+    """Write what `podwright replay` reads; without a file, do nothing.
+
+    Raises:
+        ConfigurationError: The file cannot be written.
+    """
     if file is not None:
         write_text(file, json.dumps(result.to_dict(), ensure_ascii=False) + "\n")
 

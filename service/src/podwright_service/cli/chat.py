@@ -1,0 +1,192 @@
+"""The command `chat`: a conversation with an agent or a conductor, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import signal
+import sys
+from collections.abc import Generator
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from podwright.components.base import PromptComponent
+from podwright.components.remote import Remote
+from podwright.errors import ConfigurationError, InputError, PodwrightError
+from podwright.events import Kind
+from podwright.json_data import as_object
+from podwright.models import use_model
+from podwright.result import ExecutionResult
+from podwright.run import execute
+from podwright.text import did_you_mean, os_error_reason, truncate
+from podwright.usage import NO_USAGE, RunLimits, Usage
+from podwright_service.cli.check import get
+from podwright_service.cli.console import print_error, print_note, read_text
+from podwright_service.cli.run import write_trace
+from podwright_service.cli.turn_printer import TurnPrinter
+from podwright_service.remotes import name_and_key, remotes_of
+from podwright_service.settings import Settings, adopt_secrets, read_settings
+from podwright_service.source import load_component
+
+_COMMANDS = {
+    "/reset": "forget the conversation",
+    "/save FILE": "write the last turn with the whole conversation, for `podwright replay`",
+    "/help": "list the commands; a line that begins with a space is never one",
+    "/quit": "end, as Ctrl-D does; Ctrl-C cancels a turn",
+}
+_INFO_TIMEOUT, _MAX_INFO = 5.0, 16 * 2**20
+"""Seconds to wait for `/info`, and bytes of it."""
+
+
+def start_chat(path: str, model: str | None, api_key: str | None) -> None:
+    """Talk until the end of standard input.
+
+    Args:
+        path: A blueprint file, a component folder, `module:attribute`, or the URL of a service.
+        model: A model in place of every model in the blueprint.
+        api_key: The API key of the service, or `@FILE`.
+
+    Raises:
+        PodwrightError: There is no such component, it keeps no conversation, or the input cannot be read.
+    """
+    settings = read_settings(model=model)
+    adopt_secrets()
+    is_url = path.startswith(("http://", "https://"))
+    if (model if is_url else api_key) is not None:
+        option, target = ("--model", "component here") if is_url else ("--api-key", "URL of a service")
+        raise InputError(f"{option} is for a {target}, not for '{truncate(path, 100)}'.", suggestion="Leave it out.")
+    component = _remote(path, api_key, settings) if is_url else load_component(path, remotes_of(settings))
+    if not isinstance(component, PromptComponent) or component.kind not in ("agent", "conductor"):
+        message = f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
+        raise InputError(message, suggestion="Use `podwright run`, or chat with an agent or a conductor.")
+    if sys.stdin.isatty():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # cancels a turn: see asyncio.Runner
+        print_note(f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends.")
+    with use_model(settings.model) if settings.model else contextlib.nullcontext(), asyncio.Runner() as runner:
+        chat = _Chat(component, settings.run_limits, runner)
+        while chat.next_line():
+            pass
+
+
+def _remote(url: str, api_key: str | None, settings: Settings) -> Remote:
+    name, key = name_and_key(url, settings)
+    if api_key is not None:
+        key = read_text(api_key[1:]).strip() if api_key.startswith("@") else api_key
+    options: dict[str, Any] = {"api_key": key} if key else {}
+    Remote(name, url, **options)  # checks URL and key
+    return Remote(name, url, _kind_at(url, key), **options)
+
+
+def _kind_at(url: str, key: str | None) -> Kind:
+    """The kind of a service's component; if the service does not tell, for example with this key, "agent"."""
+    headers = {"Authorization": f"Bearer {key.strip()}"} if key else {}
+    try:
+        _, body = get(f"{url.rstrip('/')}/info", _INFO_TIMEOUT, headers, _MAX_INFO)
+        adapter: TypeAdapter[Kind] = TypeAdapter(Kind)
+        return adapter.validate_python(as_object(json.loads(body)).get("kind"))
+    except (OSError, ValueError, http.client.HTTPException):
+        return "agent"
+
+
+class _Chat:
+    """The conversation so far, and what it has used, failed and cancelled turns included."""
+
+    def __init__(self, component: PromptComponent, limits: RunLimits, runner: asyncio.Runner) -> None:
+        self._component, self._limits, self._runner = component, limits, runner
+        self._usage = NO_USAGE
+        self._last: ExecutionResult | None = None
+
+    def next_line(self) -> bool:
+        """Read a line and do what it says; false at the end."""
+        try:
+            line = _read_line()
+            if line is None or line.strip() == "/quit":
+                return False
+            if line.startswith("/"):
+                self._command(*line.strip().partition(" ")[::2])
+            elif line.strip():
+                self._turn(line.strip())
+        except KeyboardInterrupt:
+            print_note("\nEnter /quit, or press Ctrl-D, to leave.")
+        return True
+
+    def _command(self, name: str, argument: str) -> None:
+        match name:
+            case "/help":
+                print_note("\n".join(f"{command:<12}{meaning}" for command, meaning in _COMMANDS.items()))
+            case "/reset":
+                self._usage, self._last = NO_USAGE, None
+                print_note("The conversation is forgotten.")
+            case "/save":
+                self._save(argument.strip())
+            case _:
+                known = [command.split()[0] for command in _COMMANDS]
+                print_note(f"Unknown command '{truncate(name, 60)}'. {did_you_mean(name, known)}")
+
+    def _save(self, file: str) -> None:
+        if not file or self._last is None:
+            print_note("There is no turn to save yet." if file else "Name a file: /save trace.json.")
+            return
+        try:
+            write_trace(self._last, file)
+            print_note(f"Saved {file}.")
+        except PodwrightError as error:
+            print_error(error)
+
+    def _turn(self, text: str) -> None:
+        printer = TurnPrinter(isinstance(self._component, Remote))
+        try:
+            self._last = self._runner.run(self._execute(text, printer))
+            printer.finish(self._last.value)
+        except KeyboardInterrupt:
+            printer.end_line()
+            print_note("Cancelled. The conversation is as before this turn.")
+        except PodwrightError as error:
+            printer.end_line()
+            print_error(error)
+        self._usage += printer.usage
+        print_note(f"turn: {_used(printer.usage)}; conversation: {_used(self._usage)}")
+
+    async def _execute(self, text: str, printer: TurnPrinter) -> ExecutionResult:
+        task = self._component.task(text, None, self._last.messages if self._last else ())
+        return await execute(
+            self._component, task, subscribers=(printer,), limits=self._limits, stream=True, trace=True
+        )
+
+
+def _used(usage: Usage) -> str:
+    cost = "cost unknown" if usage.cost is None else f"{usage.cost:.6g} USD"
+    tokens = f"{usage.input_tokens} input ({usage.cached_input_tokens} cached), {usage.output_tokens} output tokens"
+    return f"{tokens}, {cost}"
+
+
+def _read_line() -> str | None:
+    """The next line; None at the end of the input."""
+    edited = sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        if not edited:
+            return input()
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401 # pyright: ignore[reportUnusedImport] - input() uses it for editing
+        with _exit_by_exception():
+            return input("> ")
+    except EOFError:
+        if edited:
+            print_note("")
+        return None
+    except (OSError, ValueError) as error:
+        reason = f"Cannot read standard input: {os_error_reason(error)}."
+        raise ConfigurationError(reason, suggestion="Write lines of UTF-8 text.") from error
+
+
+@contextlib.contextmanager
+def _exit_by_exception() -> Generator[None]:
+    """While the context is open, SIGTERM raises an exception, so that readline restores the terminal."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

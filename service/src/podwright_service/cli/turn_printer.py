@@ -1,0 +1,77 @@
+"""The printer of a turn of `podwright chat`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from podwright import events
+from podwright.events import Event
+from podwright.json_data import to_text
+from podwright.printer import event_line
+from podwright.text import printable
+from podwright.usage import NO_USAGE
+from podwright_service.cli.console import print_note
+
+_NOTES = (
+    events.ToolCallStarted, events.ToolCallFinished, events.ToolCallFailed, events.ModelCallRetried,
+    events.HistoryCut, events.PlanMade, events.StepStarted,
+)  # fmt: skip
+"""The events that a turn prints as a line."""
+
+
+class TurnPrinter:
+    """Prints a turn: the answer as it arrives, and a dim line for each call of a tool and the like.
+
+    Args:
+        is_remote: Whether the answer is that of the run nested in the outermost one.
+    """
+
+    def __init__(self, is_remote: bool) -> None:
+        self.usage = NO_USAGE
+        """What the turn has used, once it has ended."""
+        self._is_remote = is_remote
+        self._outermost = ""
+        self._is_plan = False
+        self._streamed = ""
+        self._in_line = False
+
+    def __call__(self, event: Event) -> None:
+        """Print an event."""
+        answering = event.parent_id == self._outermost if self._is_remote else event.parent_id is None
+        match event:
+            case events.RunStarted(parent_id=None):
+                self._outermost = event.run_id
+            case events.RunEnded(parent_id=None):
+                self.usage = event.usage
+            case events.StepStarted(step_type="plan") | events.StepFinished(step_type="plan") if answering:
+                self._is_plan = isinstance(event, events.StepStarted)
+            case events.ModelCallStarted() if answering:
+                self._streamed = ""
+            case events.Token() if answering and not self._is_plan:
+                self._streamed += event.text
+                self._write(event.text)
+            case _ if isinstance(event, _NOTES):
+                self.end_line()
+                style, line = event_line(event)
+                print_note(line, "dim red" if style == "red" else "dim")
+            case _:
+                pass
+
+    def finish(self, value: Any) -> None:
+        """Print the answer, unless it was streamed."""
+        if (text := to_text(value)) != self._streamed:
+            self.end_line()
+            self._write(text)
+        self.end_line()
+
+    def end_line(self) -> None:
+        """End the line of the answer, if one has begun."""
+        if self._in_line:
+            self._write("\n")
+        self._in_line = False
+
+    def _write(self, text: str) -> None:
+        self._in_line = self._in_line or bool(text)
+        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
