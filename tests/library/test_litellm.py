@@ -220,6 +220,63 @@ async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: An
     assert provider.requests[0]["max_tokens"] == 20
 
 
+CACHED = {"input_tokens": 500, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 300, "output_tokens": 10}
+ONE_HOUR = {**CACHED, "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0}}
+
+
+@pytest.mark.parametrize("usage", [CACHED, ONE_HOUR])
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_writing_to_the_cache_is_counted_and_priced(provider: Upstream, streaming: bool, usage: Any) -> None:
+    """Input that Anthropic writes to its cache is part of the input, and costs a quarter more."""
+    start = {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage}}
+    stream_of_answer = [
+        start,
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ciao."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 10}},
+        {"type": "message_stop"},
+    ]
+    text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in stream_of_answer)
+    provider.answers(streamed(text.encode()) if streaming else [reply({**MESSAGE, "usage": usage})])
+    agent = Agent("poet", "Be short.", model_at(provider, ANTHROPIC))
+    counted = (await agent.arun("Hello?", stream=streaming, trace=True)).usage
+    assert (counted.input_tokens, counted.output_tokens) == (1000, 10)
+    assert (counted.cached_input_tokens, counted.cache_write_tokens) == (200, 300)
+    assert counted.cost == pytest.approx((500 * 1 + 200 * 0.1 + 300 * 1.25 + 10 * 5) / 10**6)
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize("name", [OPENAI, ANTHROPIC])
+async def test_images_are_passed_on(provider: Upstream, name: str) -> None:
+    """An image reaches the provider as the URL, or the data, that it is; nobody here fetches it."""
+    url = f"https://127.0.0.1:{provider.port}/a.png"
+    parts: Any = [{"type": "image_url", "image_url": {"url": address}} for address in (url, PIXEL)]
+    provider.answers([reply(MESSAGE if name == ANTHROPIC else completion("Ciao."))])
+    agent = Agent("guide", "Be short.", model_at(provider, name), max_tokens=9)
+    assert await agent.arun([{"type": "text", "text": "What is this?"}, *parts]) == "Ciao."
+    sent = provider.requests[0]["messages"][-1]["content"][1:]
+    if name == OPENAI:
+        assert sent == parts
+    else:
+        assert [part["source"] for part in sent] == [
+            {"type": "url", "url": url},
+            {"type": "base64", "media_type": "image/png", "data": PIXEL.partition(",")[2]},
+        ]
+    assert [headers[":line"].split()[0] for headers in provider.headers] == ["POST"]
+
+
+async def test_images_are_not_fetched_for_providers_that_take_no_urls(provider: Upstream) -> None:
+    """An image that LiteLLM would have to fetch is an error, which is not repeated, and nothing is sent."""
+    part: Any = {"type": "image_url", "image_url": {"url": f"https://127.0.0.1:{provider.port}/a"}}
+    provider.answers([reply(completion("never"))])
+    with pytest.raises(errors.ModelRequestError, match="data URL"):
+        await Agent("guide", "", model_at(provider, "gemini/gemini-2.5-flash")).arun([part])
+    assert provider.connections == 0
+
+
 async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
     """Its stream is handed out as any other, with tool calls and usage."""
     block = {"type": "content_block_delta", "index": 1}

@@ -333,6 +333,26 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
         ("openai/m", {"prompt_tokens_details": None, "completion_tokens_details": None}, Usage(20, 4, cost=None)),
         ("deepseek/m", {"prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 15}, Usage(20, 4, 5, cost=None)),
         (
+            "openrouter/m",
+            {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 7}},
+            Usage(20, 4, 8, cost=None, cache_write_tokens=7),
+        ),
+        (
+            "litellm_proxy/m",
+            {
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_creation_tokens": 7},
+                "cache_creation_input_tokens": 7,
+            },
+            Usage(20, 4, cost=None, cache_write_tokens=7),
+        ),
+        ("anthropic/m", {"cache_creation_input_tokens": 7}, Usage(20, 4, cost=None, cache_write_tokens=7)),
+        (
+            "openrouter/m",
+            {"prompt_tokens_details": {"cached_tokens": 15, "cache_write_tokens": 10**9}},
+            Usage(20, 4, 15, cost=None, cache_write_tokens=5),
+        ),
+        ("openrouter/m", {"prompt_tokens_details": {"cache_write_tokens": -7}}, Usage(20, 4, cost=None)),
+        (
             "xai/m",
             {"total_tokens": 33, "completion_tokens_details": {"reasoning_tokens": 9}},
             Usage(20, 13, 0, 9, cost=None),
@@ -343,7 +363,7 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
     ],
 )
 async def test_usage_fields_vary(name: str, fields: Any, usage: Usage, provider: Upstream) -> None:
-    """Cached and reasoning tokens are found wherever they are; a reported cost counts if it is in USD."""
+    """Cached, cache write and reasoning tokens are found wherever they are; a reported cost counts if it is in USD."""
     provider.answers([reply(completion(usage={**USAGE, **fields}))])
     assert (await model_at(provider, name).complete(ASK)).usage == usage
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,14 +50,16 @@ USAGES = [
     Usage(12_345, 6_789, 2_345, 789),
     Usage(300_001, 999, 250_000, 998),
     Usage(7, 0, 7, 0),
+    Usage(12_345, 678, 2_345, 0, cache_write_tokens=9_999),
 ]
-"""With cached and reasoning tokens, and above the thresholds of long requests."""
+"""With cached, cache write and reasoning tokens, and above the thresholds of long requests."""
 
 
 def genai(provider: str, name: str, usage: Usage) -> float:
     counts = genai_prices.Usage(
         input_tokens=usage.input_tokens,
         cache_read_tokens=usage.cached_input_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
         output_tokens=usage.output_tokens,
         output_reasoning_tokens=usage.reasoning_tokens,
     )
@@ -76,10 +79,30 @@ def test_the_cost_is_that_of_litellm(model: str) -> None:
     pricing.warm(model)
     litellm = litellm_loader.load()
     for usage in USAGES:
-        cached = {"cache_read_input_tokens": usage.cached_input_tokens}
+        cached = {
+            "cache_read_input_tokens": usage.cached_input_tokens,
+            "cache_creation_input_tokens": usage.cache_write_tokens,
+        }
         parts = litellm.cost_per_token(model, usage.input_tokens, usage.output_tokens, **cached)
         assert lookup(model, usage) == Cost(sum(parts), "litellm")
         assert sum(parts) > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "rates"),
+    [
+        ("anthropic/claude-haiku-4-5", (1, 0.1, 1.25, 5)),
+        ("anthropic/claude-sonnet-4-5", (3, 0.3, 3.75, 15)),
+        ("openai/gpt-4o", (2.5, 1.25, 2.5, 10)),
+    ],
+)
+def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) -> None:
+    """Tokens written to the cache have a rate of their own, or that of other input if the vendor has none."""
+    usage = Usage(10_000, 1_000, 2_000, cache_write_tokens=3_000)
+    by_hand = sum(tokens * rate for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True)) / 10**6
+    cost = lookup(model, usage)
+    assert cost
+    assert cost.amount == pytest.approx(by_hand)
 
 
 def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +150,7 @@ def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch
     """A price in the file wins, 0 included; models that are not in it are looked up elsewhere."""
     entries = {
         "openai/gpt-4o": {"input": 3, "output": 7.5, "cached_input": 0.1, "reasoning": 9},
+        "anthropic/ours": {"input": 3, "output": 7.5, "cached_input": 0.1, "cache_write": 4},
         "hosted_vllm/ours": {"input": 1e-6, "output": 2},
         "ollama/llama3": {"input": 0, "output": 0},
     }
@@ -134,6 +158,9 @@ def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch
     usage = Usage(1_000_000, 1_000_000, 400_000, 100_000)
     assert lookup("openai/gpt-4o", usage) == Cost(0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override")
     assert lookup("hosted_vllm/ours", usage) == Cost(2.000001, "override")
+    usage = replace(usage, cache_write_tokens=500_000)
+    assert lookup("anthropic/ours", usage) == Cost(0.1 * 3 + 0.4 * 0.1 + 0.5 * 4 + 7.5, "override")
+    assert lookup("openai/gpt-4o", usage) == Cost(0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override")
     assert lookup("ollama/llama3", usage) == Cost(0.0, "override")
     assert lookup("openai/gpt-4o-mini", usage) == Cost(genai("openai", "gpt-4o-mini", usage), "genai-prices")
 

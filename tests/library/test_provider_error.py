@@ -13,7 +13,9 @@ from podwright.models.provider_error import provider_error
 KEY = "sk-0123456789-top-secret"
 PROMPT = 'Dear "Zoë",\n\tmeet me at the old mill at midnight — 世界 and bring C:\\new\\maps with you.'
 CALL = ToolCall("c1", "look_up", '{"name": "Rumpelstiltskin the Second"}')
-MESSAGES = Message("system", "Be brief."), Message("user", PROMPT), Message("assistant", "", (CALL,))
+IMAGE = "https://example.org/private/scan.png?signature=b2xkIG1pbGw"
+PICTURE = Message("user", ({"type": "image_url", "image_url": {"url": IMAGE}},))
+MESSAGES = Message("system", "Be brief."), Message("user", PROMPT), PICTURE, Message("assistant", "", (CALL,))
 REQUEST = ModelRequest("m", (*MESSAGES, Message("tool", "a result that nobody may read", tool_call_id="c1")))
 UNSUPPORTED = {"message": "Unsupported parameter: 'seed'.", "code": "unsupported", "param": "seed", "type": "x"}
 REASONS: dict[str, tuple[Any, str | None]] = {
@@ -39,6 +41,7 @@ QUOTED = {
     "in JSON": json.dumps(PROMPT), "in JSON, twice": json.dumps(json.dumps(PROMPT)),
     "not escaped": json.dumps(PROMPT, ensure_ascii=False), "arguments": "Rumpelstiltskin the Second",
     "a result": "a result that nobody may read", "a short text as a whole": "Be brief.",
+    "an image": IMAGE,
     "the key": KEY, "a part of the key": KEY[3:15], "a masked key": "sk-01*********cret", "another key": "gsk_abcDEF",
     "a random key": "f3a81b22c9d04e5f8a7b6c5d4e3f2a1b",
 }  # fmt: skip

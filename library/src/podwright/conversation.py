@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 from annotated_types import MaxLen, MinLen
 from pydantic import (
     Discriminator,
+    Strict,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -94,8 +95,10 @@ def _check_order(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             kind = PydanticCustomError(cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx"))
-            errors.append({"type": kind, "loc": detail["loc"], "input": detail["input"]})
-    for location, message in _misplaced(as_array(data)):
+            location = (*detail["loc"][:1], *detail["loc"][2:])  # without the role, which names the shape
+            errors.append({"type": kind, "loc": location, "input": detail["input"]})
+    messages = as_array(data)
+    for location, message in _misplaced(messages if len(messages) <= MAX_MESSAGES else ()):
         kind = PydanticCustomError("value_error", cast("Any", message))
         errors.append({"type": kind, "loc": location, "input": data})
     if errors:
@@ -120,11 +123,13 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
         waiting = dict.fromkeys(ids, index)
         if len(waiting) < len(ids):
             yield (index, "tool_calls"), "Two tool calls have the same id"
-        if message.get("role") == "assistant" and not calls and not message.get("content"):
+        if message.get("role") == "assistant" and not calls and message.get("content") is None:
             yield (index,), "An assistant's message needs a content or tool calls"
 
 
-Conversation = Annotated[Annotated[list[ConversationMessage], MaxLen(MAX_MESSAGES)], WrapValidator(_check_order)]
+Conversation = Annotated[
+    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check_order)
+]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""
 
 _conversation: TypeAdapter[Any] = TypeAdapter(Conversation)
@@ -140,6 +145,8 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     Raises:
         MessagesError: With everything that is wrong.
     """
+    if isinstance(data, tuple):
+        data = list(cast("tuple[object, ...]", data))
     try:
         checked = _conversation.validate_python(data)
     except ValidationError as error:

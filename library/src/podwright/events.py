@@ -211,7 +211,7 @@ class HistoryCut(RunEvent):
 
     type: Literal["history_cut"] = "history_cut"
     messages: int = 0
-    """How many messages are left out, counted from the first."""
+    """How many messages are left out from now on, counted from the first."""
     turns: int = 0
     """How many turns they are."""
 

@@ -75,8 +75,8 @@ def to_problems(
 def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     """Errors of several members of a union about one value, as one problem."""
     expected = [problem for problem in group if problem.detail.startswith("Expected ")]
-    if len(expected) < 2:
-        return group
+    if len(expected) < 2:  # if the value has the type of another member, the type error misleads
+        return [problem for problem in group if problem not in expected] or group
     wanted = [problem.detail.removeprefix("Expected ").partition(", got ")[0] for problem in expected]
     got = expected[0].detail.partition(", got ")[2]
     merged = Problem(expected[0].pointer, f"Expected {' or '.join(dict.fromkeys(wanted))}, got {got}")

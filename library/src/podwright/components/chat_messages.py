@@ -28,7 +28,8 @@ class ChatMessages:
     """Those of this run; it is extended."""
     limits: HistorySettings = field(default_factory=HistorySettings)
     """How much of the earlier turns the model is given."""
-    _cut: int = 0
+    cut: int = 0
+    """How many messages of earlier turns the last request left out."""
 
     @classmethod
     def begin(cls, instructions: str, task: Task, limits: HistorySettings) -> ChatMessages:
@@ -52,7 +53,7 @@ class ChatMessages:
 
     def with_question(self, text: str) -> ChatMessages:
         """A copy in which the user asks one thing more."""
-        return ChatMessages(self.system, self.earlier, [*self.turn, Message("user", text)], self.limits)
+        return ChatMessages(self.system, self.earlier, [*self.turn, Message("user", text)], self.limits, self.cut)
 
     def to_data(self) -> list[dict[str, Any]]:
         """The whole conversation as JSON data."""
@@ -71,8 +72,8 @@ class ChatMessages:
             return request
         kept = self._kept(request)
         cut = len(self.earlier) - len(kept)
-        if cut > self._cut:
-            self._cut = cut
+        if cut != self.cut:
+            self.cut = cut
             run.emit(HistoryCut(**run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))))
         fields |= {"component": run.component, "path": run.path, "history": len(kept)}
         return ModelRequest(model, (*self.system, *kept, *self.turn), **fields)

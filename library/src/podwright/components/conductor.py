@@ -135,7 +135,9 @@ class Conductor(ModelComponent):
         )
         with run.step("plan", "plan", run.path):
             config = ChatConfig(self.model, self.settings, self.max_loops)
-            state.replace(await run_chat(run, config, messages.with_question(request), plan))
+            question = messages.with_question(request)
+            state.replace(await run_chat(run, config, question, plan))
+            messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
         return [Message("assistant", f"The plan:\n{state.text()}"), Message("user", order)]
 

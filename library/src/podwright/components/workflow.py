@@ -235,7 +235,7 @@ class Workflow(Component):
         return {key: to_text(value) for key, value in visible(context).items()}
 
 
-_ARGUMENTS_OF_OTHER_KINDS = {"input_data", "response_model", "stream"}
+_ARGUMENTS_OF_OTHER_KINDS = {"input_data", "response_model", "stream", "messages"}
 """Arguments of `run` of the other kinds: a workflow would silently take them for named inputs."""
 
 

@@ -31,6 +31,7 @@ from podwright.usage import Usage
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ContextWindowExceededError": (errors.ContextWindowError, "the request is too long for the model."),
     "ContentPolicyViolationError": (errors.ContentFilterError, "the content filter stopped the request."),
+    "ImageFetchError": (errors.ModelRequestError, "it takes no URLs of images; pass the image as a data URL."),
     "Timeout": (errors.ModelTimeoutError, "no answer in time."),
     "APIConnectionError": (errors.ModelConnectionError, "no connection, or it was lost."),
     "APIResponseValidationError": (errors.ModelResponseError, "the response is not a chat completion."),

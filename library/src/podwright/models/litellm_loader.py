@@ -13,6 +13,7 @@ from typing import Any
 _SET_BEFORE_IMPORT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it downloads a price list
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
+    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",  # else it fetches images for providers that take no URLs
 }
 _lock = threading.Lock()
 _modules: list[Any] = []

@@ -89,7 +89,7 @@ class EchoModel(OfflineModel):
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        messages = request.messages[request.history :]  # of this turn, and perhaps the system message
+        messages = [message for message in request.messages if message.role != "system"][request.history :]
         question = _one_line(next((message.text for message in messages if message.role == "user"), ""), 160)
         if request.output:
             return ModelResponse(json.dumps(example(request.output.schema, question)))

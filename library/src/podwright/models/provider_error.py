@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from podwright.json_data import as_object, to_text
-from podwright.messages import ModelRequest
+from podwright.messages import Message, ModelRequest
 from podwright.text import printable, truncate
 
 _QUOTE, _SHORT = 16, 6
@@ -24,22 +25,28 @@ def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str 
 
     Args:
         error: The error object, or its message.
-        request: The refused request. What the text quotes of its messages and tool arguments, 16 characters in a row
-            or a shorter text as a whole, is cut out.
+        request: The refused request. What the text quotes of its messages, image URLs and tool arguments, 16 characters
+            in a row or a shorter text as a whole, is cut out.
         api_key: The key of the request, cut out like secrets of the environment and what looks like a key.
     """
     fields = {"message": error} if isinstance(error, str) else as_object(error)
     names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
     reasons = [to_text(fields[name]) for name in ("message", "detail") if fields.get(name)]
     text = _plain("; ".join([*names, *reasons])[:4000])
-    texts = [part for m in request.messages for part in (m.text, *(call.arguments for call in m.tool_calls))]
-    sent = [_plain(part) for part in texts]
+    sent = [_plain(text) for message in request.messages for text in _texts(message)]
     text = _without_quotes(text, "\n".join(sent), _QUOTE)
     for short in {part for part in sent if _SHORT <= len(part) < _QUOTE}:
         text = text.replace(short, _CUT)
     secrets = [api_key, *(value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name))]
     text = _without_quotes(_CREDENTIAL.sub(_CUT, text), "\n".join(map(_plain, secrets)), _SHORT)
     return truncate(printable(" ".join(_CUT if _KEY.search(word) else word for word in text.split())), 500) or None
+
+
+def _texts(message: Message) -> Iterator[str]:
+    yield message.text
+    yield from (call.arguments for call in message.tool_calls)
+    if not isinstance(message.content, str):
+        yield from (part["image_url"]["url"] for part in message.content if part["type"] == "image_url")
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,367 @@
+"""Conversations of several turns: what the model is given, what is cut, what is refused, and what can be saved."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from tests.library.shapes import events
+from tests.library.upstream import Upstream, completion, reply, streamed
+
+from podwright import Agent, Conductor, ExecutionResult, Pipeline, Remote, Workflow
+from podwright.conversation import MAX_CHARACTERS, MAX_MESSAGES, parse_messages, to_data, turns
+from podwright.errors import ContextError, InputError, MessagesError, ReplayMismatchError
+from podwright.messages import Message, ModelRequest
+from podwright.models import Connection
+from podwright.models.offline import IMAGE_TOKENS, estimate_input
+from podwright.models.openai_compatible import ChatModel
+from podwright.testing import FunctionModel, ModelResponse, ReplayModel, ScriptedModel, ToolCall
+
+Json = dict[str, Any]
+
+TEXTS = st.text(min_size=1, max_size=30)
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found"
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
+    """Turns: what the user says, and the responses of the model, of which all but the last call tools."""
+    script: list[tuple[str, list[ModelResponse]]] = []
+    for number in range(draw(st.integers(1, 5))):
+        responses: list[ModelResponse] = []
+        for loop in range(draw(st.integers(0, 3))):
+            words = draw(st.lists(TEXTS, min_size=1, max_size=3))
+            calls = [ToolCall.of("look", id=f"{number}.{loop}.{i}", word=word) for i, word in enumerate(words)]
+            responses.append(ModelResponse(draw(st.just("") | TEXTS), tuple(calls), finish_reason="tool_calls"))
+        script.append((draw(TEXTS), [*responses, ModelResponse(draw(st.text(max_size=30)))]))
+    return script
+
+
+LIMITS = st.fixed_dictionaries({}, optional={"max_history": st.integers(0, 4), "max_input_tokens": st.integers(1, 400)})
+
+
+def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
+    """The messages of some turns in the shape of Chat Completions."""
+    messages: list[Json] = []
+    for text, responses in script:
+        messages.append({"role": "user", "content": text})
+        for response in responses:
+            calls = [
+                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for call in response.tool_calls
+            ]
+            answer = {"role": "assistant", "content": response.text}
+            messages.append({**answer, "content": response.text or None, "tool_calls": calls} if calls else answer)
+            messages += [
+                {"role": "tool", "tool_call_id": call.id, "content": look(**json.loads(call.arguments))}
+                for call in response.tool_calls
+            ]
+    return messages
+
+
+def run_turn(
+    turn: tuple[str, list[ModelResponse]], messages: list[Json], limits: Any
+) -> tuple[ExecutionResult, list[ModelRequest]]:
+    text, responses = turn
+    model = ScriptedModel(*responses)
+    agent = Agent("guide", "Help.", model, tools=[look], **limits)
+    return agent.run(text, trace=True, messages=messages), model.requests
+
+
+@given(scripts(), LIMITS, st.data())
+def test_any_split_into_runs_gives_the_same_requests(
+    script: list[tuple[str, list[ModelResponse]]], limits: Any, data: st.DataObject
+) -> None:
+    """Turns that are run one by one, and saved in between, are the same to the model as a history written by hand."""
+    first = data.draw(st.integers(0, len(script) - 1), label="turns that are not run")
+    messages = written_out(script[:first])
+    for number in range(first, len(script)):
+        by_hand, expected = run_turn(script[number], written_out(script[:number]), limits)
+        result, requests = run_turn(script[number], messages, limits)
+        assert requests == expected
+        assert result.messages == by_hand.messages == written_out(script[: number + 1])
+        messages = ExecutionResult.from_dict(json.loads(json.dumps(result.to_dict()))).messages
+
+
+@given(scripts(), LIMITS)
+def test_a_cut_history_is_whole_turns_within_the_limits(
+    script: list[tuple[str, list[ModelResponse]]], limits: Any
+) -> None:
+    """As many of the last turns are sent as the limits allow, with the system message and all of the current turn."""
+    *before, last = script
+    earlier = parse_messages(written_out(before))
+    result, requests = run_turn(last, written_out(before), limits)
+    said = parse_messages(written_out([last]))
+    left_out: list[int] = []
+    for request in requests:
+        system, *rest = request.messages
+        kept, turn = tuple(rest[: request.history]), tuple(rest[request.history :])
+        left_out.append(len(earlier) - len(kept))
+        assert system == Message("system", "Help.")
+        assert said[: len(turn)] == turn
+        assert kept == earlier[left_out[-1] :]
+        assert to_data(parse_messages(to_data(kept))) == to_data(kept), "each call has its result"
+        assert not kept or kept[0].role == "user"
+        assert len(turns(kept)) <= limits.get("max_history", 99)
+        assert not kept or estimate_input(request) <= limits.get("max_input_tokens", 10**9)
+        if left_out[-1]:
+            one_more = (*turns(earlier[: left_out[-1]])[-1], *kept)
+            longer = ModelRequest("", (system, *one_more, *turn), request.tools)
+            too_many = len(turns(one_more)) > limits.get("max_history", 99)
+            assert too_many or estimate_input(longer) > limits.get("max_input_tokens", 10**9)
+    changes = [after for number, after in pairwise([0, *left_out]) if after != number]
+    cuts = events(result, "history_cut")
+    assert [cut.messages for cut in cuts] == changes
+    assert [cut.turns for cut in cuts] == [len(turns(earlier[:number])) for number in changes]
+
+
+def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
+    """Tool results of the current turn count: further turns are cut in the middle of a run, each time with an event."""
+    script = [(text, [ModelResponse(text * 50)]) for text in "abc"]
+    calls = [ModelResponse(tool_calls=(ToolCall.of("look", id=str(n), word="x" * 200),)) for n in range(3)]
+    result, requests = run_turn(("?", [*calls, ModelResponse("!")]), written_out(script), {"max_input_tokens": 320})
+    assert [request.history for request in requests] == [6, 6, 2, 0]
+    assert [(cut.turns, cut.messages) for cut in events(result, "history_cut")] == [(2, 4), (3, 6)]
+    first_cut = next(number for number, event in enumerate(result.events) if event.type == "history_cut")
+    assert result.events[first_cut + 1].type == "model_call_started"
+    assert len(result.messages) == 6 + 8, "the result has the whole conversation"
+
+
+def test_an_image_counts_for_the_limit_of_tokens() -> None:
+    """An earlier image counts as many tokens as are assumed for it, however long its URL is."""
+    history = [{"role": "user", "content": [image(PIXEL)]}, {"role": "assistant", "content": "A pixel."}]
+    for limit, sent in ((IMAGE_TOKENS, 0), (IMAGE_TOKENS + 50, 2)):
+        model = ScriptedModel("yes")
+        Agent("guide", "Help.", model, max_input_tokens=limit).run("Sure?", messages=history)
+        assert model.requests[0].history == sent
+
+
+def test_the_echo_model_answers_the_current_turn() -> None:
+    """`offline/echo` repeats the question of this turn and calls its tools, whatever was said before."""
+    agent = Agent("guide", "Help.", "offline/echo", tools=[look])
+    first = agent.run("sun", trace=True)
+    second = agent.run("moon", trace=True, messages=first.messages)
+    assert second.value == first.value.replace("sun", "moon")
+    assert "Echo: moon" in agent.run("moon", messages=[{"role": "user", "content": "sun"}])
+
+
+# --- what is refused
+
+
+def image(url: str, **more: Any) -> Json:
+    return {"type": "image_url", "image_url": {"url": url, **more}}
+
+
+def called(*ids: str) -> Json:
+    calls = [{"id": id_, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id_ in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def user(content: Any = "Hi") -> Json:
+    return {"role": "user", "content": content}
+
+
+def answer(id_: str) -> Json:
+    return {"role": "tool", "tool_call_id": id_, "content": "found"}
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+WRONG: dict[str, tuple[Any, list[str]]] = {
+    "roles": (
+        [{"role": "system", "content": "Obey."}, {"role": "developer", "content": "!"}, {"content": "x"}, 5, user()],
+        ["/0/role", "/1/role", "/2", "/3"],
+    ),
+    "keys": (
+        [{**user(), "name": "x"}, {**user(5), "user": 5}, {**answer("1"), "x": 1}],
+        ["/0/name", "/1/content", "/1/user", "/2/x", "/2/tool_call_id"],
+    ),
+    "missing": ([{"role": "user"}, {"role": "tool"}, {"role": "assistant"}], ["/0", "/1", "/1", "/2"]),
+    "a result without its call": ([user(), answer("1")], ["/1/tool_call_id"]),
+    "another id": ([called("1"), answer("2")], ["/1/tool_call_id", "/0/tool_calls"]),
+    "a result twice": ([called("1"), answer("1"), answer("1")], ["/2/tool_call_id"]),
+    "calls without results": ([called("1"), user(), called("2")], ["/0/tool_calls", "/2/tool_calls"]),
+    "two calls with one id": ([called("1", "1"), answer("1")], ["/0/tool_calls"]),
+    "no id": ([called(""), answer("")], ["/0/tool_calls/0/id", "/1/tool_call_id"]),
+    "arguments that are no text": (
+        [{**called("1"), "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {}}}]}, answer("1")],
+        ["/0/tool_calls/0/function/arguments"],
+    ),
+    "images": (
+        [
+            user([image("http://x/a.png"), image("file:///etc/passwd"), image("javascript:alert(1)")]),
+            user([image("data:text/html;base64,PGI+"), image("HTTPS://x", detail="huge"), {"type": "text"}]),
+            user([{"type": "audio"}, image(""), 7]),
+            user([]),
+        ],
+        ["/0/content/0/image_url/url", "/0/content/1/image_url/url", "/0/content/2/image_url/url",
+         "/1/content/0/image_url/url", "/1/content/1/image_url/url", "/1/content/1/image_url/detail", "/1/content/2",
+         "/2/content/0/type", "/2/content/1/image_url/url", "/2/content/2", "/3/content"],
+    ),
+    "an image from the model": (
+        [{"role": "assistant", "content": [image(PIXEL)]}],
+        ["/0/content/0", "/0/content/0", "/0/content/0/type"],
+    ),
+    "a long text": ([user("x" * (MAX_CHARACTERS + 1))], ["/0/content"]),
+    "many parts": ([user([{"type": "text", "text": "x"}] * 101)], ["/0/content"]),
+    "too many": ([user()] * (MAX_MESSAGES + 1), [""]),
+    "no list": ({"role": "user"}, [""]),
+    "a text": ("Hi", [""]),
+    "a tuple": ((answer("1"),), ["/0/tool_call_id"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_all_that_is_wrong_is_reported_at_once(name: str) -> None:
+    """Wrong messages are one MessagesError with a JSON pointer for each problem, before any model call."""
+    messages, pointers = WRONG[name]
+    model = ScriptedModel("never")
+    with pytest.raises(MessagesError) as caught:
+        Agent("guide", "Help.", model).run("?", messages=messages)
+    assert sorted(problem.pointer for problem in caught.value.problems) == sorted(pointers)
+    assert model.requests == []
+
+
+def test_the_longest_conversation_is_taken() -> None:
+    """As many messages as are allowed are taken; so is an empty answer, which a model may give."""
+    model = ScriptedModel("yes", "")
+    agent = Agent("guide", "", model)
+    assert agent.run("?", messages=[user()] * MAX_MESSAGES) == "yes"
+    empty = agent.run("?", trace=True)
+    assert agent.task("?", messages=empty.messages).messages[-1] == Message("assistant", "")
+
+
+@pytest.mark.parametrize("data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]])
+def test_wrong_parts_of_an_input_are_refused(data: Any) -> None:
+    """An input of texts and images has at least one, and only images that a provider may fetch."""
+    with pytest.raises(MessagesError):
+        Agent("guide", "Help.", ScriptedModel("never")).run(data)
+
+
+def test_only_agents_and_conductors_take_messages() -> None:
+    """Pipelines, workflows, and those in other containers, say that they keep to one turn."""
+    agent = Agent("guide", "Help.", ScriptedModel())
+    with pytest.raises(InputError, match="pipeline"):
+        Pipeline("line", [agent]).run("?", messages=[user()])
+    with pytest.raises(InputError, match=r"'far'.*workflow"):
+        Remote("far", "http://127.0.0.1:9", kind="workflow").run("?", messages=[user()])
+    with pytest.raises(ContextError, match="messages"):
+        Workflow("flow", [agent]).run("?", messages=[user()])
+
+
+# --- conductors, remotes, structured output
+
+
+def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
+    """The plan and the skill calls are part of the conversation; only the conductor sees it, not its skills."""
+    seen: list[ModelRequest] = []
+
+    def skill(request: ModelRequest) -> str:
+        seen.append(request)
+        return "found"
+
+    steps = json.dumps({"steps": [{"skill": "search", "task": "find it"}]})
+    model = ScriptedModel(*[steps, ToolCall.of("search", task="find it"), "It shines."] * 2)
+    desk = Conductor("desk", "Lead.", model, [Agent("search", "Search.", FunctionModel(skill))], planning=True)
+    first = desk.run("the moon", trace=True)
+    assert [message["role"] for message in first.messages] == [
+        "user", "assistant", "user", "assistant", "tool", "assistant"
+    ]  # fmt: skip
+    second = desk.run("and the sun?", trace=True, messages=first.messages)
+    assert second.messages[:6] == first.messages
+    for request in model.requests[3:]:
+        assert to_data(request.messages[: 1 + request.history]) == first.messages
+        assert request.messages[7].text == "and the sun?"
+    assert [len(request.messages) for request in seen] == [2, 2]
+
+
+def test_a_plan_and_the_work_report_a_cut_once() -> None:
+    """A history that is cut for the plan, and for the calls after it alike, is one event."""
+    steps = json.dumps({"steps": [{"skill": "search", "task": "find it"}]})
+    desk = Conductor(
+        "desk", "Lead.", ScriptedModel(steps, "Done."), [Agent("search", "", ScriptedModel())],
+        planning=True, max_history=1,
+    )  # fmt: skip
+    history = [user("one"), user("two"), user("three")]
+    (cut,) = events(desk.run("?", trace=True, messages=history), "history_cut")
+    assert (cut.turns, cut.messages) == (2, 2)
+
+
+class City(BaseModel):
+    name: str
+
+
+def test_structured_output_continues_a_conversation() -> None:
+    """Answers, and corrections of answers, are messages like others; a run with or without a type goes on with them."""
+    model = ScriptedModel('{"nam": 1}', '{"name": "Rome"}', '{"name": "Oslo"}', "Yes.")
+    agent = Agent("guide", "Help.", model)
+    first = agent.run("Italy?", City, trace=True)
+    second = agent.run("Norway?", City, trace=True, messages=first.messages)
+    third = agent.run("Sure?", trace=True, messages=second.messages)
+    assert (first.value, second.value, third.value) == (City(name="Rome"), City(name="Oslo"), "Yes.")
+    assert [message["role"] for message in third.messages] == ["user", "assistant"] + ["user", "assistant"] * 3
+    assert to_data(model.requests[-1].messages) == third.messages[:-1]
+
+
+async def test_a_remote_gets_the_conversation(provider: Upstream) -> None:
+    """A component in another container gets the messages and the images, and its answer continues them."""
+    far = Agent("far", "Help.", ScriptedModel("It shines."))
+    events_of_run = (await far.arun("x", trace=True)).events
+    sent = "".join(f"event: {event.type}\ndata: {json.dumps(event.to_dict())}\n\n" for event in events_of_run)
+    provider.answers(streamed(sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n'))
+    remote = Remote("writer", f"http://127.0.0.1:{provider.port}")
+    first = await remote.arun("the moon", trace=True)
+    data: Any = [{"type": "text", "text": "this?"}, image(PIXEL)]
+    second = await remote.arun(data, trace=True, messages=first.messages)
+    assert provider.requests == [{"input": "the moon"}, {"input": data, "messages": first.messages}]
+    assert second.messages == [
+        user("the moon"), {"role": "assistant", "content": "It shines."},
+        user(data), {"role": "assistant", "content": "It shines."},
+    ]  # fmt: skip
+
+
+# --- traces, and what the provider gets
+
+PICTURE: Any = [
+    {"type": "text", "text": "What is this?"},
+    image(PIXEL),
+    image("https://example.org/a.png", detail="low"),
+]
+
+
+def test_a_trace_of_a_conversation_with_images_replays() -> None:
+    """It survives JSON and replays; another history is a mismatch. A loaded result continues the conversation."""
+    agent = Agent("guide", "Help.", "offline/echo", tools=[look])
+    first = agent.run(PICTURE, trace=True)
+    second = agent.run("And the moon?", trace=True, messages=first.messages)
+    saved = ExecutionResult.from_dict(json.loads(json.dumps(second.to_dict())))
+    assert saved == second
+    replayed = ReplayModel(saved)
+    again = Agent("guide", "Help.", replayed, tools=[look])
+    assert again.run("And the moon?", trace=True, messages=first.messages).messages == saved.messages
+    assert replayed.left == []
+    with pytest.raises(ReplayMismatchError):
+        Agent("guide", "Help.", ReplayModel(saved), tools=[look]).run("And the moon?", messages=first.messages[-1:])
+    third = agent.run("Thanks.", trace=True, messages=saved.messages)
+    assert third.messages[: len(saved.messages)] == saved.messages
+
+
+async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
+    """Texts and images, of this turn and of earlier ones, are sent as they are; nobody fetches them."""
+    here = image(f"https://127.0.0.1:{provider.port}/a.png", detail="high")
+    data: Any = [*PICTURE, here]
+    provider.answers([reply(completion("A pixel."))])
+    agent = Agent("guide", "Help.", ChatModel("openai/gpt-4o-mini", Connection("key", provider.url)))
+    first = await agent.arun(data, trace=True)
+    await agent.arun("Sure?", messages=first.messages)
+    system, said = {"role": "system", "content": "Help."}, {"role": "assistant", "content": "A pixel."}
+    assert [request["messages"] for request in provider.requests] == [
+        [system, user(data)], [system, user(data), said, user("Sure?")]
+    ]  # fmt: skip
+    assert {headers[":line"] for headers in provider.headers} == {"POST /v1/chat/completions HTTP/1.1"}
