@@ -27,6 +27,9 @@ ROUTES: dict[str, tuple[str, Any, str]] = {
     "/run/stream": ("POST", {"input": "x"}, "run"),
     "/run-blueprint": ("POST", {**INLINE, "input": "x"}, "blueprint"),
     "/validate-blueprint": ("POST", INLINE, "blueprint"),
+    "/v1/models": ("GET", None, "run"),
+    "/v1/chat/completions": ("POST", {"model": "a", "messages": [{"role": "user", "content": "x"}]}, "run"),
+    "/v1/responses": ("POST", {"model": "a", "input": "x"}, "run"),
     "/info": ("GET", None, "read"),
     "/metrics": ("GET", None, "read"),
     "/openapi.json": ("GET", None, "read"),
@@ -42,7 +45,10 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def check_denied(response: httpx.Response, status: int, code: str, challenge: str) -> None:
-    check_problem(response, status, code)
+    if response.url.path.startswith("/v1/"):
+        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+    else:
+        check_problem(response, status, code)
     header = response.headers["www-authenticate"]
     assert header.startswith('Bearer realm="podwright"')
     assert challenge in header

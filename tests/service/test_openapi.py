@@ -13,6 +13,7 @@ from podwright import Agent, AgentStep, EchoModel, MapStep, Workflow
 
 ROUTES = {
     "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics",
+    "/v1/models", "/v1/chat/completions", "/v1/responses",
 }  # fmt: skip
 
 ECHO = Agent("echo", "Repeat.", EchoModel())
@@ -58,7 +59,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
             if media_type == "application/json":
                 validate(document, media_types[media_type]["schema"], response.json())
             sent += 1
-    assert sent == 16
+    assert sent == 19
 
 
 @each_kind

@@ -212,14 +212,21 @@ def _add_examples(document: dict[str, Any], component: Component, policy: Inline
     """Add bodies that succeed when they are sent as they are."""
     inputs, inline = _example_inputs(component), _inline_examples(policy)
     runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
-    for path, examples in (
-        ("/run", inputs),
-        ("/run/stream", inputs),
-        ("/run-blueprint", runs),
-        ("/validate-blueprint", inline),
-    ):
-        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
-        content["examples"] = {name: {"value": example} for name, example in examples.items()}
+    question = {"role": "user", "content": "the moon"}
+    named = inputs["named inputs"]["inputs"]
+    openai = {"model": component.name, **({} if "a text" in inputs else {"metadata": named})}
+    by_path = {
+        "/run": inputs,
+        "/run/stream": inputs,
+        "/run-blueprint": runs,
+        "/validate-blueprint": inline,
+        "/v1/chat/completions": {"a message": {**openai, "messages": [question]}},
+        "/v1/responses": {"a text": {**openai, "input": "the moon"}},
+    }
+    for path, operation in _operations(document):
+        if path in by_path:
+            content = operation["requestBody"]["content"]["application/json"]
+            content["examples"] = {name: {"value": example} for name, example in by_path[path].items()}
 
 
 def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:

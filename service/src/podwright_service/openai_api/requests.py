@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
+from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
 from podwright.conversation import MAX_MESSAGES, parse_messages
 from podwright.errors import MessagesError, Problem
@@ -139,9 +140,11 @@ class _Request(RequestModel):
 
 
 def _template_names(component: Component) -> set[str]:
-    """The names in the templates of a component and its members."""
+    """The names that the templates and the map steps of a component and its members use."""
+    blueprint = component.to_blueprint()
+    lists = (step["over"] for _, step in walk_steps(blueprint.get("steps")) if "over" in step)
     inner = (_template_names(member) for member in component.members().values())
-    return set(names(json.dumps(component.to_blueprint()))).union(*inner)
+    return set(names(json.dumps(blueprint))).union(lists, *inner)
 
 
 def _refuse(parameter: str, reason: str) -> RequestError:
