@@ -16,6 +16,7 @@ CONNECTIONS = 64
 SPANS_PER_RUN = 3
 """The server span, and those of the run and of its model call."""
 STREAMS = 1000
+CHAT_BODY = b'{"model": "guide", "messages": [{"role": "user", "content": "Why does the moon not fall?"}]}'
 ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 LAYERS = {
@@ -73,6 +74,15 @@ def layer_table(pairs: dict[str, dict[str, Loads]]) -> str:
         throughput = median_ratio(loads[name].rates, loads["plain"].rates)
         lines.append(f"| {title} | {statistics.median(loads[name].cpu) * 1e6:.0f} µs | {throughput:.2f} × |")
     return "\n".join(lines)
+
+
+async def openai_routes(rounds: int) -> list[Figure]:
+    """Chat Completions against `/run` of the same service."""
+    chat = App("defaults", path="/v1/chat/completions", body=CHAT_BODY)
+    run, chat_loads = (
+        await compare({"run": App("defaults"), "chat": chat}, "/run", 1000, CONNECTIONS, rounds)
+    ).values()
+    return [ratio("`/v1/chat/completions`, against `/run`", chat_loads.rates, run.rates, "/s", 0.9, "≥")]
 
 
 async def slow_provider(rounds: int) -> list[Figure]:

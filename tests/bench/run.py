@@ -76,7 +76,12 @@ async def measure_service(rounds: int) -> tuple[list[Figure], str]:
     os.sched_setaffinity(0, {CPUS[-1]})
     figures, layers = await bench_service.one_call(3 * rounds)
     print(layers, flush=True)
-    for part in (bench_service.slow_provider, bench_service.streaming, bench_service.start_up):
+    for part in (
+        bench_service.openai_routes,
+        bench_service.slow_provider,
+        bench_service.streaming,
+        bench_service.start_up,
+    ):
         figures += await part(rounds)
     return [*figures, *await bench_service.open_streams(), *await overload.figures()], layers
 

@@ -30,6 +30,9 @@ class App:
     """The part of the requests that it gets; a slow one needs fewer."""
     settle: float = 0.0
     """Seconds that it works on after its last response."""
+    path: str = ""
+    """Where its requests go, if not where those of the others go."""
+    body: bytes = BODY
 
 
 @dataclass
@@ -132,9 +135,10 @@ async def compare(
         provider_port = stack.enter_context(provider(delay_ms))
         servers = {name: stack.enter_context(serve(app, provider_port)) for name, app in apps.items()}
         for name, server in servers.items():
-            await wait_for_response(server.port, path)
-            warm_up = int(500 * apps[name].share) + connections
-            await load(server.port, path, BODY, warm_up, connections)
+            app = apps[name]
+            await wait_for_response(server.port, app.path or path, app.body)
+            warm_up = int(500 * app.share) + connections
+            await load(server.port, app.path or path, app.body, warm_up, connections)
             results[name].requests += warm_up + 1
         for _ in range(rounds):
             for name, server in servers.items():
@@ -144,7 +148,7 @@ async def compare(
 
 async def measure(server: Server, app: App, path: str, requests: int, connections: int, result: Loads) -> None:
     before = server.cpu_seconds
-    done = await load(server.port, path, BODY, int(requests * app.share), connections)
+    done = await load(server.port, app.path or path, app.body, int(requests * app.share), connections)
     await asyncio.sleep(app.settle)
     result.loads.append(done)
     result.requests += len(done.latencies)
