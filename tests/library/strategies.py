@@ -63,7 +63,13 @@ settings: dict[str, st.SearchStrategy[Any]] = {
     "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high", "xhigh"]),
 }
 further = st.just({"a": [{"b": None}]}) | st.lists(counts)
-in_config: dict[str, st.SearchStrategy[Any]] = {"max_loops": counts, **settings, "研究/x": further}
+in_config: dict[str, st.SearchStrategy[Any]] = {
+    "max_loops": counts,
+    "max_history": st.integers(0, 1000),
+    "max_input_tokens": counts,
+    **settings,
+    "研究/x": further,
+}
 """Optional keys of `config`, one of which is unknown."""
 notes = st.dictionaries(texts, st.lists(texts), max_size=2)
 additions: dict[str, Any] = {"version": st.just(blueprints.VERSION), "description": texts, "metadata": notes}

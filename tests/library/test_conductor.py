@@ -51,7 +51,7 @@ def test_skills_are_tools_with_one_task() -> None:
     ]  # fmt: skip
     assert offered[0]["parameters"]["required"] == ["task"]
     assert [message.content for message in model.requests[0].messages] == ["Lead.", "the moon"]
-    assert model.requests[1].messages[-1].content == "search done"
+    assert model.requests[1].messages[-1].text == "search done"
     parts = ["tool_call_started tool=search", "step_started step_type=skill_step path=[0]", "run_started"]
     parts += ["step_finished step=search outcome=ok", "tool_call_finished tool=search"]
     assert_events(result, *parts, "step_started step=write path=[1]", "run_finished component=desk value=done")
@@ -75,9 +75,9 @@ def test_with_planning_a_plan_comes_first() -> None:
     first, second = model.requests[:2]
     assert first.output is not None
     assert list(first.tools) == []
-    assert "- search: You search.\n- write: You write." in first.messages[-1].content
+    assert "- search: You search.\n- write: You write." in first.messages[-1].text
     assert [tool["function"]["name"] for tool in second.tools] == ["search", "write", "revise_plan"]
-    assert "1. search: find it\n2. write: say it" in second.messages[-2].content
+    assert "1. search: find it\n2. write: say it" in second.messages[-2].text
 
 
 def test_the_model_may_revise_its_plan() -> None:
@@ -88,14 +88,14 @@ def test_the_model_may_revise_its_plan() -> None:
     assert result.value == "done"
     assert [event.revision for event in events(result, "plan_made")] == [0, 1]
     assert_events(result, "plan_made revision=1", "step_started step=write step_type=plan_step")
-    assert "1. write: say it" in model.requests[3].messages[-1].content
+    assert "1. write: say it" in model.requests[3].messages[-1].text
 
 
 def test_an_invalid_plan_goes_back_to_the_model() -> None:
     """A plan with an unknown skill, and an empty one, are corrected; without a valid one it is an OutputError."""
     conductor, model = desk(plan(("sing", "la")), plan(), PLAN, "done", planning=True)
     assert conductor.run("?") == "done"
-    assert "'search'" in model.requests[1].messages[-1].content
+    assert "'search'" in model.requests[1].messages[-1].text
     with pytest.raises(OutputError):
         desk(plan(), plan(), planning=True, max_loops=2)[0].run("?")
 
@@ -105,7 +105,7 @@ def test_an_invalid_revision_goes_back_to_the_model_once() -> None:
     wrong = ToolCall("call_1", "revise_plan", plan(("sing", "la")))
     conductor, model = desk(PLAN, wrong, "done", planning=True)
     assert len(events(conductor.run("?", trace=True), "plan_made")) == 1
-    assert "/steps/0/skill" in model.requests[2].messages[-1].content
+    assert "/steps/0/skill" in model.requests[2].messages[-1].text
     with pytest.raises(ToolArgumentsError):
         desk(PLAN, wrong, wrong, planning=True)[0].run("?")
 
@@ -115,7 +115,7 @@ def test_a_wrong_skill_call_goes_back_to_the_model(arguments: dict[str, Any]) ->
     """A skill takes exactly one text."""
     conductor, model = desk(ToolCall.of("search", **arguments), "sorry")
     assert conductor.run("?") == "sorry"
-    assert model.requests[1].messages[-1].content.startswith("Error: ")
+    assert model.requests[1].messages[-1].text.startswith("Error: ")
 
 
 async def test_skills_of_one_turn_run_concurrently() -> None:
@@ -162,7 +162,7 @@ def test_any_kind_can_be_a_skill() -> None:
     inner = Conductor("inner", "Lead.", EchoModel(), [Agent("deep", "", EchoModel())])
     model = ScriptedModel([task("flow", "x", "a"), task("inner", "y", "b")], "done")
     result = Conductor("desk", "Lead.", model, [flow, inner]).run("?", trace=True)
-    assert model.requests[1].messages[-2].content == "last"
+    assert model.requests[1].messages[-2].text == "last"
     assert model.requests[0].tools[0]["function"].get("description") == "Does two things."
     assert next(event.path for event in events(result, "run_started") if event.component == "deep") == (1, 0)
 
@@ -183,7 +183,7 @@ def test_skills_have_valid_and_unique_tool_names() -> None:
     conductor.run("?")
     tools = ["news_desk", "news-desk", "news_desk_2", "revise_plan_2"]
     assert [tool["function"]["name"] for tool in model.requests[0].tools] == tools
-    assert model.requests[1].messages[-1].content == "news_desk done"
+    assert model.requests[1].messages[-1].text == "news_desk done"
 
 
 async def test_concurrent_runs_have_separate_plans() -> None:

@@ -100,8 +100,8 @@ def test_a_wrong_call_goes_back_to_the_model_once(call: ToolCall, assert_sound: 
     assert result.value == "three"
     answer = model.requests[1].messages[-1]
     assert (answer.role, answer.tool_call_id) == ("tool", "call_1")
-    assert call.name in answer.content
-    assert ("Did you mean 'count_to'?" in answer.content) == (call.name == "count_two")
+    assert call.name in answer.text
+    assert ("Did you mean 'count_to'?" in answer.text) == (call.name == "count_two")
     assert_sound(result.events)
     json.dumps([event.to_dict() for event in result.events])
     assert_events(result, "tool_call_started", "tool_call_failed", "tool_call_finished output=3", "run_finished")
@@ -237,7 +237,7 @@ def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> 
     first, second = model.requests
     assert first.output is not None
     assert second.messages[-1].role == "user"
-    assert "does not fit" in second.messages[-1].content
+    assert "does not fit" in second.messages[-1].text
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ async def test_a_script_is_followed() -> None:
     assert [response.finish_reason for response in responses] == ["stop", "stop", "tool_calls", "tool_calls"]
     assert responses[1] is whole
     assert responses[0].model == "offline/mine"
-    assert [request.messages[0].content for request in model.requests] == ["0", "1", "2", "3"]
+    assert [request.messages[0].text for request in model.requests] == ["0", "1", "2", "3"]
     with pytest.raises(ModelError, match="'offline/mine' has no answer for call 5"):
         await model.complete(request("more"))
 
@@ -256,7 +256,7 @@ async def test_a_script_may_raise() -> None:
 
 
 def plain_answer(request: ModelRequest) -> Any:
-    return f"{request.component}: {request.messages[-1].content}"
+    return f"{request.component}: {request.messages[-1].text}"
 
 
 async def async_answer(request: ModelRequest) -> Any:
@@ -321,7 +321,7 @@ def test_a_provider_must_return_models() -> None:
 
     class Nameless(Model):
         async def complete(self, request: ModelRequest, on_token: Any = None) -> Any:
-            return ModelResponse("yes") if request.messages[-1].content == "good" else "a text"
+            return ModelResponse("yes") if request.messages[-1].text == "good" else "a text"
 
     register_provider("mine", lambda name, connection: Nameless())
     agent = Agent("guide", "", "mine/a")

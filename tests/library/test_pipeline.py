@@ -15,7 +15,7 @@ class Rating(BaseModel):
     stars: int
 
 
-shouts = Agent("shouts", "Work.", FunctionModel(lambda request: request.messages[-1].content + "!"))
+shouts = Agent("shouts", "Work.", FunctionModel(lambda request: request.messages[-1].text + "!"))
 
 
 def test_each_output_is_the_next_input() -> None:
@@ -24,7 +24,7 @@ def test_each_output_is_the_next_input() -> None:
     line = Pipeline("line", [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)])
     result = line.run("the moon", trace=True)
     assert result.value == "best"
-    assert [model.requests[0].messages[-1].content for model in models] == ["the moon", "draft", "better"]
+    assert [model.requests[0].messages[-1].text for model in models] == ["the moon", "draft", "better"]
     first = ["step_started step=agent0 step_type=agent_step path=[0]", "run_started", "step_finished outcome=ok"]
     assert_events(result, *first, "step_started step=agent1", "step_started step=agent2", "run_finished value=best")
     assert result.usage.model_calls == 3
@@ -43,7 +43,7 @@ def test_named_inputs_reach_the_first_agent_only() -> None:
     models = [ScriptedModel("bonjour"), ScriptedModel("fin")]
     line = Pipeline("line", [Agent(f"agent{number}", "Speak {language}.", models[number]) for number in (0, 1)])
     line.run({"language": "French", "query": "hello"})
-    assert models[0].requests[0].messages[0].content == "Speak French."
+    assert models[0].requests[0].messages[0].text == "Speak French."
     assert [message.content for message in models[1].requests[0].messages] == ["Speak {language}.", "bonjour"]
 
 
@@ -55,7 +55,7 @@ def test_any_kind_can_be_a_step_any_number_of_times() -> None:
     inner = Pipeline("inner", [shouts, shouts])
     result = Pipeline("line", [flow, inner, Agent("last", "Work.", last), conductor]).run("moon", trace=True)
     assert result.value == "by the desk"
-    assert last.requests[0].messages[-1].content == "by the flow!!"
+    assert last.requests[0].messages[-1].text == "by the flow!!"
     assert [(event.kind, event.path) for event in events(result, "run_started")] == [
         ("pipeline", ()), ("workflow", (0,)), ("agent", (0, 0)), ("agent", (0, 1)),
         ("pipeline", (1,)), ("agent", (1, 0)), ("agent", (1, 1)), ("agent", (2,)), ("conductor", (3,)),

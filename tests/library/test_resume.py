@@ -44,7 +44,7 @@ class StoppingModel(FunctionModel):
 
     async def answer(self, request: ModelRequest) -> str:
         number, self.calls = self.calls, self.calls + 1
-        prompt = request.messages[-1].content
+        prompt = request.messages[-1].text
         await asyncio.sleep(0)  # so that parallel calls are in progress together
         match self.stops.get(number):
             case "fail":

@@ -81,10 +81,10 @@ async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) 
     turn = asyncio.Barrier(1000)
 
     async def answer(request: ModelRequest) -> ModelResponse:
-        number, result = int(request.messages[1].content), request.messages[-1]
+        number, result = int(request.messages[1].text), request.messages[-1]
         used = Usage(input_tokens=number + 1, output_tokens=1)
         if result.role == "tool":
-            return ModelResponse(result.content, usage=used)
+            return ModelResponse(result.text, usage=used)
         return ModelResponse(tool_calls=(ToolCall.of("double", number=number),), usage=used)
 
     async def double(number: int) -> int:

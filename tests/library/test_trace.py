@@ -64,20 +64,27 @@ TEXT = st.text(max_size=12)
 SECONDS = st.floats(0, 1e10)
 OBJECT = st.dictionaries(TEXT, any_json, max_size=3)
 COUNT = st.integers(0, 10**9)
-CALLS_USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, st.none() | st.floats(0, 1e6), COUNT)
+COST = st.none() | st.floats(0, 1e6)
+CALLS_USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COST, COUNT, cache_write_tokens=COUNT)
 USAGE = st.builds(dataclasses.replace, CALLS_USAGE, by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2))
 TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple)
+IMAGE = st.fixed_dictionaries({"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")})
+PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXT}) | st.fixed_dictionaries(
+    {"type": st.just("image_url"), "image_url": IMAGE}
+)
+CONTENT = TEXT | st.lists(PART, max_size=3).map(tuple)
 ROLE = st.sampled_from(["system", "user", "assistant", "tool"])
 REQUEST = st.builds(
     ModelRequest,
     model=TEXT,
-    messages=st.lists(st.builds(Message, ROLE, TEXT, TOOL_CALLS, st.none() | TEXT), max_size=3).map(tuple),
+    messages=st.lists(st.builds(Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT), max_size=3).map(tuple),
     tools=strategies.tool_lists.map(lambda tools: tuple(tool["schema"] for tool in tools)),
     settings=st.fixed_dictionaries({}, optional=strategies.settings),
     output=st.none() | st.builds(OutputSchema, TEXT, OBJECT),
     tool_choice=st.none() | TEXT,
     component=TEXT,
     path=st.lists(COUNT, max_size=3).map(tuple),
+    history=COUNT,
 )
 FIELDS: dict[str, Any] = {
     **dict.fromkeys(("at", "duration_ms", "wait_ms"), SECONDS),

@@ -18,7 +18,15 @@ amounts = st.integers(0, 1000 * PICO)
 counts = st.integers(0, 10**9)
 calls = st.builds(
     Usage.as_call,
-    st.builds(Usage, counts, counts, counts, counts, cost=st.none() | amounts.map(lambda amount: amount / PICO)),
+    st.builds(
+        Usage,
+        counts,
+        counts,
+        counts,
+        counts,
+        cost=st.none() | amounts.map(lambda amount: amount / PICO),
+        cache_write_tokens=counts,
+    ),
     st.sampled_from(["a/x", "b/y", "c/z"]),
 )
 """The usage of one call to one of three models."""

@@ -25,7 +25,7 @@ class Notes(FunctionModel):
         self.asked: list[tuple[str, str]] = []
 
     def answer(self, request: ModelRequest) -> str:
-        self.asked.append((request.component, request.messages[-1].content))
+        self.asked.append((request.component, request.messages[-1].text))
         return f"{request.component}{len(self.of(request.component))}"
 
     def of(self, name: str) -> list[str]:
@@ -75,7 +75,7 @@ def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     speaker = notes.agent("speaks", "Speak {language}.")
     flow = Workflow("flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")])
     result = flow.run({"query": "moon?", "language": "French", "style": "dry"}, trace=True)
-    assert events(result, "model_call_started")[0].request.messages[0].content == "Speak French."
+    assert events(result, "model_call_started")[0].request.messages[0].text == "Speak French."
     assert notes.asked == [("speaks", "## query\nmoon?\n\n## style\ndry"), ("asks", "moon? in French")]
     assert result.value == {
         "input": "## query\nmoon?\n\n## language\nFrench\n\n## style\ndry",
@@ -146,7 +146,7 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
     asked: dict[str, str] = {}
 
     async def answer(request: ModelRequest) -> str:
-        asked[request.component] = request.messages[-1].content
+        asked[request.component] = request.messages[-1].text
         async with asyncio.timeout(10):
             if request.component in ("left", "right"):
                 await gate.wait()

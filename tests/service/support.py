@@ -57,7 +57,7 @@ class Gate:
         self.called, self.cancelled, self.opened = threading.Event(), threading.Event(), threading.Event()
 
     async def __call__(self, request: ModelRequest) -> str:
-        self.inputs.append(request.messages[-1].content)
+        self.inputs.append(request.messages[-1].text)
         self.called.set()
         try:
             while not self.opened.is_set():  # noqa: ASYNC110 - it is opened from another thread

@@ -56,7 +56,7 @@ class Vendor:
     def answer(self, request: ModelRequest) -> ModelResponse:
         """Have a conductor call both of its skills, and give anyone else as much text as is allowed."""
         usage = Usage(4, min(60, request.settings.get("max_tokens", 60)))
-        run = re.findall(r"run-(\w+)", " ".join(message.content for message in request.messages))[0]
+        run = re.findall(r"run-(\w+)", " ".join(message.text for message in request.messages))[0]
         with self._lock:
             self.tokens[run] += usage.total_tokens
             self.calls[run] += 1

@@ -44,6 +44,8 @@ RUNS = 2000 if os.environ.get("PROOF") else 300
 CONCURRENT_RUNS = 24
 MODEL = "openai/gpt-4o-mini"
 WAYS = ("input", "output")
+OTHER_ATTRIBUTES = {"cached_input": "cache_read.input", "cache_write": "cache_creation.input"}
+"""The names of other token types in spans."""
 
 
 # --- In one process -----------------------------------------------------------------------------------------------
@@ -71,7 +73,8 @@ class UnreliableModel(FunctionModel):
             name = request.tools[0]["function"]["name"]
             arguments = {"place": "x"} if name == "look" else {"task": "look"}
             return ModelResponse(tool_calls=(ToolCall.of(name, **arguments),), usage=Usage(number, 1, cost=0.001))
-        return ModelResponse("done", usage=Usage(number, 2, cost=None if number % 7 == 0 else 0.002))
+        cost = None if number % 7 == 0 else 0.002
+        return ModelResponse("done", usage=Usage(number, 2, number // 3, cost=cost, cache_write_tokens=number // 2))
 
 
 def look(place: str) -> str:
@@ -125,9 +128,10 @@ async def test_usage_metrics_and_spans_agree() -> None:
     assert min(statuses[status] for status in ("ok", "failed", "cancelled")) > 10
     scrape = Scrape(metrics.render("")[0].decode())
     chats = [dict(span.attributes or {}) for span in exporter.get_finished_spans() if span.name == "chat function"]
-    for way, tokens in zip(WAYS, (total.input_tokens, total.output_tokens), strict=True):
-        recorded: list[Any] = [chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats]
-        assert sum(recorded) == scrape.get("podwright_tokens_total", type=way) == tokens
+    counts = (total.input_tokens, total.output_tokens, total.cached_input_tokens, total.cache_write_tokens)
+    for way, tokens in zip((*WAYS, *OTHER_ATTRIBUTES), counts, strict=True):
+        recorded: list[Any] = [chat.get(f"gen_ai.usage.{OTHER_ATTRIBUTES.get(way, way)}_tokens", 0) for chat in chats]
+        assert sum(recorded) == scrape.get("podwright_tokens_total", type=way) == tokens > 0
     assert scrape.get("podwright_model_calls_total", status="ok") == total.model_calls
     assert scrape.get("podwright_model_calls_total") == len(chats)
     assert scrape.get("podwright_unpriced_model_calls_total") == total.unpriced_model_calls > 0

@@ -22,7 +22,7 @@ import asyncio, os, pathlib
 from podwright import Agent, FunctionModel, ScriptedModel, Workflow
 
 async def respond(request):
-    text = request.messages[-1].content
+    text = request.messages[-1].text
     if text != 'pid':
         print('called', flush=True)
         while not pathlib.Path(text).exists():

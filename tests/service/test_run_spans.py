@@ -12,10 +12,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
+    GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS,
+    GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS,
+)
 from opentelemetry.trace import SpanKind, StatusCode
 
 from podwright import Agent, AgentStep, ApprovalStep, Conductor, FunctionModel, ParallelStep, ScriptedModel, Workflow
-from podwright.components import Component
 from podwright.errors import ModelError, ModelUnavailableError, PodwrightError
 from podwright.models.retries import Retries
 from podwright.run import Task, execute
@@ -32,14 +35,16 @@ class Recorder:
         self._exporter = InMemorySpanExporter()
 
     async def run(
-        self, component: Component, *, text: str = "go", sampler: Sampler | None = None, **options: Any
+        self, component: Any, *, text: Any = "go", messages: Any = (), sampler: Sampler | None = None, **options: Any
     ) -> None:
         """Run a component; errors of the run are expected."""
         provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         subscriber = RunSpans(provider.get_tracer("test"), **options)
         try:
-            await execute(component, Task(text), subscribers=[subscriber])
+            await execute(
+                component, component.task(text, messages=messages) if messages else Task(text), subscribers=[subscriber]
+            )
         except PodwrightError:
             pass
         finally:
@@ -190,6 +195,49 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     assert run["gen_ai.output.messages"] == second["gen_ai.output.messages"]
     context = json.loads(json.loads(flow["gen_ai.output.messages"])[0]["parts"][0]["content"])
     assert context == {"input": "the moon", "last_output": "Echo: the moon"}
+
+
+async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> None:
+    """Of an image, a span has the URL, or the type of its data but not the data; wrong parts are captured as text."""
+    pixel = "iVBORw0KGgo="
+    images = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pixel}", "detail": "low"}},
+              {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]  # fmt: skip
+    data = [{"type": "text", "text": "What is this?"}, *images]
+    await recorder.run(Agent("guide", "Help.", "offline/echo"), text=data, capture_content=True)
+    message = {
+        "role": "user",
+        "parts": [
+            {"type": "text", "content": "What is this?"},
+            {"type": "blob", "modality": "image", "mime_type": "image/png", "content": ""},
+            {"type": "uri", "modality": "image", "uri": "https://example.org/a.png"},
+        ],
+    }
+    run, chat = attributes(recorder.named("invoke_agent guide")), attributes(recorder.named("chat echo"))
+    assert json.loads(run["gen_ai.input.messages"]) == [message]
+    assert json.loads(chat["gen_ai.input.messages"])[1:] == [message]
+    assert not [span.name for span in recorder.spans if pixel in span.to_json()]
+    await recorder.run(Agent("other", "Help.", "offline/echo"), text=[{"type": "video"}], capture_content=True)
+    assert "video" in attributes(recorder.named("invoke_agent other"))["gen_ai.input.messages"]
+
+
+async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
+    """A run whose earlier turns are cut has the same spans as any other, and its messages are those that were sent."""
+    agent = Agent("guide", "Help.", "offline/echo", max_history=1)
+    history = [{"role": "user", "content": text} for text in ("one", "two", "three")]
+    await recorder.run(agent, text="go", messages=history, capture_content=True)
+    assert [span.name for span in recorder.spans] == ["chat echo", "invoke_agent guide"]
+    assert recorder.parent("chat echo") == "invoke_agent guide"
+    sent = json.loads(attributes(recorder.named("chat echo"))["gen_ai.input.messages"])
+    assert [message["parts"][0]["content"] for message in sent] == ["Help.", "three", "go"]
+
+
+async def test_cached_tokens_are_on_the_spans_of_the_call_and_the_run(recorder: Recorder) -> None:
+    """Tokens read from the provider's cache, and those written to it, have attributes of the conventions."""
+    usage = Usage(100, 10, 30, 0, cost=None, cache_write_tokens=40)
+    await recorder.run(Agent("guide", "Help.", scripted(ModelResponse("done", usage=usage))))
+    for span in recorder.spans:
+        assert attributes(span)[GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS] == 30
+        assert attributes(span)[GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS] == 40
 
 
 async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> None:

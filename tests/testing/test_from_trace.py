@@ -28,9 +28,9 @@ def look(place: str) -> str:
 
 def respond(request: ModelRequest) -> Any:
     if request.tools and request.messages[-1].role == "user":
-        return ToolCall.of("look", place=request.messages[-1].content)
-    usage = Usage(input_tokens=100 * len(request.messages), output_tokens=len(request.messages[0].content))
-    return ModelResponse(f"{request.messages[0].content[:9]} of {request.messages[-1].content}", usage=usage)
+        return ToolCall.of("look", place=request.messages[-1].text)
+    usage = Usage(input_tokens=100 * len(request.messages), output_tokens=len(request.messages[0].text))
+    return ModelResponse(f"{request.messages[0].text[:9]} of {request.messages[-1].text}", usage=usage)
 
 
 def paper(instructions: str = "Research well.") -> Workflow:
@@ -76,6 +76,34 @@ def test_concurrent_branches_get_their_own_responses(trace: ExecutionResult, tmp
         assert again.value == trace.value
         usage = trace.usage
         assert_usage(again, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, model_calls=5)
+
+
+def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
+    """Requests are matched with their earlier turns and images; another image is reported."""
+    agent = Agent("researcher", "Research well.", "openai/gpt-4o-mini", tools=[look], max_history=1)
+
+    def picture(data: str) -> Any:
+        url = f"data:image/png;base64,{data}"
+        return [{"type": "text", "text": "this"}, {"type": "image_url", "image_url": {"url": url}}]
+
+    def answer(request: ModelRequest) -> str:
+        return f"{len(request.messages)} messages"
+
+    model = FunctionModel(answer, name="openai/gpt-4o-mini")
+    history = record(agent, model, picture("AAAA"), messages=[{"role": "user", "content": "Hi."}]).messages
+    recorded = record(agent, model, picture("BBBB"), messages=history)
+    file = tmp_path / "trace.json"
+    file.write_text(json.dumps(recorded.to_dict()))
+    stub = ModelStub.from_trace(file)
+    again = replay(stub, agent, picture("BBBB"), messages=history)
+    stub.verify()
+    assert (again.value, again.messages) == ("4 messages", recorded.messages)
+    assert stub.requests[0].messages[1].content == tuple(picture("AAAA"))
+    stub = ModelStub.from_trace(file)
+    with pytest.raises(ModelError):
+        replay(stub, agent, picture("CCCC"), messages=history)
+    with pytest.raises(AssertionError, match="CCCC"):
+        stub.verify()
 
 
 def test_a_changed_instruction_is_reported(trace: ExecutionResult) -> None:

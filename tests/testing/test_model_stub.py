@@ -31,7 +31,7 @@ from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
 
 HELLO = ModelRequest("openai/gpt-4o-mini", (Message("system", "Be kind."), Message("user", "Hello")))
-USAGE = Usage(input_tokens=600, output_tokens=400, cached_input_tokens=100, reasoning_tokens=40, cost=None)
+USAGE = Usage(600, 400, cached_input_tokens=100, reasoning_tokens=40, cost=None, cache_write_tokens=200)
 
 streamed = pytest.mark.parametrize("streamed", [False, True], ids=["complete", "streamed"])
 
@@ -106,6 +106,16 @@ def test_requests_are_kept(stub: ModelStub) -> None:
     assert stub.requests[1].messages == HELLO.messages
     assert stub.received[0].headers["authorization"] == "Bearer a key"
     assert stub.received[1].body["stream_options"] == {"include_usage": True}
+
+
+def test_texts_and_images_are_kept(stub: ModelStub) -> None:
+    """Images are kept as they are sent, texts in parts are one text; responses by text find both."""
+    stub.when("this", "A pixel.", "Still one.")
+    image: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    contents: list[Any] = [({"type": "text", "text": "What is this?"}, image), ({"type": "text", "text": "And this?"},)]
+    answers = [call(stub, ModelRequest("m/m", (Message("user", content),))).text for content in contents]
+    assert answers == ["A pixel.", "Still one."]
+    assert [request.messages[0].content for request in stub.requests] == [contents[0], "And this?"]
 
 
 @streamed

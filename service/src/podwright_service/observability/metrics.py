@@ -37,7 +37,9 @@ _LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
 _CALL_SECONDS = [0.01 * 2**n for n in range(14)]
-_TOKENS_HELP = "Tokens; cached_input is part of input, reasoning of output. Input + output is the bill."
+_TOKENS_HELP = (
+    "Tokens; cached_input and cache_write are part of input, reasoning of output. Input + output is the bill."
+)
 
 Labels = tuple[str, str]
 """Name and kind of a component: the labels that every metric has."""
@@ -217,6 +219,7 @@ class Metrics:
             ("input", usage.input_tokens),
             ("output", usage.output_tokens),
             ("cached_input", usage.cached_input_tokens),
+            ("cache_write", usage.cache_write_tokens),
             ("reasoning", usage.reasoning_tokens),
         ):
             if tokens:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from podwright import events
+from podwright.conversation import parse_content
+from podwright.errors import MessagesError
 from podwright.json_data import to_text
-from podwright.messages import Message
+from podwright.messages import ContentPart, Message
 from podwright.models import pricing
 from podwright.usage import Usage
 from podwright_service.observability import semconv
@@ -219,6 +222,8 @@ def _tokens(usage: Usage) -> Attributes:
     }
     if usage.cached_input_tokens:
         attributes[semconv.CACHED_TOKENS] = usage.cached_input_tokens
+    if usage.cache_write_tokens:
+        attributes[semconv.CACHE_WRITE_TOKENS] = usage.cache_write_tokens
     if usage.reasoning_tokens:
         attributes[semconv.REASONING_TOKENS] = usage.reasoning_tokens
     return attributes
@@ -248,7 +253,7 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
-            return {semconv.INPUT_MESSAGES: _messages((Message("user", to_text(event.input)),))}
+            return {semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),))}
         case events.RunFinished():
             return {semconv.OUTPUT_MESSAGES: _messages((Message("assistant", to_text(event.value)),), "stop")}
         case events.ModelCallStarted():
@@ -264,15 +269,22 @@ def _content(event: events.RunEvent) -> Attributes:
             return {}
 
 
+def _input(data: object) -> str | tuple[ContentPart, ...]:
+    """The input of a run: texts and images, or anything else as a text."""
+    if isinstance(data, list):
+        with suppress(MessagesError):  # the run will fail
+            return parse_content(cast("object", data))
+    return to_text(data)
+
+
 def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> str:
     """Messages as JSON in the schema of the GenAI conventions."""
     entries: list[dict[str, Any]] = []
     for message in messages:
-        parts: list[dict[str, Any]] = []
         if message.tool_call_id is not None:
-            parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": message.content})
-        elif message.content:
-            parts.append({"type": "text", "content": message.content})
+            parts = [{"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}]
+        else:
+            parts = _parts(message.content)
         parts += [
             {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
             for call in message.tool_calls
@@ -280,3 +292,19 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
         entry: dict[str, Any] = {"role": message.role, "parts": parts}
         entries.append(entry | {"finish_reason": finish_reason} if finish_reason else entry)
     return json.dumps(entries, ensure_ascii=False)
+
+
+def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:
+    """Texts and images in the schema of the GenAI conventions; of an image in a data URL only the type is kept."""
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}] if content else []
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        if part["type"] == "text":
+            parts.append({"type": "text", "content": part["text"]})
+        elif (url := part["image_url"]["url"]).startswith("data:"):
+            media_type = url.removeprefix("data:").partition(";")[0]
+            parts.append({"type": "blob", "modality": "image", "mime_type": media_type, "content": ""})
+        else:
+            parts.append({"type": "uri", "modality": "image", "uri": url})
+    return parts

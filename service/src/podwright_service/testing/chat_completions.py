@@ -32,9 +32,17 @@ def _read_message(data: Mapping[str, Any]) -> Message:
         ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in as_array(data.get("tool_calls"))
     )
-    content = data.get("content") or ""
-    text = content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in as_array(content))
-    return Message(data["role"], text, calls, data.get("tool_call_id"))
+    return Message(data["role"], _read_content(data.get("content") or ""), calls, data.get("tool_call_id"))
+
+
+def _read_content(content: Any) -> Any:
+    """A text, which may come in parts, or texts and images."""
+    if isinstance(content, str):
+        return content
+    parts = as_array(content)
+    if all(part.get("type") == "text" for part in parts):
+        return "".join(str(part.get("text", "")) for part in parts)
+    return tuple(parts)
 
 
 def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
@@ -96,6 +104,9 @@ def _usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }

@@ -80,7 +80,7 @@ class Script:
         """
         if self.recorded:
             return self._choose_recorded(request)
-        texts = [message.content for message in request.messages]
+        texts = [message.text for message in request.messages]
         matching = [responses for text, responses in self.when if any(text in message for message in texts)]
         for responses in [*matching, self.responses]:
             if responses:
