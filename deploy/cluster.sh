@@ -56,9 +56,12 @@ start_node() { # ROLE NUMBER
 }
 
 load() {
+    file=$(mktemp "$STATE/images.XXXXXX")
+    "$docker" save --output "$file" "$@"
     for node in "${NODES[@]}"; do
-        "$docker" save "$@" | "$docker" exec --interactive "$NAME-$node" ctr --namespace k8s.io images import - >/dev/null
+        "$docker" exec "$NAME-$node" ctr --namespace k8s.io images import "/shared/${file##*/}" >/dev/null
     done
+    rm "$file"
 }
 
 up() {

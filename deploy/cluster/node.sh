@@ -11,6 +11,8 @@ services=10.96.0.0/16
 pods=10.244.0.0/16
 shared=/shared # certificates and kubeconfig, for all nodes
 
+export GOGC=400 # for all programs: less CPU for more memory
+
 run() { "$@" 2>&1 | sed --unbuffered "s/^/${1##*/}: /" & }
 
 certificate() { # NAME SUBJECT [ALTERNATIVE NAMES]

@@ -46,7 +46,8 @@ class Cluster:
         self.config = config
         built = config == OWN or not shutil.which("kubectl")
         self.client = f"{tool('kubernetes')}/kubectl" if built else "kubectl"
-        self.environment = {**os.environ, "KUBECONFIG": config}
+        # kubectl and Helm are programs in Go: with this, they collect less garbage, and need less CPU
+        self.environment = {**os.environ, "KUBECONFIG": config, "GOGC": "400"}
 
     def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program to its end, with this cluster's kubeconfig."""
@@ -190,7 +191,7 @@ class Namespace:
             events = self.kubectl("get", "events", "--sort-by=.lastTimestamp")
             return f"\n{self.kubectl('get', 'pods', '--output=wide')}\n{events[-4000:]}"
 
-        return until(condition, seconds, report, pause=0.5)
+        return until(condition, seconds, report, pause=1)
 
     def delete(self) -> None:
         self.cluster.kubectl("delete", "namespace", self.name, "--wait=false", "--ignore-not-found")
@@ -224,18 +225,22 @@ class Client:
 
 
 class Load:
-    """Clients in a pod that send a request continuously, from the start of the block to its end.
+    """Clients in a pod that send a request again and again, from the start of the block to its end.
 
     Args:
         client: The pod.
         urls: Where to.
         key: The API key.
         body: The JSON body.
-        clients: How many requests are in progress to each URL.
+        clients: How many clients each URL has.
+        pause: Seconds between a response and the next request of a client.
     """
 
-    def __init__(self, client: Client, urls: list[str], key: str, body: Any, clients: int) -> None:
-        self._client, self._ask = client, {"urls": urls, "key": key, "body": body, "clients": clients}
+    def __init__(
+        self, client: Client, urls: list[str], key: str = "", body: Any = None, clients: int = 1, pause: float = 0.1
+    ) -> None:
+        self._client = client
+        self._ask = {"urls": urls, "key": key, "body": body, "clients": clients, "pause": pause}
         self.outcomes: dict[str, int] = {}
         """The number of responses: `ok`, or what went wrong."""
 

@@ -6,13 +6,13 @@ import copy
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.cluster import TIMEOUT, Namespace
+from tests.cluster.cluster import TIMEOUT, Client, Load, Namespace
 from tests.cluster.watchers import Watchers
 from tests.helm.conftest import Manifest
 from tests.helpers import ROOT, until
@@ -60,7 +60,7 @@ def prices(models: Mapping[str, float]) -> dict[str, str]:
 def broken(watchers: Watchers) -> Manifest:
     """The values of a release whose components each have a cause of alerts."""
     files = {"tools.py": TOOLS}
-    peers = [watchers.peer, {"podSelector": {"matchLabels": {"app": "callers"}}}]
+    peers = [watchers.peer, {"podSelector": {"matchLabels": {"app": "client"}}}]
     return {
         "apiKeys": {"enabled": False},
         "prometheusRule": {"enabled": True},
@@ -107,11 +107,12 @@ def values(watchers: Watchers) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[[], Namespace], values: Manifest) -> Namespace:
+def namespace(make_namespace: Callable[[], Namespace], values: Manifest) -> Iterator[Namespace]:
     """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
     namespace = make_namespace()
     with ThreadPoolExecutor() as executor:
         provider = executor.submit(namespace.serve, "provider", PODS / "provider.py")
+        client = executor.submit(Client.start, namespace)
         namespace.install(values, options=["--wait=hookOnly"])
         rule = namespace.get("prometheusrule", "fleet-alerts")
         # its own alerts would end after hours
@@ -119,8 +120,8 @@ def namespace(make_namespace: Callable[[], Namespace], values: Manifest) -> Name
         namespace.apply([hastened(rule)])
         provider.result()
     urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
-    namespace.start("callers", ["python", "-c", (PODS / "callers.py").read_text(), *urls], {"app": "callers"})
-    return namespace
+    with Load(client.result(), urls, body={"input": "the moon"}, pause=0.5):
+        yield namespace
 
 
 def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
@@ -130,7 +131,7 @@ def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
 
 def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]]) -> None:
     """Wait until exactly these alerts fire; a failure reports the difference."""
-    until(lambda: firing(namespace, watchers) == expected, TIMEOUT, lambda: firing(namespace, watchers) ^ expected, 0.5)
+    until(lambda: firing(namespace, watchers) == expected, TIMEOUT, lambda: firing(namespace, watchers) ^ expected, 1)
 
 
 def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:

@@ -69,7 +69,7 @@ def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_s
     def ready() -> int:
         return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
 
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, 8) as load:
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8, pause=0.05) as load:
         space.until(lambda: ready() == 3)
         load.wait_for(100)
     assert set(load.outcomes) == {"ok"}
@@ -97,7 +97,7 @@ def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Wa
     query = trigger["metadata"]["query"]
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     client = Client.start(space)
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, 5):
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=5, pause=0):
         space.until(lambda: [value for _, value in watchers.query(query)] == [5])
     space.until(lambda: [value for _, value in watchers.query(query)] == [0])
     assert json.dumps(trigger["metadata"]["threshold"]) == '"8"'

@@ -304,29 +304,24 @@ def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> No
     side_by_side(check, installed)
 
 
-def test_an_upgrade_keeps_the_keys(installed: list[Installed]) -> None:
+def test_an_upgrade_keeps_the_keys(installed: list[Installed], namespace: Namespace) -> None:
     """The first installation makes a seed, from which each upgrade derives the same keys, until it is deleted."""
-
-    def check(each: Installed) -> None:
-        namespace = each.newsroom
-        before = (keys(namespace), templates(namespace), pods(namespace))
-        assert len(before[0]["fleet-seed"]["seed"]) == 48
-        larger = newsroom()
-        larger["components"]["extra"] = {"agents": ["writer"], "replicas": 0}
-        each.upgrade(larger)
-        after = keys(namespace)
-        assert before[0].items() <= after.items()
-        assert before[1].items() <= templates(namespace).items()
-        assert before[2] == pods(namespace)
-        sent = json.loads(after["fleet-extra-keys"]["agent-keys"])["writer"]
-        assert f"run:{sent}" in after["fleet-writer-keys"]["api-keys"]
-        namespace.kubectl("delete", "secret", "fleet-seed")
-        # without waiting for the pods that get new keys
-        namespace.helm("upgrade", "fleet", CHART, "--reuse-values", version=each.version)
-        assert set(keys(namespace)) == set(after)
-        assert [name for name, entries in keys(namespace).items() if entries == after[name]] == []
-
-    side_by_side(check, installed)
+    before = (keys(namespace), templates(namespace), pods(namespace))
+    assert len(before[0]["fleet-seed"]["seed"]) == 48
+    larger = newsroom()
+    larger["components"]["extra"] = {"agents": ["writer"], "replicas": 0}
+    installed[-1].upgrade(larger)
+    after = keys(namespace)
+    assert before[0].items() <= after.items()
+    assert before[1].items() <= templates(namespace).items()
+    assert before[2] == pods(namespace)
+    sent = json.loads(after["fleet-extra-keys"]["agent-keys"])["writer"]
+    assert f"run:{sent}" in after["fleet-writer-keys"]["api-keys"]
+    namespace.kubectl("delete", "secret", "fleet-seed")
+    # without pods, which would get new keys
+    namespace.helm("upgrade", "fleet", CHART, "--reuse-values", "--set=defaults.replicas=0")
+    assert set(keys(namespace)) == set(after)
+    assert [name for name, entries in keys(namespace).items() if entries == after[name]] == []
 
 
 def test_uninstall(installed: list[Installed]) -> None:

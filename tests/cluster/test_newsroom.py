@@ -55,16 +55,20 @@ def test_a_run_is_one_trace_and_counted_once(namespace: Namespace, watchers: Wat
     for kind in ("input_tokens", "output_tokens"):
         assert sum(call[f"gen_ai.usage.{kind}"] for call in calls) == usage[kind]
 
-    def counted() -> dict[str, float]:
-        series = watchers.query(f"sum by (type) (podwright_tokens_total{selector})")
-        return {labels["type"]: value for labels, value in series}
+    def counted(metric: str, label: str) -> dict[str, float]:
+        series = watchers.query(f"sum by ({label}) ({metric}{selector}) > 0")
+        return {labels[label]: value for labels, value in series}
 
-    expected = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
-    namespace.until(lambda: expected.items() <= counted().items())
-    assert watchers.query(f"sum(podwright_model_calls_total{selector})")[0][1] == usage["model_calls"]
-    runs = {labels["component"]: value for labels, value in watchers.query(f"podwright_runs_total{selector} > 0")}
-    assert set(runs) == PODS
-    assert runs["newsroom"] == 1
+    tokens = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
+    # each query sees other scrapes
+    namespace.until(
+        lambda: (
+            tokens.items() <= counted("podwright_tokens_total", "type").items()
+            and counted("podwright_model_calls_total", "namespace") == {namespace.name: usage["model_calls"]}
+            and counted("podwright_runs_total", "component").keys() == PODS
+        )
+    )
+    assert counted("podwright_runs_total", "component")["newsroom"] == 1
 
 
 def has_root(trace: dict[str, Any]) -> bool:

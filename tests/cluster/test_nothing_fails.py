@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Iterator
 
 import pytest
 from tests.cluster.cluster import Client, Load, Namespace
-from tests.helm.conftest import Manifest, example_values
+from tests.helm.conftest import Manifest
 
-CLIENTS = 2
-RUNS = 50_000 if os.environ.get("PROOF") else 5_000
+PROOF = bool(os.environ.get("PROOF"))
+RUNS = 50_000 if PROOF else 5_000
+PAUSE = 0 if PROOF else 0.15
+"""Seconds between two requests of a client: the pods that start need the CPU, too."""
+CLIENTS = 4
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
 OLD, NEW = "the old seed of the keys, 32 characters or more", "the new seed of the keys, 32 characters or more"
-COMPONENTS = ("newsroom", "researcher", "writer", "reviewer")
+COMPONENTS = ("desk", "writer")
+
+
+def writer(instructions: str) -> Manifest:
+    config = {"model": "offline/echo", "max_loops": 1}
+    agent = {"type": "Agent", "name": "writer", "instructions": instructions, "config": config, "tools": []}
+    return {"blueprint": {"inline": agent}}
+
+
+def desk() -> Manifest:
+    """A workflow whose only step is a run of the writer."""
+    steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
+    return {"blueprint": {"inline": {"type": "Workflow", "name": "desk", "steps": steps}}, "agents": ["writer"]}
 
 
 class Fleet:
-    """The newsroom with two pods of each component, so that a node can be drained."""
+    """A workflow and its agent, with two pods each, so that a node can be drained."""
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         nodes = namespace.objects("nodes")
         self._nodes = [node["metadata"]["name"] for node in nodes if "taints" not in node["spec"]]
-        self.values: Manifest = example_values("newsroom")
-        del self.values["components"]["desk"]
-        self.values["apiKeys"] = {"seeds": [OLD]}
-        self.values["defaults"] |= {
+        self._selector = f"podwright-test={namespace.name}"
+        defaults = {
             "replicas": 2,
             "drain": {"preStop": 5, "delay": 5},
             "apiKeys": {"accept": [f"run:{KEY}"]},
@@ -35,48 +47,48 @@ class Fleet:
             "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
             "resources": {"requests": {"cpu": "10m", "memory": "100Mi"}, "limits": {"memory": "512Mi"}},
         }
+        components = {"desk": desk(), "writer": writer("Write a line.")}
+        self.values: Manifest = {"apiKeys": {"seeds": [OLD]}, "defaults": defaults, "components": components}
         namespace.install(self.values)
         self.client = Client.start(namespace, nodeName=self._nodes[0])
 
-    def pods(self, component: str = "") -> set[str]:
-        """The names of the pods that are not stopping."""
-        selector = f"podwright-test={self.namespace.name}" + (component and f",app.kubernetes.io/component={component}")
-        pods = [pod["metadata"] for pod in self.namespace.objects("pods", selector)]
-        return {metadata["name"] for metadata in pods if "deletionTimestamp" not in metadata}
+    def all_pods(self) -> list[Manifest]:
+        """The fleet's pods, also those that are stopping."""
+        return self.namespace.objects("pods", self._selector)
+
+    def pods(self) -> dict[str, set[str]]:
+        """The names of the pods of each component that are not stopping."""
+        return {name: set(self.namespace.pods(name)) for name in COMPONENTS}
 
     def wait(self) -> None:
         """Wait until the pods of all Deployments are replaced and the old ones are gone."""
         self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
-        selector = f"podwright-test={self.namespace.name}"
-        self.namespace.until(
-            lambda: all("deletionTimestamp" not in pod["metadata"] for pod in self.namespace.objects("pods", selector))
-        )
+        self.namespace.until(lambda: all("deletionTimestamp" not in pod["metadata"] for pod in self.all_pods()))
 
     def roll_out_a_blueprint(self) -> None:
-        values = copy.deepcopy(self.values)
-        values["components"]["writer"]["blueprint"]["inline"]["instructions"] += " Be brief."
-        before = {name: self.pods(name) for name in COMPONENTS}
-        self.namespace.install(values)
-        self.values = values
-        assert [name for name in COMPONENTS if self.pods(name) != before[name]] == ["writer"]
+        before = self.pods()
+        self.values["components"]["writer"] = writer("Write two lines.")
+        self.namespace.install(self.values)
+        after = self.pods()
+        assert (after["desk"], after["writer"] & before["writer"]) == (before["desk"], set())
 
     def stop_pods(self) -> None:
         """One of each component at once."""
-        stopped = [min(self.pods(name)) for name in COMPONENTS]
+        stopped = {min(pods) for pods in self.pods().values()}
         self.namespace.kubectl("delete", "pod", *stopped)
         self.wait()
-        assert not self.pods() & set(stopped)
+        assert not set[str]().union(*self.pods().values()) & stopped
 
     def drain_a_node(self) -> None:
         """Only of the pods of this fleet; the disruption budgets allow one pod of each component at a time."""
         if len(self._nodes) == 1:
             return
-        node, selector = self._nodes[1], f"--pod-selector=podwright-test={self.namespace.name}"
+        node = self._nodes[1]
         try:
-            self.namespace.kubectl("drain", node, selector, "--delete-emptydir-data", "--timeout=180s")
+            options = (f"--pod-selector={self._selector}", "--delete-emptydir-data", "--timeout=180s")
+            self.namespace.kubectl("drain", node, *options)
             self.wait()
-            pods = self.namespace.objects("pods", selector.partition("=")[2])
-            assert node not in {pod["spec"]["nodeName"] for pod in pods}
+            assert node not in {pod["spec"]["nodeName"] for pod in self.all_pods()}
         finally:
             self.namespace.kubectl("uncordon", node)
 
@@ -84,7 +96,7 @@ class Fleet:
         before = self.pods()
         self.namespace.kubectl("rollout", "restart", "deployment")
         self.wait()
-        assert not self.pods() & before
+        assert not any(pods & before[name] for name, pods in self.pods().items())
 
     def rotate_keys(self) -> None:
         before = self.namespace.key("writer")
@@ -92,7 +104,16 @@ class Fleet:
             self.values["apiKeys"]["seeds"] = seeds
             self.namespace.install(self.values)
             self.wait()
+            self.namespace.until(self._have_read_their_keys)
         assert self.namespace.key("writer") != before
+
+    def _have_read_their_keys(self) -> bool:
+        """Whether the Secrets in the pods are those of the namespace."""
+        return all(
+            self.namespace.exec(pod, "cat", "/run/podwright/api-keys") == self.namespace.key(name, "api-keys")
+            for name, pods in self.pods().items()
+            for pod in pods
+        )
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +129,7 @@ def load(fleet: Fleet) -> Iterator[Load]:
         return all(fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls for _ in range(4))
 
     fleet.namespace.until(answer)  # the nodes learn later than Helm that the pods are ready
-    with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS) as load:
+    with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, PAUSE) as load:
         yield load
 
 

@@ -1,7 +1,8 @@
 """Clients that send the same request again and again to one of some URLs, each on a connection that is kept open.
 
-The argument is JSON with `urls`, `key`, `body` and the number of `clients` for each URL. Each second, the number of
-responses by outcome is printed as JSON. It ends when its standard input is closed.
+The argument is JSON with `urls`, `key`, `body`, the number of `clients` for each URL, and `pause`: the seconds between
+a response and the next request. Each second, the number of responses by outcome is printed as JSON. It ends when its
+standard input is closed.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ import aiohttp
 
 ask = json.loads(sys.argv[1])
 outcomes: collections.Counter[str] = collections.Counter()
+texts: dict[int, str] = {}  # the first response of each status
 done = asyncio.Event()
 
 
@@ -25,10 +27,12 @@ async def send(url: str) -> None:
             try:
                 async with session.post(url, json=ask["body"]) as response:
                     text = await response.text()
-                    outcome = "ok" if response.status == 200 else f"{response.status}: {text[:300]}"
+                    first = texts.setdefault(response.status, text[:300])
+                    outcome = "ok" if response.status == 200 else f"{response.status}: {first}"
             except (aiohttp.ClientError, TimeoutError) as error:
                 outcome = repr(error)
             outcomes[outcome] += 1
+            await asyncio.sleep(ask["pause"])
 
 
 async def connect(session: aiohttp.ClientSession, url: str) -> None:
