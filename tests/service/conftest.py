@@ -17,6 +17,7 @@ import httpx
 import pytest
 import uvicorn
 from tests.helpers import COMMAND, NEWSROOM, environment, until
+from tests.service.forked import run_forked
 from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
 import podwright
@@ -150,18 +151,16 @@ def address() -> Address:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does; `stdin=` is its standard input."""
+    streams = tmp_path_factory.mktemp("streams")
 
     def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(COMMAND), *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**variables),
-            timeout=60,
-        )
+        stdin_file, stdout, stderr = (streams / name for name in ("in", "out", "err"))
+        for file, text in ((stdin_file, stdin), (stdout, ""), (stderr, "")):
+            file.write_text(text)
+        files = (str(stdin_file), str(stdout), str(stderr))
+        code = run_forked(arguments, tmp_path, environment(**variables), files)
+        return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())
 
     return run
