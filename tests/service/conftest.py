@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from tests.forked import complete
 from tests.helpers import COMMAND, NEWSROOM, environment, until
-from tests.service.forked import run_forked
 from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
 import podwright
@@ -156,11 +156,6 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     streams = tmp_path_factory.mktemp("streams")
 
     def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        stdin_file, stdout, stderr = (streams / name for name in ("in", "out", "err"))
-        for file, text in ((stdin_file, stdin), (stdout, ""), (stderr, "")):
-            file.write_text(text)
-        files = (str(stdin_file), str(stdout), str(stderr))
-        code = run_forked(arguments, tmp_path, environment(**variables), files)
-        return subprocess.CompletedProcess(arguments, code, stdout.read_text(), stderr.read_text())
+        return complete(arguments, tmp_path, environment(**variables), streams, stdin)
 
     return run

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers import environment
 from tests.service.support import AGENT, Shell
 
 import podwright
@@ -185,7 +186,8 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     assert (run.returncode, run.stdout.startswith("Echo: 2 + 3?")) == (0, True)
     assert "add_numbers" in run.stderr
     options = ["-q", "-p", "no:cacheprovider", "-k", "not container", str(folder)]
-    tests = subprocess.run([sys.executable, "-m", "pytest", *options], capture_output=True, text=True, cwd=tmp_path)
+    command = [sys.executable, "-m", "pytest", *options]
+    tests = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment())
     assert "2 passed, 1 deselected" in tests.stdout, tests.stdout
     [command] = re.findall("^python (-c '.*')$", readme, re.MULTILINE)
     tools = subprocess.run([sys.executable, *shlex.split(command)], cwd=folder, capture_output=True, check=True).stdout

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.forked import run_forked
 from tests.helpers import environment
-from tests.service.forked import run_forked
 from tests.service.support import AGENT, Command, Shell
 
 from podwright import ExecutionResult

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.forked import run_forked
 from tests.helpers import COMMAND, NEWSROOM, environment, until
 from tests.ports import free_port
-from tests.service.forked import run_forked
 from tests.service.support import AGENT, Command
 
 from podwright import load

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 from podwright_service.cli import main
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_MODULES = ["blueprints", "check", "commands", "deploy", "flowchart", "new", "run", "settings"]
+_MODULES = ["blueprints", "check", "commands", "deploy", "flowchart", "images", "new", "run", "settings"]
 _PROCESSES.set_forkserver_preload(
     ["__main__", *(f"podwright_service.cli.{name}" for name in _MODULES), "podwright.models.pricing", "rich.table"]
 )
@@ -31,11 +32,30 @@ def run_forked(arguments: tuple[str, ...], folder: Path, variables: dict[str, st
     """
     process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files))
     process.start()
-    process.join(60)
+    process.join(600)
     if process.exitcode is None:
         process.kill()
-    assert process.exitcode is not None, f"podwright {arguments} runs longer than a minute"
+    assert process.exitcode is not None, f"podwright {arguments} did not end"
     return process.exitcode
+
+
+def complete(
+    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], streams: Path, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The same, with an input; the result has the exit code and the output.
+
+    Args:
+        arguments: The arguments.
+        folder: The working directory.
+        variables: All environment variables.
+        streams: A folder for the files of the standard streams.
+        stdin: The standard input.
+    """
+    files = (streams / "stdin", streams / "stdout", streams / "stderr")
+    for file, text in zip(files, (stdin, "", ""), strict=True):
+        file.write_text(text)
+    code = run_forked(arguments, folder, variables, (str(files[0]), str(files[1]), str(files[2])))
+    return subprocess.CompletedProcess(arguments, code, files[1].read_text(), files[2].read_text())
 
 
 def _run(arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files) -> None:
