@@ -46,11 +46,16 @@ def until(
     return value
 
 
+NO_PLUGINS = "-p no:schemathesis -p no:hypothesispytest"
+"""Options of pytest in other projects: without plugins that only this repository uses, and that are slow to import."""
+
+
 def environment(**variables: str) -> dict[str, str]:
     """The environment of this process without the settings of Podwright and pytest, and with further variables.
 
     The commands that are installed beside Python are found first.
     """
+    variables = {"PYTEST_ADDOPTS": NO_PLUGINS, **variables}
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "PYTEST_"))}
     return {**inherited, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", **variables}
 

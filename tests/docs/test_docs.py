@@ -13,8 +13,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.helpers import ROOT, environment
+from tests.forked import complete
+from tests.helpers import NO_PLUGINS, ROOT, environment
 from tests.ports import free_port
+
+from podwright_service.cli.new import create_component
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -80,10 +83,12 @@ def test_python(page: Path, tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_commands(tmp_path: Path) -> None:
+def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Every command in docs/cli.md works, in the order of the page."""
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    variables = environment(PYTEST_ADDOPTS="-k 'not container'")  # tests/testing has the other half of this test
+    variables = environment(
+        PYTEST_ADDOPTS=f"{NO_PLUGINS} -k 'not container'"
+    )  # tests/testing has the other half of this test
     tested = [
         command
         for command in commands(ROOT / "docs" / "cli.md")
@@ -92,10 +97,14 @@ def test_commands(tmp_path: Path) -> None:
     assert {"new", "run", "chat", "replay", "validate", "diff", "schema", "graph", "settings"} <= {
         word for command in tested for word in re.findall(r"podwright (\w+)", command)
     }
+    streams = tmp_path_factory.mktemp("streams")
     for command in tested:
-        process = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, env=variables, capture_output=True, text=True
-        )
+        if (words := shlex.split(command))[0] == "podwright" and not {"|", ">"} & set(words):
+            process = complete(tuple(words[1:]), tmp_path, variables, streams)
+        else:
+            process = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, env=variables, capture_output=True, text=True
+            )
         assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
         assert process.stdout, command
 
@@ -108,7 +117,7 @@ def test_services(command: str, tmp_path: Path) -> None:
     """Every `podwright serve` of a page serves, and exits with 0 on SIGTERM."""
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     variables = environment(PODWRIGHT_MODEL="offline/echo", PODWRIGHT_HOST="127.0.0.1")
-    subprocess.run(["podwright", "new", "calculator"], cwd=tmp_path, env=variables, capture_output=True, check=True)
+    create_component(str(tmp_path / "calculator"), "offline/echo")
     server = subprocess.Popen(
         ["bash", "-c", f"{re.sub(r' --port [0-9]+', '', command)} --port 0"],
         cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True, start_new_session=True,

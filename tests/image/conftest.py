@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.helpers import COMMAND, environment
+from tests.forked import complete
+from tests.helpers import environment
 from tests.image.containers import Container
 from tests.image_support import Docker
 
@@ -46,10 +47,13 @@ def tag(docker: Docker) -> Iterator[str]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    """Runs `podwright` with arguments to its end, as a shell does."""
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Runs `podwright` with arguments to its end, as a shell does; `program=` runs another program."""
+    streams = tmp_path_factory.mktemp("streams")
 
-    def run(*arguments: str, program: tuple[str, ...] = (str(COMMAND),), **variables: str):
+    def run(*arguments: str, program: tuple[str, ...] = (), **variables: str) -> subprocess.CompletedProcess[str]:
+        if not program:
+            return complete(arguments, tmp_path, environment(**variables), streams)
         command = [*program, *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, cwd=tmp_path, env=environment(**variables), timeout=900

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import COMMAND, NEWSROOM, ROOT
+from tests.helpers import NEWSROOM, ROOT
 from tests.image.conftest import Shell, Start
 from tests.image.containers import layers, tool_entry
 from tests.image_support import Docker
@@ -265,7 +265,7 @@ def test_missing_parts(shell: Shell, docker: Docker, slim: str, tmp_path: Path) 
     """A missing client, engine, base image or component is an error that names it."""
     folder = str(agent(tmp_path / "alone"))
     client = ("--docker", docker.client)
-    message = error_of(shell("build", folder, "-t", "x", program=(sys.executable, str(COMMAND)), PATH=str(tmp_path)))
+    message = error_of(shell("build", folder, "-t", "x", PATH=str(tmp_path)))
     assert "make engine" in message
     error_of(shell("inspect", "x", *client, DOCKER_HOST=f"unix://{tmp_path}/none.sock"))
     assert "podwright:none" in error_of(shell("build", folder, "-t", "x", "--base", "podwright:none", *client))

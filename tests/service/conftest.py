@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
+from tests.forked import complete
 from tests.helpers import COMMAND, NEWSROOM, environment, until
 from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
@@ -150,18 +151,11 @@ def address() -> Address:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does; `stdin=` is its standard input."""
+    streams = tmp_path_factory.mktemp("streams")
 
     def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(COMMAND), *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=environment(**variables),
-            timeout=60,
-        )
+        return complete(arguments, tmp_path, environment(**variables), streams, stdin)
 
     return run

@@ -7,11 +7,12 @@ import os
 import pty
 import shlex
 import signal
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.helpers import COMMAND, environment
+from tests.forked import run_forked
+from tests.helpers import environment
 from tests.service.support import AGENT, Command, Shell
 
 from podwright import ExecutionResult
@@ -190,19 +191,16 @@ def test_invalid_traces(shell: Shell, tmp_path: Path, text: str) -> None:
 def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
     """Run `podwright` on a terminal, and return what it prints there."""
     screen_file, terminal = pty.openpty()
-    with os.fdopen(screen_file, "rb", buffering=0) as screen:
-        process = subprocess.Popen(
-            [COMMAND, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
-            env=environment(**variables),
-        )  # fmt: skip
-        os.close(terminal)
-        output = b""
+    name, output = os.ttyname(terminal), b""
+    with os.fdopen(screen_file, "rb", buffering=0) as screen, ThreadPoolExecutor() as pool:
+        done = pool.submit(run_forked, arguments, folder, environment(**variables), (name, name, name))
+        done.add_done_callback(lambda _: os.close(terminal))
         try:
             while chunk := screen.read(65536):
                 output += chunk
         except OSError:  # Linux reports the closed terminal so
             pass
-    process.wait(timeout=60)
+    done.result()
     return output.decode(errors="replace")
 
 

@@ -21,9 +21,9 @@ from podwright import Remote, Workflow, errors
 from podwright.models.retries import Retries
 from podwright_service.testing import ModelStub
 
-RESTARTS = 20 if os.environ.get("PROOF") else 2
+RESTARTS = 20 if os.environ.get("PROOF") else 1
 CALLERS = 16
-BETWEEN = 200
+BETWEEN = 200 if RESTARTS > 1 else 100
 """Fewest runs between two restarts."""
 
 

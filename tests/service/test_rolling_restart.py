@@ -21,9 +21,9 @@ from tests.service.support import LISTENING
 
 RESTARTS = 20 if os.environ.get("PROOF") else 0
 """Number of restarts; 0 means a few."""
-PER_RESTART = 1000
+PER_RESTART = 1000 if RESTARTS else 200
 """Fewest requests during one restart."""
-CLIENTS, PAUSE = 8, 0.02
+CLIENTS, PAUSE = (8, 0.02) if RESTARTS else (4, 0.05)
 PROPAGATION = 1.0
 """Seconds until the load balancer knows that a replica is not ready; about one for a Service in Kubernetes."""
 DELAY = 5.0
