@@ -231,9 +231,12 @@ def test_probes(namespace: Namespace) -> None:
     namespace.exec(namespace.pods("desk")[0], "python", "-c", stop)
     namespace.until(lambda: not status()["ready"])
     namespace.until(lambda: status()["restartCount"] > before and status()["ready"])
-    events = namespace.kubectl("get", "events", "--field-selector=reason=Unhealthy")
-    for probe in ("Readiness", "Liveness"):
-        assert f"{probe} probe failed" in events
+
+    def are_reported() -> bool:
+        events = namespace.kubectl("get", "events", "--field-selector=reason=Unhealthy")
+        return all(f"{probe} probe failed" in events for probe in ("Readiness", "Liveness"))
+
+    namespace.until(are_reported)  # the kubelet sends events in the background
 
 
 def test_each_key_has_one_purpose(namespace: Namespace) -> None:
