@@ -275,6 +275,14 @@ INLINE: dict[str, dict[str, Any]] = {
 """The bodies of requests with inline blueprints, by kind."""
 
 
+SERVED: dict[str, Callable[[str], dict[str, Any]]] = {
+    "/run": lambda tag: {"input": tag},
+    "/v1/chat/completions": lambda tag: {"model": "flow", "messages": [{"role": "user", "content": tag}]},
+    "/v1/responses": lambda tag: {"model": "flow", "input": tag},
+}
+"""The bodies of requests that run the served component, by route."""
+
+
 @dataclass(frozen=True)
 class PlannedRun:
     """One request of the load."""
@@ -298,8 +306,11 @@ def planned_runs(count: int) -> list[PlannedRun]:
         if fate == "fail" and kind in ("agent", "conductor"):
             kind = "workflow"  # it makes a second model call, which is the one that fails
         tag = f"run-{number}-{fate}"
-        path, body = ("/run", {}) if kind == "served" else ("/run-blueprint", INLINE[kind])
-        runs.append(PlannedRun(tag, path, {**body, "input": tag}))
+        if kind == "served":
+            surface = dice.choice(list(SERVED))
+            runs.append(PlannedRun(tag, surface, SERVED[surface](tag)))
+        else:
+            runs.append(PlannedRun(tag, "/run-blueprint", {**INLINE[kind], "input": tag}))
     return runs
 
 

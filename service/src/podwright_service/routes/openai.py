@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol
 
@@ -67,7 +68,8 @@ class _Opened:
     stream: RunStream | None = None
 
 
-async def _open(request: Request, body: ChatRequest | ResponsesRequest) -> AsyncIterator[_Opened]:
+@contextlib.asynccontextmanager
+async def _open(request: Request, body: ChatRequest | ResponsesRequest) -> AsyncGenerator[_Opened]:
     runtime = get_runtime(request)
     task = body.task(runtime.component, runtime.settings.openai_settings)
     streams = runtime.component.kind in ("agent", "conductor") and task.response_model is None
@@ -83,13 +85,13 @@ async def _open(request: Request, body: ChatRequest | ResponsesRequest) -> Async
 
 async def open_chat(request: Request, body: ChatRequest) -> AsyncIterator[_Opened]:
     """A request of Chat Completions; an error before the first event of its run is answered with its own status."""
-    async for opened in _open(request, body):
+    async with _open(request, body) as opened:
         yield opened
 
 
 async def open_responses(request: Request, body: ResponsesRequest) -> AsyncIterator[_Opened]:
     """A request of Responses; an error before the first event of its run is answered with its own status."""
-    async for opened in _open(request, body):
+    async with _open(request, body) as opened:
         yield opened
 
 
