@@ -84,10 +84,6 @@ run_node() {
 mount --make-rshared /
 # several times as fast for kube-router's rules, where the kernel has it
 if iptables-legacy --list >/dev/null 2>&1; then update-alternatives --set iptables /usr/sbin/iptables-legacy; fi
-# After each change, kube-router writes all rules anew, and starts with this program. The changes of the next half second
-# are then one.
-printf '#!/bin/sh\nsleep 0.5\nexec /usr/sbin/iptables-save "$@"\n' >/usr/local/sbin/iptables-save
-chmod +x /usr/local/sbin/iptables-save
 if [ "$role" = control ]; then run_control_plane; fi
 run_node
 wait -n
