@@ -37,6 +37,8 @@ def test_a_run_is_one_trace_and_counted_once(namespace: Namespace, watchers: Wat
     namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(PODS | {"desk"}))
     client = Client.start(namespace)
     url = "http://fleet-newsroom:8000/run?trace=true"
+    # a new pod is refused until the network policies know it
+    namespace.until(lambda: client.request("GET", "http://fleet-newsroom:8000/health")[0] == 200)
     status, result = client.request("POST", url, namespace.key("newsroom"), {"input": "the moon"})
     assert status == 200, result
     usage = result["usage"]
