@@ -38,8 +38,12 @@ class Watchers:
 
     def start(self) -> bool:
         """Start them; returns whether they did not run before."""
-        if self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found"):
+        template = "--output=jsonpath={.status.phase}"
+        phase = self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", template)
+        if phase == "Active":
             return False
+        if phase:  # an earlier session has stopped them, and does not wait for their end
+            self._cluster.kubectl("wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}")
         for program, module in PROGRAMS.items():
             environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
             build_program(Path(tool(module), program), image(program), "scratch", environment)
