@@ -13,7 +13,7 @@ USAGE = {
     "prompt_tokens": 40,
     "completion_tokens": 10,
     "total_tokens": 50,
-    "prompt_tokens_details": {"cached_tokens": 8},
+    "prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 6},
     "completion_tokens_details": {"reasoning_tokens": 4},
 }
 
