@@ -19,7 +19,7 @@ from podwright.models import resolve
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
-from podwright_service.documentation import DENIED_PROBLEMS, EXPOSED_HEADERS, HOST_PROBLEMS, extend_openapi
+from podwright_service.documentation import EXPOSED_HEADERS, common_responses, extend_openapi
 from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
 from podwright_service.inline_blueprints import inline_policy, model_errors, models_of
@@ -76,8 +76,10 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
     app.add_middleware(RequestTelemetryMiddleware, observability=runtime.observability)
-    for router in (*ROUTERS, *(OPENAI_ROUTERS if settings.openai_routes else ())):
-        app.include_router(router, responses=HOST_PROBLEMS | (DENIED_PROBLEMS if has_keys else {}))
+    for router in ROUTERS:
+        app.include_router(router, responses=common_responses(has_keys=has_keys))
+    for router in OPENAI_ROUTERS if settings.openai_routes else ():
+        app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)

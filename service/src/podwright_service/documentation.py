@@ -14,7 +14,7 @@ from podwright.events import Kind
 from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
 from podwright.templates import names
 from podwright_service.inline_blueprints import InlinePolicy
-from podwright_service.paths import SCOPE_OF
+from podwright_service.paths import OPENAI_PREFIX, SCOPE_OF
 from podwright_service.problems import MEDIA_TYPE, ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]
@@ -125,6 +125,16 @@ _OPENAI_ERROR = {
     },
     "required": ["error"],
 }
+
+
+def _openai_errors(descriptions: dict[int, str]) -> Responses:
+    return {
+        status: {"description": text, "content": {"application/json": {"schema": _OPENAI_ERROR}}}
+        for status, text in sorted(descriptions.items())
+        if status != 422  # it is a 400 there
+    }
+
+
 OPENAI_RESPONSES: Responses = {
     200: {
         "description": "The answer, or with `stream` its events.",
@@ -134,20 +144,17 @@ OPENAI_RESPONSES: Responses = {
         },
         "headers": RUN_HEADERS,
     },
-    **{
-        status: {"description": text, "content": {"application/json": {"schema": _OPENAI_ERROR}}}
-        for status, text in {**_FAILED, 404: "There is no model of this name here."}.items()
-    },
-    400: {
-        "description": f"{_REFUSED[400]} {_REFUSED[422]}",
-        "content": {"application/json": {"schema": _OPENAI_ERROR}},
-    },
+    **_openai_errors(
+        {**_REFUSED, **_FAILED, 400: f"{_REFUSED[400]} {_REFUSED[422]}", 404: "There is no model of this name here."}
+    ),
 }
 """The responses of a route that answers in one of OpenAI's protocols."""
-HOST_PROBLEMS = _problems({400: "The header `Host` is missing or repeated, or its name is not allowed."})
-"""The error response for an invalid header `Host`."""
-DENIED_PROBLEMS = _problems(_DENIED)
-"""The error responses of a route that requires an API key."""
+_WRONG_HOST = {400: "The header `Host` is missing or repeated, or its name is not allowed."}
+
+
+def common_responses(*, has_keys: bool, openai: bool = False) -> Responses:
+    """The error responses of all routes: for an invalid header `Host`, and if there are API keys, for a wrong one."""
+    return (_openai_errors if openai else _problems)(_WRONG_HOST | (_DENIED if has_keys else {}))
 
 
 def extend_openapi(app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool) -> None:
@@ -166,6 +173,7 @@ def extend_openapi(app: FastAPI, component: Component, policy: InlinePolicy, api
             document = build()
             _add_blueprints(document)
             _add_examples(document, component, policy)
+            _add_model(document, component)
             _set_media_types(document)
             if api_keys:
                 _add_security(document)
@@ -206,6 +214,15 @@ def _add_blueprints(document: dict[str, Any]) -> None:
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
     any_kind = {"anyOf": [{"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"} for kind in get_args(Kind)]}
     schemas["InlineRunRequest"]["properties"]["blueprint"] |= any_kind
+
+
+def _add_model(document: dict[str, Any], component: Component) -> None:
+    """Add the only name of a model, and leave out a status that FastAPI assumes, to the OpenAI-compatible routes."""
+    for path, operation in _operations(document):
+        if path.startswith(OPENAI_PREFIX) and "requestBody" in operation:
+            schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            document["components"]["schemas"][schema]["properties"]["model"]["const"] = component.name
+            operation["responses"].pop("422", None)
 
 
 def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
