@@ -35,6 +35,8 @@ class Chunks:
         with_usage: Whether the last chunk has the usage.
     """
 
+    end = b"data: [DONE]\n\n"
+
     def __init__(self, answer: Answer, model: str, *, with_usage: bool) -> None:
         self._answer, self._with_usage = answer, with_usage
         self._common = {"object": "chat.completion.chunk", "created": int(time.time()), "model": model}

@@ -112,6 +112,8 @@ def text_part(text: str) -> dict[str, Any]:
 class ResponseEvents:
     """The events of a streamed response, numbered from 0."""
 
+    end = b""
+
     def __init__(self, state: ResponseObject) -> None:
         self._state, self._number, self._text = state, 0, ""
         self._at = {"item_id": state.item_id, "output_index": 0, "content_index": 0}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any, Literal, Protocol
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
 
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
@@ -58,64 +58,26 @@ async def models(request: Request) -> ModelList:
     return ModelList(data=[ModelEntry(id=name, created=_STARTED, owned_by="podwright")])
 
 
-@dataclass(slots=True)
-class _Opened:
-    """A request with the run that it has begun, if it asks for a stream."""
-
-    body: Any
-    task: Task
-    answer: Answer
-    stream: RunStream | None = None
-
-
-@contextlib.asynccontextmanager
-async def _open(request: Request, body: ChatRequest | ResponsesRequest) -> AsyncGenerator[_Opened]:
-    runtime = get_runtime(request)
-    task = body.task(runtime.component, runtime.settings.openai_settings)
-    streams = runtime.component.kind in ("agent", "conductor") and task.response_model is None
-    opened = _Opened(body, task, Answer(streams))
-    if not body.stream:
-        yield opened
-        return
-    async with begun_stream(request, task) as stream:
-        opened.stream = stream
-        opened.answer.run_id = stream.run_id
-        yield opened
-
-
-async def open_chat(request: Request, body: ChatRequest) -> AsyncIterator[_Opened]:
-    """A request of Chat Completions; an error before the first event of its run is answered with its own status."""
-    async with _open(request, body) as opened:
-        yield opened
-
-
-async def open_responses(request: Request, body: ResponsesRequest) -> AsyncIterator[_Opened]:
-    """A request of Responses; an error before the first event of its run is answered with its own status."""
-    async with _open(request, body) as opened:
-        yield opened
-
-
 @router.post("/chat/completions", response_class=Response, responses=OPENAI_RESPONSES)
-async def chat_completions(request: Request, opened: Annotated[_Opened, Depends(open_chat)]) -> Response:
+async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
-    body, answer = opened.body, opened.answer
-    if opened.stream is None:
-        result, text = await _run(request, opened)
-        return _response(answer, result, completion(answer, body.model, text, result.usage))
-    options = body.stream_options
-    chunks = Chunks(answer, body.model, with_usage=bool(options and options.include_usage))
-    return EventSourceResponse(_chat_events(request, opened, opened.stream, chunks), headers=opened.stream.headers)
+    task, answer = _begin(request, body)
+    if body.stream:
+        with_usage = bool(body.stream_options and body.stream_options.include_usage)
+        return await _stream(request, task, answer, Chunks(answer, body.model, with_usage=with_usage))
+    result, text = await _run(request, task, answer)
+    return _response(answer, result, completion(answer, body.model, text, result.usage))
 
 
 @router.post("/responses", response_class=Response, responses=OPENAI_RESPONSES)
-async def responses(request: Request, opened: Annotated[_Opened, Depends(open_responses)]) -> Response:
+async def responses(request: Request, body: ResponsesRequest) -> Response:
     """Run the served component, as OpenAI's Responses; nothing is stored."""
-    answer, state = opened.answer, ResponseObject(opened.answer, opened.body)
-    if opened.stream is None:
-        result, text = await _run(request, opened)
-        return _response(answer, result, state.finished(text, result.usage))
-    events = ResponseEvents(state)
-    return EventSourceResponse(_response_events(request, opened, opened.stream, events), headers=opened.stream.headers)
+    task, answer = _begin(request, body)
+    state = ResponseObject(answer, body)
+    if body.stream:
+        return await _stream(request, task, answer, ResponseEvents(state))
+    result, text = await _run(request, task, answer)
+    return _response(answer, result, state.finished(text, result.usage))
 
 
 @models_router.get("/responses", include_in_schema=False)
@@ -130,9 +92,16 @@ async def responses_get() -> None:
     raise RequestError(405, "method_not_allowed", detail, suggestion, {"allow": "POST"})
 
 
-async def _run(request: Request, opened: _Opened) -> tuple[ExecutionResult, str]:
+def _begin(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
-    work = execute_request(request, runtime.component, opened.task, subscriber=opened.answer)
+    task = body.task(runtime.component, runtime.settings.openai_settings)
+    has_tokens = runtime.component.kind in ("agent", "conductor") and task.response_model is None
+    return task, Answer(has_tokens)
+
+
+async def _run(request: Request, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
+    runtime = get_runtime(request)
+    work = execute_request(request, runtime.component, task, subscriber=answer)
     result = await runtime.active_runs.run_until_disconnect(request, work)
     return result, runtime.component.text(result.value)
 
@@ -145,6 +114,9 @@ def _response(answer: Answer, result: ExecutionResult, content: dict[str, Any]) 
 class _Protocol(Protocol):
     """The events of a protocol."""
 
+    end: bytes
+    """What follows the last event."""
+
     def first(self) -> Iterable[dict[str, Any]]: ...
 
     def piece(self, text: str) -> dict[str, Any]: ...
@@ -154,41 +126,48 @@ class _Protocol(Protocol):
     def failed(self, problem: ProblemDetails) -> dict[str, Any]: ...
 
 
-async def _answer_events(
-    request: Request, opened: _Opened, stream: RunStream, protocol: _Protocol
-) -> AsyncIterator[dict[str, Any] | None]:
-    """What is sent of a run; None is a sign of life."""
+class _StreamedRun(EventSourceResponse):
+    """The events of a run, which is cancelled if its response ends first."""
+
+    def __init__(self, content: AsyncIterator[bytes], headers: dict[str, str], run: contextlib.AsyncExitStack) -> None:
+        super().__init__(content, headers=headers)
+        self._run = run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        async with self._run:
+            await super().__call__(scope, receive, send)
+
+
+async def _stream(request: Request, task: Task, answer: Answer, protocol: _Protocol) -> Response:
+    """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
+    async with contextlib.AsyncExitStack() as run:
+        stream = await run.enter_async_context(begun_stream(request, task))
+        answer.run_id = stream.run_id
+        return _StreamedRun(_events(request, stream, answer, protocol), stream.headers, run.pop_all())
+
+
+async def _events(request: Request, stream: RunStream, answer: Answer, protocol: _Protocol) -> AsyncIterator[bytes]:
     for event in protocol.first():
-        yield event
+        yield _formatted(event)
     async for run_event, _ in stream.unread():
         if run_event is None:
-            yield None
-        elif piece := opened.answer(run_event):
-            yield protocol.piece(piece)
+            yield KEEPALIVE_COMMENT
+        elif piece := answer(run_event):
+            yield _formatted(protocol.piece(piece))
     try:
         result = await stream.result()
-        rest = opened.answer.rest(get_runtime(request).component.text(result.value))
+        rest = answer.rest(get_runtime(request).component.text(result.value))
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
-        yield protocol.failed(late_problem(request, stream.run_id, error))
-        return
-    if rest:
-        yield protocol.piece(rest)
-    for event in protocol.last(result.usage):
-        yield event
+        yield _formatted(protocol.failed(late_problem(request, stream.run_id, error)))
+    else:
+        if rest:
+            yield _formatted(protocol.piece(rest))
+        for event in protocol.last(result.usage):
+            yield _formatted(event)
+    yield protocol.end
 
 
-async def _chat_events(request: Request, opened: _Opened, stream: RunStream, chunks: Chunks) -> AsyncIterator[bytes]:
-    async for chunk in _answer_events(request, opened, stream, chunks):
-        yield KEEPALIVE_COMMENT if chunk is None else format_sse_event(data_str=_json(chunk))
-    yield format_sse_event(data_str="[DONE]")
-
-
-async def _response_events(
-    request: Request, opened: _Opened, stream: RunStream, events: ResponseEvents
-) -> AsyncIterator[bytes]:
-    async for event in _answer_events(request, opened, stream, events):
-        yield KEEPALIVE_COMMENT if event is None else format_sse_event(event=event["type"], data_str=_json(event))
-
-
-def _json(data: dict[str, Any]) -> str:
-    return to_json_bytes(data).decode()
+def _formatted(event: dict[str, Any]) -> bytes:
+    """A server-sent event, named by its type if it has one."""
+    return format_sse_event(event=event.get("type"), data_str=to_json_bytes(event).decode())
