@@ -64,7 +64,8 @@ has the limit and how to split a fleet.
 
 {scale}
 
-The load average of the two cores was {loads[0]:.0f} before and {loads[1]:.0f} after these installations.
+The load average of the two cores was {loads[0]:.0f} before and {loads[1]:.0f} after these installations. The API server
+runs with `GOGC=400`, which takes less CPU and more memory.
 
 Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
 the machine, the noisier are the ratios of throughput.
