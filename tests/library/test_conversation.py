@@ -263,13 +263,25 @@ def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
 MISSING = {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}
 
 
-@pytest.mark.parametrize("unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING])
+ENDLESS = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+
+
+@pytest.mark.parametrize(
+    "unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING, ENDLESS]
+)
 def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> None:
     """A response model without a JSON Schema, or with one that is invalid or remote, is refused before a model call."""
     model = ScriptedModel("never")
     with pytest.raises(InputError):
         Agent("a", "Help.", model).run("?", response_model=unusable)
     assert model.requests == []
+
+
+def test_a_schema_that_is_endless_for_some_answers() -> None:
+    """A schema that leads back to itself only for objects is an error of the input too."""
+    schema = {"$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object"}
+    with pytest.raises(InputError, match="without end"):
+        Agent("a", "Help.", ScriptedModel('{"x": 1}')).run("?", response_model=schema)
 
 
 CIRCLE: list[Any] = []

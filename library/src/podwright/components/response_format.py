@@ -87,17 +87,31 @@ def _type_of(schema: dict[str, Any]) -> Any:
         for _, value, _ in walk_json(schema):
             if isinstance(reference := as_object(value).get("$ref"), str):
                 resolver.lookup(reference)
+        validator.is_valid(None)
     except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
         message = f"The response model is not a valid JSON Schema: {describe_error(error).splitlines()[0]}."
         raise InputError(message, suggestion="A $ref must name a part of the schema: no other is loaded.") from error
+    except RecursionError:
+        raise _endless() from None
 
     def check(data: Any) -> Any:
-        if error := jsonschema.exceptions.best_match(validator.iter_errors(data)):
+        try:
+            error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+        except RecursionError:  # in a part that null does not reach
+            raise _endless() from None
+        if error:
             place, expected = json_pointer(*error.absolute_path), short_repr(error.validator_value)
             raise ValueError(f"{place or 'the answer'} does not fit {error.validator} {expected}")
         return data
 
     return Annotated[Any, AfterValidator(check)]
+
+
+def _endless() -> InputError:
+    message = "The response model is nested too deeply, or a $ref leads back to itself without end."
+    return InputError(
+        message, suggestion="Let a part of the schema refer to itself only through a property or an item."
+    )
 
 
 _cached_format = lru_cache(maxsize=256)(ResponseFormat)
