@@ -243,7 +243,7 @@ def test_a_service_without_keys_logs_a_warning(
     )  # fmt: skip
     assert process.stdout is not None
     start = ""
-    while "Started server process" not in start:
+    while start.count("Application startup complete") < int(workers):  # gunicorn signals each worker only once
         line = process.stdout.readline()
         assert line, start
         start += line
