@@ -210,6 +210,10 @@ def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serv
     assert (error["code"], error["param"]) == ("request_invalid", "temperature")
 
 
+def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", **schema}}}
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
     "tools": ("chat", {"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "request_invalid", "tools"),
     "functions": ("chat", {"functions": [{"name": "f"}]}, 400, "request_invalid", "functions"),
@@ -226,6 +230,18 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
     "tool result": ("chat", {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}, user("x")]}, 400,
                     "messages_invalid", "messages[0].tool_call_id"),
     "schema": ("chat", {"response_format": {"type": "json_schema"}}, 400, "request_invalid", "response_format"),
+    "pattern": ("chat", {"response_format": json_schema({"properties": {"a": {"pattern": "(a+)+$"}}})}, 400,
+                "request_invalid", "response_format"),
+    "endless schema": ("chat", {"response_format": json_schema({"$ref": "#"})}, 400, "input_invalid", None),
+    "no content": ("chat", {"messages": [{"role": "user"}]}, 400, "messages_invalid", "messages[0].content"),
+    "image of a tool": ("responses", {"input": [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://x"}]},
+        user("x"),
+    ]}, 400, "messages_invalid", "input[1].content[0].type"),
+    "after instructions": ("responses", {"instructions": "i", "input": [user("x"), {"role": "user"}]}, 400,
+                           "messages_invalid", "input[1].content"),
+    "too many": ("responses", {"instructions": "i", "input": [user("x")] * 2000}, 400, "messages_invalid", "input"),
     "previous response": ("responses", {"previous_response_id": "r"}, 400, "request_invalid", "previous_response_id"),
     "store": ("responses", {"store": True}, 400, "request_invalid", "store"),
     "background": ("responses", {"background": True}, 400, "request_invalid", "background"),
@@ -247,7 +263,7 @@ def echo(served: Any) -> Iterator[httpx.Client]:
 def test_what_cannot_be_done_is_refused_by_name(
     echo: httpx.Client, protocol: str, change: dict[str, Any], status: int, code: str, parameter: str | None
 ) -> None:
-    """Nothing that would change the answer is ignored: the error names the parameter, and no run begins."""
+    """Nothing that would change the answer is ignored: the error names the parameter, and no model is called."""
     path, body = (
         ("chat/completions", {"messages": [user("x")]}) if protocol == "chat" else ("responses", {"input": "x"})
     )
@@ -256,7 +272,7 @@ def test_what_cannot_be_done_is_refused_by_name(
     assert (response.status_code, error["code"], error["param"]) == (status, code, parameter), error
     assert error["message"]
     assert error["suggestion"]
-    assert "podwright-run-id" not in response.headers
+    assert ("podwright-run-id" in response.headers) == (code == "input_invalid")
 
 
 def test_errors_are_those_of_the_client_library(client: openai.OpenAI, service: httpx.Client) -> None:

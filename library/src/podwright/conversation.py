@@ -170,7 +170,7 @@ def parse_content(parts: object) -> tuple[ContentPart, ...]:
 
 def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as JSON data, without system messages."""
-    return [_data(message) for message in messages if message.role != "system"]
+    return [message_data(message) for message in messages if message.role != "system"]
 
 
 def _message(data: Any) -> Message:
@@ -185,7 +185,8 @@ def _message(data: Any) -> Message:
     return Message(data["role"], content, calls, data.get("tool_call_id"))
 
 
-def _data(message: Message) -> dict[str, Any]:
+def message_data(message: Message) -> dict[str, Any]:
+    """A message in the shape of Chat Completions."""
     content = message.content if isinstance(message.content, str) else list(message.content)
     data: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:

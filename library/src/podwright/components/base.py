@@ -54,6 +54,11 @@ class Component(ABC):
         return self._blueprint.get("description", "")
 
     @property
+    def keeps_conversation(self) -> bool:
+        """Whether its runs take earlier turns: those of agents and conductors do."""
+        return self.kind in ("agent", "conductor")
+
+    @property
     def subscribers(self) -> tuple[Subscriber, ...]:
         """Subscribers of its runs; read when a run starts."""
         manager = self._options.get("event_manager")
@@ -198,7 +203,7 @@ class PromptComponent(Component):
         """
         if not messages:
             return Task(data, response_model)
-        if self.kind not in ("agent", "conductor"):
+        if not self.keeps_conversation:
             raise InputError(
                 f"'{self.name}' is of the kind '{self.kind}', which takes no messages of earlier turns.",
                 suggestion="Leave them out, or use an agent or a conductor.",

@@ -116,7 +116,7 @@ class Remote(PromptComponent):
                 raise
             late = f"took longer than {self._timeout:g} s."
             raise remote_error(RemoteTimeoutError, self.name, late) from error
-        if self.kind in ("agent", "conductor"):
+        if self.keeps_conversation:
             asked = ChatMessages.begin("", task, {})
             asked.turn.append(Message("assistant", self.text(value)))
             run.messages = asked.to_data()

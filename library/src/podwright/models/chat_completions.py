@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from podwright.conversation import message_data
 from podwright.json_data import as_array, as_object, to_text
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
+from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError
@@ -51,7 +52,7 @@ def request_body(request: ModelRequest, model: str, endpoint: Endpoint, stream: 
         endpoint: How the provider differs from others.
         stream: Whether the response is to be streamed.
     """
-    body: dict[str, Any] = {"model": model, "messages": [_message(message) for message in request.messages]}
+    body: dict[str, Any] = {"model": model, "messages": [message_data(message) for message in request.messages]}
     body.update((key, value) for key, value in request.settings.items() if key != "timeout")
     if "max_tokens" in body and _REASONING_MODEL.match(model):
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -71,18 +72,6 @@ def request_body(request: ModelRequest, model: str, endpoint: Endpoint, stream: 
         if endpoint.stream_options:
             body["stream_options"] = {"include_usage": True}
     return body
-
-
-def _message(message: Message) -> dict[str, Any]:
-    if message.tool_calls:
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
-            for call in message.tool_calls
-        ]
-        return {"role": message.role, "content": message.text or None, "tool_calls": calls}
-    reference = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
-    content = message.content if isinstance(message.content, str) else list(message.content)
-    return {"role": message.role, "content": content, **reference}
 
 
 def with_answer_tool(request: ModelRequest) -> ModelRequest:

@@ -59,7 +59,7 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
         option, target = ("--model", "component here") if is_url else ("--api-key", "URL of a service")
         raise InputError(f"{option} is for a {target}, not for '{truncate(path, 100)}'.", suggestion="Leave it out.")
     component = _remote(path, api_key, settings) if is_url else load_component(path, remotes_of(settings))
-    if not isinstance(component, PromptComponent) or component.kind not in ("agent", "conductor"):
+    if not isinstance(component, PromptComponent) or not component.keeps_conversation:
         message = f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
         raise InputError(message, suggestion="Use `podwright run`, or chat with an agent or a conductor.")
     if sys.stdin.isatty():

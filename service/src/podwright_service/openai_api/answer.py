@@ -59,39 +59,20 @@ class Answer:
         return ("\n\n" if self._sent else "") + answer
 
 
-def chat_usage(usage: Usage) -> dict[str, Any]:
-    """Tokens as Chat Completions has them, and the cost in USD if it is known."""
-    return _with_cost(
-        usage,
-        {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-            "prompt_tokens_details": {
-                "cached_tokens": usage.cached_input_tokens,
-                "cache_write_tokens": usage.cache_write_tokens,
-            },
-            "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        },
-    )
+def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
+    """Tokens as a protocol has them, and the cost in USD if it is known.
 
-
-def responses_usage(usage: Usage) -> dict[str, Any]:
-    """Tokens as Responses has them, and the cost in USD if it is known."""
-    return _with_cost(
-        usage,
-        {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "total_tokens": usage.total_tokens,
-            "input_tokens_details": {
-                "cached_tokens": usage.cached_input_tokens,
-                "cache_write_tokens": usage.cache_write_tokens,
-            },
-            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        },
-    )
-
-
-def _with_cost(usage: Usage, data: dict[str, Any]) -> dict[str, Any]:
+    Args:
+        usage: The usage of the run.
+        sent: What the protocol calls input tokens: "input" or "prompt".
+        produced: What it calls output tokens: "output" or "completion".
+    """
+    cached = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    data = {
+        f"{sent}_tokens": usage.input_tokens,
+        f"{produced}_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        f"{sent}_tokens_details": cached,
+        f"{produced}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
     return data if usage.cost is None else {**data, "cost": usage.cost}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwright.usage import Usage
-from podwright_service.openai_api.answer import Answer, chat_usage
+from podwright_service.openai_api.answer import Answer, usage_data
 from podwright_service.openai_api.errors import error_body
 from podwright_service.problems import ProblemDetails
 
@@ -22,7 +22,7 @@ def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str,
         "created": int(time.time()),
         "model": model,
         "choices": [choice],
-        "usage": chat_usage(usage),
+        "usage": usage_data(usage, "prompt", "completion"),
     }
 
 
@@ -53,7 +53,7 @@ class Chunks:
         """The chunks that end the answer."""
         yield self._chunk({}, _finish_reason(self._answer))
         if self._with_usage:
-            yield self._completed({"choices": [], "usage": chat_usage(usage)})
+            yield self._completed({"choices": [], "usage": usage_data(usage, "prompt", "completion")})
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The error that ends the answer of a run that failed."""

@@ -6,7 +6,9 @@ What a client may send without effect is listed here; anything else that this se
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
@@ -16,7 +18,7 @@ from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
 from podwright.conversation import MAX_MESSAGES, parse_messages
 from podwright.errors import MessagesError, Problem
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_object, walk_json
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
@@ -39,6 +41,8 @@ def _only_empty(reason: str) -> AfterValidator:
 NoTools = Annotated[JsonValue, _only_empty("Tools of the client are not supported: the component has its own")]
 NotStored = Annotated[JsonValue, _only_empty("Responses are not stored: send the whole conversation as input")]
 NotSupported = Annotated[JsonValue, _only_empty("This parameter is not supported")]
+_Placed = tuple[str, Object]
+"""A message and its JSON pointer in the request."""
 Choice = Literal["auto", "none"]
 Metadata = Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)]
 Unit = Annotated[float, Field(ge=0, le=1)]
@@ -51,11 +55,11 @@ class JSONSchemaFormat(RequestModel):
 
     name: str = "answer"
     description: str | None = None
-    schema_: Object = Field(alias="schema")
+    schema_: Object | None = Field(default=None, alias="schema")
     strict: bool | None = None
 
 
-class _Request(RequestModel):
+class _Request(RequestModel, ABC):
     """What both protocols have."""
 
     model: str = Field(max_length=200)
@@ -84,17 +88,17 @@ class _Request(RequestModel):
         values = {**{name: getattr(self, name) for name in shared}, **self.own_settings()}
         return cast("ModelSettings", {name: value for name, value in values.items() if value is not None})
 
+    @abstractmethod
     def own_settings(self) -> Mapping[str, Any]:
         """The settings that the protocols name differently."""
-        raise NotImplementedError
 
-    def conversation(self) -> tuple[str, list[Object]]:
-        """The pointer of the messages, and the messages in the shape of the library."""
-        raise NotImplementedError
+    @abstractmethod
+    def conversation(self) -> list[_Placed]:
+        """The messages in the shape of the library, each with its pointer in the request."""
 
+    @abstractmethod
     def response_model(self) -> Any:
         """The type that the answer must have; None is text."""
-        raise NotImplementedError
 
     def task(self, component: Component, may_set: bool) -> Task:
         """What the component is to do.
@@ -110,8 +114,8 @@ class _Request(RequestModel):
             raise RequestError(
                 404, "model_not_found", f"There is no model '{self.model}' here.", f"Use '{component.name}'."
             )
-        pointer, data = self.conversation()
-        earlier, question = _split(pointer, data)
+        placed = self.conversation()
+        earlier, question = _split(placed)
         settings = self.settings()
         if settings and not may_set:
             raise _refuse(next(iter(settings)), "The operator does not let clients set this parameter")
@@ -120,9 +124,9 @@ class _Request(RequestModel):
             if not isinstance(value, str):
                 raise _refuse("metadata", "A message with images cannot have named inputs")
             value = {"input": value, **inputs}
-        if component.kind not in ("agent", "conductor"):
+        if not component.keeps_conversation:
             if earlier:
-                raise _refuse(pointer.strip("/"), f"A {component.kind} takes one message of a user")
+                raise _refuse(placed[0][0].split("/")[1], f"A {component.kind} takes one message of a user")
             if settings:
                 raise _refuse(next(iter(settings)), f"A {component.kind} takes no settings of model calls")
         response_model = self.response_model()
@@ -157,25 +161,65 @@ def _refuse(parameter: str, reason: str) -> RequestError:
     )
 
 
-def _split(pointer: str, data: Sequence[Object]) -> tuple[tuple[Message, ...], Message]:
+def _split(placed: Sequence[_Placed]) -> tuple[tuple[Message, ...], Message]:
     """The earlier messages, and the last one, which is the user's.
 
     Raises:
         RequestError: A message is invalid, or the last one is not a user's.
     """
     try:
-        *earlier, question = parse_messages(data)
+        *earlier, question = parse_messages([message for _, message in placed])
     except MessagesError as error:
-        problems = [Problem(pointer + each.pointer, each.detail, each.suggestion) for each in error.problems]
+        problems = [_placed_problem(placed, problem) for problem in error.problems]
         raise RequestError(422, error.code, problems[0].detail, error.suggestion, problems=problems) from None
     if question.role != "user":
-        problem = Problem(f"{pointer}/{len(data) - 1}/role", "The last message must be of a user.")
+        problem = Problem(f"{placed[-1][0]}/role", "The last message must be of a user.")
         raise RequestError(422, "messages_invalid", problem.detail, "Add the user's message.", problems=[problem])
     return tuple(earlier), question
 
 
-def _schema_of(value: JSONSchemaFormat | None) -> Any:
-    return None if value is None else {"title": value.name, **value.schema_}
+def _placed_problem(placed: Sequence[_Placed], problem: Problem) -> Problem:
+    """A problem of a message, or of all messages, with its pointer in the request."""
+    index, *inside = problem.pointer.split("/")[1:] or [""]
+    above = placed[int(index)][0] if index else "/" + placed[-1][0].split("/")[1]
+    return replace(problem, pointer="/".join([above, *inside]))
+
+
+def _response_model(kind: str, schema: JSONSchemaFormat | None, parameter: str) -> Any:
+    """The type of an answer in one of the protocols' forms.
+
+    Raises:
+        RequestError: There is no schema, or it has a regular expression, which a caller could make endless.
+    """
+    if kind != "json_schema":
+        return dict[str, Any] if kind == "json_object" else None
+    if schema is None or schema.schema_ is None:
+        raise _refuse(parameter, "The JSON Schema is missing")
+    if any(_is_pattern(pointer, value) for pointer, value, _ in walk_json(schema.schema_)):
+        raise _refuse(parameter, "A JSON Schema of a client must have no regular expressions ('pattern')")
+    return {"title": schema.name, **schema.schema_}
+
+
+def _is_pattern(pointer: str, value: object) -> bool:
+    *_, above, key = ["", *pointer.split("/")]
+    named = above == "properties"  # a property of this name
+    return (key == "pattern" and isinstance(value, str)) or (key == "patternProperties" and not named)
+
+
+def _content(content: str | list[Object] | None) -> Any:
+    """A content in the shape of the library, which refuses parts of other types."""
+    return [_part(part) for part in content] if isinstance(content, list) else content
+
+
+def _part(part: Object) -> Object:
+    match part:
+        case {"type": "input_text" | "output_text" | "refusal" as kind}:
+            return {"type": "text", "text": part.get("refusal" if kind == "refusal" else "text")}
+        case {"type": "input_image"}:
+            image = {"url": part.get("image_url"), "detail": part.get("detail") or "auto"}
+            return {"type": "image_url", "image_url": image}
+        case _:
+            return part
 
 
 class _Lenient(BaseModel):
@@ -236,27 +280,17 @@ class ChatRequest(_Request):
 
     def response_model(self) -> Any:
         """See `_Request.response_model`."""
-        match self.response_format:
-            case ResponseFormat(type="json_schema", json_schema=JSONSchemaFormat() as schema):
-                return _schema_of(schema)
-            case ResponseFormat(type="json_schema"):
-                raise _refuse("response_format", "The key 'json_schema' is missing")
-            case ResponseFormat(type="json_object"):
-                return dict[str, Any]
-            case _:
-                return None
+        form = self.response_format
+        return _response_model(form.type, form.json_schema, "response_format") if form else None
 
-    def conversation(self) -> tuple[str, list[Object]]:
+    def conversation(self) -> list[_Placed]:
         """See `_Request.conversation`."""
-        return "/messages", [_chat_message(message) for message in self.messages]
+        return [(f"/messages/{index}", _chat_message(message)) for index, message in enumerate(self.messages)]
 
 
 def _chat_message(message: ChatMessage) -> Object:
     role = "user" if message.role in ("system", "developer") else message.role
-    content: Any = message.content
-    if role != "user" and message.content and not isinstance(message.content, str):
-        content = _joined(message.content)
-    data: Object = {"role": role, "content": content}
+    data: Object = {"role": role, "content": _content(message.content)}
     if message.tool_calls:
         data["tool_calls"] = [
             {"id": call.get("id"), "function": _only(call.get("function"), "name", "arguments")}
@@ -264,8 +298,6 @@ def _chat_message(message: ChatMessage) -> Object:
         ]
     if role == "tool":
         data["tool_call_id"] = message.tool_call_id
-    if role != "assistant" and content is None:
-        data["content"] = ""
     return data
 
 
@@ -273,24 +305,16 @@ def _only(value: object, *keys: str) -> Object:
     return {key: part for key, part in as_object(value).items() if key in keys}
 
 
-def _joined(parts: Sequence[Object]) -> str:
-    return "\n".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
+class ResponsesFormat(JSONSchemaFormat):
+    """The form of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
 
 
 class TextOptions(RequestModel):
     """The form of the answer."""
 
     format: ResponsesFormat | None = None
-
-
-class ResponsesFormat(RequestModel):
-    """The form of the answer."""
-
-    type: Literal["text", "json_object", "json_schema"]
-    name: str = "answer"
-    description: str | None = None
-    schema_: Object | None = Field(default=None, alias="schema")
-    strict: bool | None = None
 
 
 class Reasoning(RequestModel):
@@ -341,52 +365,32 @@ class ResponsesRequest(_Request):
 
     def response_model(self) -> Any:
         """See `_Request.response_model`."""
-        match self.text and self.text.format:
-            case ResponsesFormat(type="json_schema", schema_=dict() as schema) as form:
-                return {"title": form.name, **schema}
-            case ResponsesFormat(type="json_schema"):
-                raise _refuse("text", "The key 'schema' is missing")
-            case ResponsesFormat(type="json_object"):
-                return dict[str, Any]
-            case _:
-                return None
+        form = self.text.format if self.text else None
+        return _response_model(form.type, form, "text") if form else None
 
-    def conversation(self) -> tuple[str, list[Object]]:
+    def conversation(self) -> list[_Placed]:
         """See `_Request.conversation`."""
-        messages: list[Object] = [{"role": "user", "content": self.instructions}] if self.instructions else []
+        placed: list[_Placed] = []
+        if self.instructions:
+            placed.append(("/instructions", {"role": "user", "content": self.instructions}))
         if isinstance(self.input, str):
-            return "/input", [*messages, {"role": "user", "content": self.input}]
-        for item in self.input:
-            if item.type == "function_call":
-                call = {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
-                if not (messages and messages[-1]["role"] == "assistant"):
-                    messages.append({"role": "assistant", "content": None})
-                messages[-1].setdefault("tool_calls", []).append(call)
-            elif item.type == "function_call_output":
-                output = item.output if isinstance(item.output, str) else _joined(item.output or [])
-                messages.append({"role": "tool", "tool_call_id": item.call_id, "content": output})
-            elif item.role == "assistant":
-                content = item.content if isinstance(item.content, str) else _joined(item.content or [])
-                messages.append({"role": "assistant", "content": content})
+            return [*placed, ("/input", {"role": "user", "content": self.input})]
+        for index, item in enumerate(self.input):
+            if item.type == "function_call" and placed and placed[-1][1]["role"] == "assistant":
+                placed[-1][1].setdefault("tool_calls", []).append(_function_call(item))
             else:
-                content = [_part(part) for part in as_array(item.content)] or item.content or ""
-                messages.append({"role": "user", "content": content})
-        return "/input", messages
+                placed.append((f"/input/{index}", _message_of(item)))
+        return placed
 
 
-_PARTS: Mapping[str, Callable[[Object], Object]] = {
-    "input_text": lambda part: {"type": "text", "text": part.get("text")},
-    "input_image": lambda part: {
-        "type": "image_url",
-        "image_url": {"url": part.get("image_url"), "detail": part.get("detail") or "auto"},
-    },
-}
+def _message_of(item: InputItem) -> Object:
+    if item.type == "function_call":
+        return {"role": "assistant", "content": None, "tool_calls": [_function_call(item)]}
+    if item.type == "function_call_output":
+        return {"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)}
+    role = "user" if item.role in ("system", "developer") else item.role
+    return {"role": role, "content": _content(item.content)}
 
 
-def _part(part: Object) -> Object:
-    """A part of a user's message in the shape of the library; an unknown one stays, and is refused there."""
-    translate = _PARTS.get(str(part.get("type")))
-    return translate(part) if translate else part
-
-
-TextOptions.model_rebuild()
+def _function_call(item: InputItem) -> Object:
+    return {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwright.usage import Usage
-from podwright_service.openai_api.answer import Answer, responses_usage
+from podwright_service.openai_api.answer import Answer, usage_data
 from podwright_service.openai_api.requests import ResponsesRequest
 from podwright_service.problems import ProblemDetails
 
@@ -39,7 +39,7 @@ class ResponseObject:
             completed_at=int(time.time()),
             incomplete_details=details,
             output=[item],
-            usage=responses_usage(usage),
+            usage=usage_data(usage, "input", "output"),
         )
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:

@@ -95,7 +95,7 @@ async def responses_get() -> None:
 def _begin(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
     task = body.task(runtime.component, runtime.settings.openai_settings)
-    has_tokens = runtime.component.kind in ("agent", "conductor") and task.response_model is None
+    has_tokens = runtime.component.keeps_conversation and task.response_model is None
     return task, Answer(has_tokens)
 
 
