@@ -43,6 +43,15 @@ async def test_reservations_are_served_in_order_of_arrival() -> None:
     assert budget.tokens == 25
 
 
+async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
+    """The provider may write the whole input to its cache, for which some take more than for input."""
+    budget = Budget(RunLimits(cost=100))
+    reservation = await budget.reserve(
+        10, 5, lambda usage: usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens
+    )
+    assert reservation.cost == 17.5
+
+
 async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     """A reservation that is cancelled while it waits reserves nothing, and the next in line is served."""
     budget = Budget(RunLimits(model_calls=3, tokens=100))

@@ -264,10 +264,12 @@ MISSING = {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}
 
 
 ENDLESS = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+DOUBLED = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(40)}
+TOO_LONG = {"$ref": "#/$defs/d0", "$defs": {**DOUBLED, "d40": {}}}
 
 
 @pytest.mark.parametrize(
-    "unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING, ENDLESS]
+    "unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING, ENDLESS, TOO_LONG]
 )
 def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> None:
     """A response model without a JSON Schema, or with one that is invalid or remote, is refused before a model call."""
@@ -280,7 +282,7 @@ def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> No
 def test_a_schema_that_is_endless_for_some_answers() -> None:
     """A schema that leads back to itself only for objects is an error of the input too."""
     schema = {"$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object"}
-    with pytest.raises(InputError, match="without end"):
+    with pytest.raises(InputError, match="too often"):
         Agent("a", "Help.", ScriptedModel('{"x": 1}')).run("?", response_model=schema)
 
 

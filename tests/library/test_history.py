@@ -12,9 +12,9 @@ from tests.library.shapes import events
 from tests.library.upstream import Upstream, completion, reply, streamed
 
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Remote, Workflow
-from podwright.conversation import MAX_CHARACTERS, MAX_MESSAGES, parse_messages, to_data, turns
+from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
 from podwright.errors import ContextError, InputError, MessagesError, ReplayMismatchError
-from podwright.messages import Message, ModelRequest
+from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.offline import IMAGE_TOKENS, estimate_input
 from podwright.models.openai_compatible import ChatModel
@@ -206,7 +206,7 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
     ),
     "an image from the model": (
         [{"role": "assistant", "content": [image(PIXEL)]}],
-        ["/0/content/0", "/0/content/0", "/0/content/0/type"],
+        ["/0/content/0", "/0/content/0/image_url", "/0/content/0/type"],
     ),
     "a long text": ([user("x" * (MAX_CHARACTERS + 1))], ["/0/content"]),
     "many parts": ([user([{"type": "text", "text": "x"}] * 101)], ["/0/content"]),
@@ -259,7 +259,7 @@ def test_only_agents_and_conductors_take_messages() -> None:
 
 
 def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
-    """The plan and the skill calls are part of the conversation; only the conductor sees it, not its skills."""
+    """The skill calls are part of the conversation, the plan is not; the conductor sees it, not its skills."""
     seen: list[ModelRequest] = []
 
     def skill(request: ModelRequest) -> str:
@@ -270,14 +270,12 @@ def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
     model = ScriptedModel(*[steps, ToolCall.of("search", task="find it"), "It shines."] * 2)
     desk = Conductor("desk", "Lead.", model, [Agent("search", "Search.", FunctionModel(skill))], planning=True)
     first = desk.run("the moon", trace=True)
-    assert [message["role"] for message in first.messages] == [
-        "user", "assistant", "user", "assistant", "tool", "assistant"
-    ]  # fmt: skip
+    assert [message["role"] for message in first.messages] == ["user", "assistant", "tool", "assistant"]
     second = desk.run("and the sun?", trace=True, messages=first.messages)
-    assert second.messages[:6] == first.messages
+    assert second.messages[:4] == first.messages
     for request in model.requests[3:]:
         assert to_data(request.messages[: 1 + request.history]) == first.messages
-        assert request.messages[7].text == "and the sun?"
+        assert request.messages[5].text == "and the sun?"
     assert [len(request.messages) for request in seen] == [2, 2]
 
 
@@ -298,14 +296,15 @@ class City(BaseModel):
 
 
 def test_structured_output_continues_a_conversation() -> None:
-    """Answers, and corrections of answers, are messages like others; a run with or without a type goes on with them."""
+    """An answer is a message like others; an answer that did not fit, and its correction, are not in later turns."""
     model = ScriptedModel('{"nam": 1}', '{"name": "Rome"}', '{"name": "Oslo"}', "Yes.")
     agent = Agent("guide", "Help.", model)
     first = agent.run("Italy?", City, trace=True)
     second = agent.run("Norway?", City, trace=True, messages=first.messages)
     third = agent.run("Sure?", trace=True, messages=second.messages)
     assert (first.value, second.value, third.value) == (City(name="Rome"), City(name="Oslo"), "Yes.")
-    assert [message["role"] for message in third.messages] == ["user", "assistant"] + ["user", "assistant"] * 3
+    assert [message["role"] for message in third.messages] == ["user", "assistant"] * 3
+    assert third.messages[1]["content"] == '{"name": "Rome"}'
     assert to_data(model.requests[-1].messages) == third.messages[:-1]
 
 

@@ -118,3 +118,5 @@ def check_events(events: list[Any]) -> None:
         assert event["sequence_number"] == number
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
+    (item,) = (event["item"] for event in events if event["type"] == "response.output_item.added")
+    assert {event["item_id"] for event in events if "item_id" in event} == {item["id"]}

@@ -12,7 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, Serve
+
+from podwright import Agent
 
 SECRET = "canary-7d1f"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -77,6 +79,16 @@ def test_requests_and_content_are_logged_on_request(lines_of: Callable[..., list
     assert requests == [("POST", "/run", 200), ("GET", "/health", 200)]
     assert [line["input"] for line in lines if line["event"] == "run started"] == [SECRET]
     assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [True]
+
+
+def test_an_image_is_not_logged(serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of an image in a data URL, only the beginning is logged."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1000}}
+    client = serve(Agent("helper", "", "offline/echo"), log_content=True)
+    assert client.post("/run", json={"input": [image]}).status_code == 200
+    output = capsys.readouterr().out
+    assert "data:image/png;base64,AAA" in output
+    assert "A" * 100 not in output
 
 
 def test_the_collectors_key_is_not_logged(lines_of: Callable[..., list[str]]) -> None:

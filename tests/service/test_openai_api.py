@@ -107,7 +107,7 @@ def events_of(response: httpx.Response) -> list[Any]:
 
 
 def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
-    """Earlier turns reach the model; the system message stays the blueprint's, and a client's is a user's message."""
+    """Earlier turns reach the model; the system message stays the blueprint's, and a client's follows as a user's."""
     assert [model.id for model in client.models.list()] == ["helper"]
     messages: list[Any] = [{"role": "developer", "content": "Be brief."}, user("Hello")]
     first = client.chat.completions.create(model="helper", messages=messages, metadata={"language": "German"})
@@ -137,7 +137,12 @@ def test_usage_is_the_same_everywhere(client: openai.OpenAI, service: httpx.Clie
     *chunks, last = list(stream)
     assert all(chunk.usage is None and chunk.choices for chunk in chunks)
     assert last.usage is not None
-    totals.append((last.usage.prompt_tokens, last.usage.completion_tokens, 40, 4))
+    sent, produced = last.usage.prompt_tokens_details, last.usage.completion_tokens_details
+    assert sent is not None
+    assert produced is not None
+    details = sent.cached_tokens or 0, produced.reasoning_tokens or 0
+    totals.append((last.usage.prompt_tokens, last.usage.completion_tokens, *details))
+    assert (last.usage.model_extra or {})["cost"] == pytest.approx(0.001)
     responses = [client.responses.create(model="helper", input="x")]
     with client.responses.stream(model="helper", input="x") as events:
         responses.append(events.get_final_response())
@@ -176,8 +181,8 @@ def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
         assert chunk["id"] == f"chatcmpl-{response.headers['podwright-run-id']}"
 
 
-def test_structured_output(client: openai.OpenAI) -> None:
-    """A JSON Schema is the response model; streamed too, the answer is JSON that fits."""
+def test_structured_output(client: openai.OpenAI, serve: Serve) -> None:
+    """A JSON Schema is the response model; streamed too, the answer is JSON that fits, also if it is only a string."""
     bern = City(name="Bern", country="Switzerland")
     chat = client.chat.completions.parse(model="helper", messages=[user("?")], response_format=City)
     assert chat.choices[0].message.parsed == bern
@@ -188,6 +193,10 @@ def test_structured_output(client: openai.OpenAI) -> None:
         model="helper", messages=[user("?")], response_format={"type": "json_object"}
     )
     assert json.loads(answer.choices[0].message.content or "") == bern.model_dump()
+    choice = serve(Agent("choice", "", FunctionModel(lambda _: '{"answer": "yes"}')))
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"enum": ["yes", "no"]}}}
+    body = {"model": "choice", "messages": [user("?")], "response_format": form}
+    assert choice.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"] == '"yes"'
 
 
 def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serve) -> None:
@@ -204,10 +213,28 @@ def test_settings_of_the_client(client: openai.OpenAI, clerk: Clerk, serve: Serv
     with sdk(serve(careful)) as other:
         other.chat.completions.create(model="careful", messages=[user("x")], max_tokens=90, temperature=1)
         assert clerk.requests[-1].settings == {"max_tokens": 50, "temperature": 1}
+        other.chat.completions.create(model="careful", messages=[user("x")], max_tokens=9, max_completion_tokens=40)
+        assert clerk.requests[-1].settings.get("max_tokens") == 9
     service = serve(careful, openai_settings=False)
-    body = {"model": "careful", "messages": [user("x")], "temperature": 1}
-    error = service.post("/v1/chat/completions", json=body).json()["error"]
-    assert (error["code"], error["param"]) == ("request_invalid", "temperature")
+    body = {"model": "careful", "input": "x", "max_output_tokens": 9, "reasoning": {"effort": "low"}}
+    error = service.post("/v1/responses", json=body).json()["error"]
+    assert error["code"] == "request_invalid"
+    assert [entry["pointer"] for entry in error["errors"]] == ["/max_output_tokens", "/reasoning/effort"]
+
+
+def test_instructions_of_the_client(clerk: Clerk, serve: Serve) -> None:
+    """A client's instructions, wherever they are, follow the component's own, and are not cut with old turns."""
+    with sdk(serve(Agent("helper", "Help.", FunctionModel(clerk), max_history=1))) as client:
+        system: Any = {"role": "system", "content": "Be brief."}
+        late: Any = {"role": "developer", "content": [{"type": "text", "text": "Be kind."}]}
+        answer: Any = {"role": "assistant", "content": "z"}
+        messages: list[Any] = [system, user("a"), answer, user("b"), answer, user("c"), late]
+        client.chat.completions.create(model="helper", messages=messages)
+        late = {"role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]}
+        items: list[Any] = [user("a"), answer, user("b"), answer, late, user("c")]
+        client.responses.create(model="helper", instructions="Be brief.", input=items)
+    for request in clerk.requests:
+        assert [message.text for message in request.messages] == ["Help.", "Be brief.\n\nBe kind.", "b", "z", "c"]
 
 
 def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -223,33 +250,45 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
     "log probabilities": ("chat", {"logprobs": True}, 400, "request_invalid", "logprobs"),
     "model": ("chat", {"model": "gpt-4o"}, 404, "model_not_found", None),
     "no message": ("chat", {"messages": []}, 400, "request_invalid", "messages"),
-    "last message": ("chat", {"messages": [{"role": "assistant", "content": "x"}]}, 400, "messages_invalid",
-                     "messages[0].role"),
-    "audio": ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "messages_invalid",
+    "last message": ("chat", {"messages": [{"role": "assistant", "content": "x"}]}, 400, "request_invalid",
+                     "messages[0]"),
+    "audio": ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "request_invalid",
               "messages[0].content[0].type"),
     "tool result": ("chat", {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}, user("x")]}, 400,
-                    "messages_invalid", "messages[0].tool_call_id"),
+                    "request_invalid", "messages[0]"),
+    "call without arguments": ("chat", {"messages": [user("x"), {"role": "assistant", "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}]}, user("x")]}, 400,
+        "request_invalid", "messages[1].tool_calls[0].function.arguments"),
+    "no tools": ("chat", {"tool_choice": "none"}, 400, "request_invalid", "tool_choice"),
     "schema": ("chat", {"response_format": {"type": "json_schema"}}, 400, "request_invalid", "response_format"),
     "pattern": ("chat", {"response_format": json_schema({"properties": {"a": {"pattern": "(a+)+$"}}})}, 400,
                 "request_invalid", "response_format"),
     "endless schema": ("chat", {"response_format": json_schema({"$ref": "#"})}, 400, "input_invalid", None),
-    "no content": ("chat", {"messages": [{"role": "user"}]}, 400, "messages_invalid", "messages[0].content"),
+    "patterns by name": ("chat", {"response_format": json_schema({"properties": {"properties": {
+        "patternProperties": {"(a+)+$": {}}}}})}, 400, "request_invalid", "response_format"),
+    "no content": ("chat", {"messages": [{"role": "user"}]}, 400, "request_invalid", "messages[0]"),
     "image of a tool": ("responses", {"input": [
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://x"}]},
         user("x"),
-    ]}, 400, "messages_invalid", "input[1].content[0].type"),
+    ]}, 400, "request_invalid", "input[1].output[0].type"),
     "after instructions": ("responses", {"instructions": "i", "input": [user("x"), {"role": "user"}]}, 400,
-                           "messages_invalid", "input[1].content"),
-    "too many": ("responses", {"instructions": "i", "input": [user("x")] * 2000}, 400, "messages_invalid", "input"),
+                           "request_invalid", "input[1]"),
+    "instructions only": ("responses", {"input": [{"role": "system", "content": "i"}]}, 400, "request_invalid", None),
+    "call alone": ("responses", {"instructions": "i", "input": [user("x"), {
+        "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, user("x")]}, 400, "request_invalid",
+        "input[1]"),
+    "too many": ("responses", {"input": [user("x")] * 2001}, 400, "request_invalid", "input"),
+    "schema of Responses": ("responses", {"text": {"format": {"type": "json_schema"}}}, 400, "request_invalid",
+                            "text.format"),
     "previous response": ("responses", {"previous_response_id": "r"}, 400, "request_invalid", "previous_response_id"),
     "store": ("responses", {"store": True}, 400, "request_invalid", "store"),
     "background": ("responses", {"background": True}, 400, "request_invalid", "background"),
     "stored conversation": ("responses", {"conversation": "c"}, 400, "request_invalid", "conversation"),
     "hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, 400, "request_invalid", "tools"),
-    "item": ("responses", {"input": [{"type": "reasoning", "summary": []}]}, 400, "request_invalid", "input[0].type"),
+    "item": ("responses", {"input": [{"type": "reasoning", "summary": []}]}, 400, "request_invalid", "input[0]"),
     "image": ("responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}]},
-              400, "messages_invalid", "input[0].content[0].image_url.url"),
+              400, "request_invalid", "input[0].content[0].image_url"),
 }  # fmt: skip
 
 
@@ -299,6 +338,7 @@ def test_errors_are_those_of_the_client_library(client: openai.OpenAI, service: 
     assert events[-1].type == "response.failed"
     assert events[-1].response.error is not None
     assert events[-1].response.error.code == "model_unavailable"
+    assert events[-1].response.usage is not None
     response = service.get("/v1/responses", headers={"authorization": f"Bearer {KEY}", "upgrade": "websocket"})
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert "WebSocket" in response.json()["error"]["message"]
@@ -376,7 +416,7 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
         )
         assert answer.choices[0].message.content == "You said: again"
         assert clerk.requests[0].messages[0].text == "Write about moon."
-        assert "t" not in [message.text for message in clerk.requests[0].messages]
+        assert "trace" not in clerk.requests[0].messages[-1].text
         with client.responses.stream(model="flow", input="go") as events:
             assert events.get_final_response().output_text == "You said: again"
         with pytest.raises(openai.BadRequestError, match="one message"):
@@ -385,6 +425,8 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
             )
         with pytest.raises(openai.BadRequestError, match="temperature"):
             client.chat.completions.create(model="flow", messages=[user("a")], temperature=1)
+        with pytest.raises(openai.BadRequestError, match=r"'text\.format'"):
+            client.responses.parse(model="flow", input="a", text_format=City)
     line = Pipeline("line", [writer, writer])
     with sdk(serve(line)) as client:
         assert client.responses.create(model="line", input="go").output_text == "You said: You said: go"

@@ -234,3 +234,56 @@ def test_a_disconnect_within_the_body(serve: Serve, caplog: pytest.LogCaptureFix
     until(lambda: 'status="499"' in client.get("/metrics").text)
     assert client.post("/run", json={"input": "x"}).json() == {"output": "a"}
     assert not caplog.records
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize("route", ["/run", "/run/stream"])
+def test_a_conversation(serve: Serve, route: str) -> None:
+    """With `?trace=true` the response has the messages after the run; a later request sends them back."""
+    model = ScriptedModel(*[ToolCall.of("look", id="c", word="moon"), "It shines."] * 2)
+    client = serve(Agent("guide", "Help.", model, tools=[look]))
+
+    def ask(text: str, messages: list[Any]) -> list[Any]:
+        response = client.post(route, params={"trace": "true"}, json={"input": text, "messages": messages})
+        *_, last = [line for line in response.text.splitlines() if line.strip()]
+        return json.loads(last.removeprefix("data: "))["messages"]
+
+    first = ask("the moon", [])
+    assert [message["role"] for message in first] == ["user", "assistant", "tool", "assistant"]
+    second = ask("And then?", first)
+    assert second[:5] == [*first, user("And then?")]
+    assert [message.text for message in model.requests[2].messages] == [
+        "Help.", "the moon", "", "moon: found", "It shines.", "And then?"
+    ]  # fmt: skip
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return f"{word}: found"
+
+
+def test_wrong_messages(serve: Serve) -> None:
+    """All that is wrong in a conversation is a 422 with pointers; kinds that hold none refuse it."""
+    wrong: list[Any] = [
+        user(5),
+        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}]},
+        {"role": "tool", "tool_call_id": "d", "content": "x"},
+    ]
+    response = serve(agent("never")).post("/run", json={"input": "x", "messages": wrong})
+    problem = check_problem(response, 422, "request_invalid")
+    assert sorted(entry["pointer"] for entry in problem["errors"]) == [
+        "/messages/0/content", "/messages/1/tool_calls", "/messages/1/tool_calls/0/function",
+        "/messages/2/tool_call_id",
+    ]  # fmt: skip
+    flow = serve(Workflow("flow", [AgentStep(agent("never"))]))
+    check_problem(flow.post("/run", json={"input": "x", "messages": [user("a")]}), 422, "request_invalid")
+
+
+def test_a_large_image_can_be_streamed(serve: Serve) -> None:
+    """The first events repeat the request; that they are larger than the buffer is no fault of the reader."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 800_000}}
+    events = serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
+    assert events.rstrip().endswith('data: {"output":"Yes."}')

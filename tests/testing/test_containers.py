@@ -98,6 +98,17 @@ def test_a_stream(served: Served, stub: ModelStub) -> None:
     assert last.value == "It is five."
 
 
+def test_a_conversation(served: Served, stub: ModelStub) -> None:
+    """A run and a stream go on from the messages of an earlier result, and take a list of texts and images."""
+    stub.respond_with("Five.", "Six.", "Seven.")
+    text = {"type": "text", "text": "2 + 3?"}
+    first = served.run([text], trace=True)
+    assert served.run("And 3 + 3?", messages=first.messages) == "Six."
+    assert list(served.stream([text], messages=first.messages))
+    asked = [[message.text for message in request.messages[1:]] for request in stub.requests]
+    assert asked == [["2 + 3?"], ["2 + 3?", "Five.", "And 3 + 3?"], ["2 + 3?", "Five.", "2 + 3?"]]
+
+
 def test_the_client_of_openai(served: Served, stub: ModelStub) -> None:
     """OpenAI's client gets an answer, a stream, and usage that the metrics agree with."""
     before = served.metrics()

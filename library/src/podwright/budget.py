@@ -144,12 +144,12 @@ class Budget:
             return None
         if allowed < 1:
             raise self._exhausted(limit, input_tokens)
-        cost = 0.0 if left.cost is None else cost_of(Usage(input_tokens, allowed)) or 0.0
+        cost = 0.0 if left.cost is None else _highest_cost(cost_of, input_tokens, allowed) or 0.0
         return Reservation(input_tokens + allowed, cost, output_tokens=allowed, limit=limit)
 
     def _affordable(self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
-        whole, base = cost_of(Usage(input_tokens, output_tokens)), cost_of(Usage(input_tokens))
+        whole, base = _highest_cost(cost_of, input_tokens, output_tokens), _highest_cost(cost_of, input_tokens, 0)
         if whole is None or base is None:
             raise LimitExceededError(
                 "The model's price is unknown, and the run has a cost limit.",
@@ -188,6 +188,13 @@ class Budget:
             calls=max(1, int(_share(left.model_calls, [loan.calls for loan in lent], parts))),
             lent=True,
         )
+
+
+def _highest_cost(cost_of: CostOf, input_tokens: int, output_tokens: int) -> float | None:
+    """The cost of a call of which the provider may write the whole input to its cache; None if it is unknown."""
+    plain = cost_of(Usage(input_tokens, output_tokens))
+    written = cost_of(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
+    return None if plain is None or written is None else max(plain, written)
 
 
 def _share(left: float | None, lent: Iterable[float], parts: int) -> float:

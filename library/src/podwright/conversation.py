@@ -24,16 +24,13 @@ from typing_extensions import TypedDict
 
 from podwright.errors import MessagesError
 from podwright.json_data import as_array, as_object
-from podwright.messages import CLOSED, ContentPart, Message, TextPart, ToolCall
+from podwright.messages import CLOSED, ContentPart, Message, Text, TextPart, ToolCall
 from podwright.text import short_repr
 from podwright.validation_errors import to_problems
 
 MAX_MESSAGES = 2000
 """Messages of the longest conversation."""
-MAX_CHARACTERS = 4_000_000
-"""Characters of the longest text in a message; an image in a data URL is not limited here."""
 
-_Text = Annotated[str, MaxLen(MAX_CHARACTERS)]
 _Id = Annotated[str, MinLen(1), MaxLen(200)]
 ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(100)]
 """Texts and images of one message."""
@@ -44,7 +41,7 @@ class FunctionCallData(TypedDict):
     """The function of a tool call."""
 
     name: _Id
-    arguments: _Text
+    arguments: Text
     """The arguments as JSON text, as the model wrote them."""
 
 
@@ -62,7 +59,7 @@ class UserMessage(TypedDict):
     """What a user said."""
 
     role: Literal["user"]
-    content: _Text | ContentParts
+    content: Text | ContentParts
 
 
 @with_config(CLOSED)
@@ -70,7 +67,7 @@ class AssistantMessage(TypedDict):
     """What the model answered: a text, tool calls, or both."""
 
     role: Literal["assistant"]
-    content: NotRequired[_Text | list[TextPart] | None]
+    content: NotRequired[Text | list[TextPart] | None]
     tool_calls: NotRequired[Annotated[list[ToolCallData], MaxLen(1000)]]
 
 
@@ -80,13 +77,13 @@ class ToolMessage(TypedDict):
 
     role: Literal["tool"]
     tool_call_id: _Id
-    content: _Text | list[TextPart]
+    content: Text | list[TextPart]
 
 
 ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
 
 
-def _check_order(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
+def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
     """Check each message, and that calls and results belong together; all problems are raised at once."""
     errors: list[InitErrorDetails] = []
     checked: Any = None
@@ -127,9 +124,7 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
             yield (index,), "An assistant's message needs a content or tool calls"
 
 
-Conversation = Annotated[
-    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check_order)
-]
+Conversation = Annotated[Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check)]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""
 
 _conversation: TypeAdapter[Any] = TypeAdapter(Conversation)
@@ -155,14 +150,14 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     return tuple(map(_message, checked))
 
 
-def parse_content(parts: object) -> tuple[ContentPart, ...]:
-    """The texts and images of a user's message.
+def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
+    """The content of a user's message from JSON data.
 
     Raises:
         MessagesError: With everything that is wrong.
     """
     try:
-        return tuple(_parts.validate_python(parts))
+        return _content(_parts.validate_python(parts))
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), parts)
         raise MessagesError("The input is invalid.", problems=problems) from None
@@ -174,15 +169,18 @@ def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _message(data: Any) -> Message:
-    content = data.get("content") or ""
-    if not isinstance(content, str):
-        has_image = any(part["type"] != "text" for part in content)
-        content = tuple(content) if has_image else "\n".join(part["text"] for part in content)
     calls = tuple(
         ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in data.get("tool_calls", ())
     )
-    return Message(data["role"], content, calls, data.get("tool_call_id"))
+    return Message(data["role"], _content(data.get("content") or ""), calls, data.get("tool_call_id"))
+
+
+def _content(data: Any) -> str | tuple[ContentPart, ...]:
+    """Texts without an image are one text, so that a message is the same in its own turn and in later ones."""
+    if isinstance(data, str):
+        return data
+    return tuple(data) if any(part["type"] != "text" for part in data) else "\n".join(part["text"] for part in data)
 
 
 def message_data(message: Message) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Required
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import AfterValidator, ConfigDict, Discriminator, with_config
 from typing_extensions import TypedDict
 
@@ -19,6 +19,11 @@ from podwright.usage import Usage
 CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 """The pydantic configuration of all blueprint data: no unknown keys, no conversions."""
 
+MAX_CHARACTERS = 4_000_000
+"""Characters of the longest text in a message; an image in a data URL is not limited here."""
+
+Text = Annotated[str, MaxLen(MAX_CHARACTERS)]
+"""A text in a message."""
 Role = Literal["system", "user", "assistant", "tool"]
 
 _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
@@ -108,20 +113,23 @@ def _image_url(url: str) -> str:
     return url
 
 
+ImageLink = Annotated[str, AfterValidator(_image_url)]
+"""An https URL, which only the provider fetches, or a data URL with the image itself."""
+
+
 @with_config(CLOSED)
 class TextPart(TypedDict):
     """A text as part of a message."""
 
     type: Literal["text"]
-    text: str
+    text: Text
 
 
 @with_config(CLOSED)
 class ImageURL(TypedDict, total=False):
-    """Where an image is; only the provider fetches it."""
+    """Where an image is."""
 
-    url: Required[Annotated[str, AfterValidator(_image_url)]]
-    """An https URL, or a data URL with the image itself."""
+    url: Required[ImageLink]
     detail: Literal["auto", "low", "high"]
     """How closely the model looks at it."""
 
@@ -184,7 +192,7 @@ class ModelRequest:
     path: tuple[int, ...] = ()
     """The position of that component in a workflow; not sent to the provider."""
     history: int = 0
-    """How many of the messages, after the system message, are of earlier turns; not sent to the provider."""
+    """How many of the messages, after the system message, come before this run's turn; not sent to the provider."""
 
 
 @dataclass(frozen=True, slots=True)

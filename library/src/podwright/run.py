@@ -54,6 +54,9 @@ class Task:
     """The type that the answer must have; None is text."""
     messages: tuple[Message, ...] = ()
     """Earlier turns of the conversation."""
+    instructions: str = ""
+    """Instructions of the caller, which an agent's or a conductor's model is given after its own as a user's message.
+    They are no turn, and not part of the conversation."""
     settings: ModelSettings = field(default_factory=ModelSettings)
     """Settings of an agent's or a conductor's model calls for this run only, in place of its own; `max_tokens` can only
     be lowered, and an answer that is cut off there is an answer."""

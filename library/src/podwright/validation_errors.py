@@ -128,7 +128,7 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     here: Any = data
     previous: str | int | None = None
     for part in loc:
-        is_tag = isinstance(previous, int) and part == as_object(here).get("type")
+        is_tag = isinstance(previous, int) and part == as_object(here).get("type") and part not in as_object(here)
         previous = part
         if is_tag:  # the member of a tagged union, not a key
             continue

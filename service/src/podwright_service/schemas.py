@@ -134,4 +134,4 @@ REQUEST_BODIES: Mapping[str, type[BaseModel]] = {
     "/run-blueprint": InlineRunRequest,
     "/validate-blueprint": InlineBlueprint,
 }
-"""The body of each route that takes one."""
+"""The bodies of the routes whose unknown keys get a suggestion."""

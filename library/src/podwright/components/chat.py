@@ -65,20 +65,21 @@ async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, respons
     reason = ""
     for _ in range(config.max_loops):
         response = await call_model(run, config, messages, tools, output.schema if output else None)
-        messages.turn.append(Message("assistant", response.text, response.tool_calls))
+        answer = Message("assistant", response.text, response.tool_calls)
         if response.tool_calls:
             reason = ""
-            messages.turn += await tool_caller.call_all(response.tool_calls)
+            messages.turn += [answer, *await tool_caller.call_all(response.tool_calls)]
+            continue
+        try:
+            value = output.parse(response.text) if output else response.text
+        except ValueError as error:
+            reason = str(error)
+            order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
+            messages.add_asides(answer, order)
         else:
+            messages.turn.append(answer)
             run.messages = messages.to_data()
-            if output is None:
-                return response.text
-            try:
-                return output.parse(response.text)
-            except ValueError as error:
-                reason = str(error)
-            correction = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
-            messages.turn.append(Message("user", correction))
+            return value
     if reason:
         calls = f"max_loops={config.max_loops} calls"
         raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}.")

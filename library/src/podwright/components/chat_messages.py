@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from podwright import errors
@@ -22,6 +22,8 @@ class ChatMessages:
 
     system: tuple[Message, ...]
     """The instructions, if there are any."""
+    instructions: tuple[Message, ...]
+    """Those of the caller, if there are any."""
     earlier: tuple[Message, ...]
     """Those of earlier turns, given by the caller."""
     turn: list[Message]
@@ -30,6 +32,8 @@ class ChatMessages:
     """How much of the earlier turns the model is given."""
     cut: int = 0
     """How many messages of earlier turns the last request left out."""
+    asides: list[Message] = field(default_factory=list[Message])
+    """Messages of the turn that later turns do not need."""
 
     @classmethod
     def begin(cls, instructions: str, task: Task, limits: HistorySettings) -> ChatMessages:
@@ -49,15 +53,23 @@ class ChatMessages:
             # a chat needs a user message
             message = Message("user", sections(context, leave_out=used) or sections(context))
         system = (Message("system", fill(instructions, context)),) if instructions else ()
-        return cls(system, task.messages, [message], limits)
+        callers = (Message("user", task.instructions),) if task.instructions else ()
+        return cls(system, callers, task.messages, [message], limits)
 
     def with_question(self, text: str) -> ChatMessages:
         """A copy in which the user asks one thing more."""
-        return ChatMessages(self.system, self.earlier, [*self.turn, Message("user", text)], self.limits, self.cut)
+        return replace(self, turn=[*self.turn, Message("user", text)], asides=[])
+
+    def add_asides(self, answer: Message, order: str) -> None:
+        """Add an answer of the model and what it is told then, which later turns do not need."""
+        messages = (answer, Message("user", order))
+        self.turn += messages
+        self.asides += messages
 
     def to_data(self) -> list[dict[str, Any]]:
-        """The whole conversation as JSON data."""
-        return to_data((*self.earlier, *self.turn))
+        """The conversation as JSON data."""
+        turn = [message for message in self.turn if not any(message is aside for aside in self.asides)]
+        return to_data((*self.earlier, *turn))
 
     def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
         """The next request to the model; a history that is too long is cut, whole turns at a time.
@@ -67,7 +79,8 @@ class ChatMessages:
             model: The model's name.
             **fields: Further fields of the request.
         """
-        request = ModelRequest(model, (*self.system, *self.turn), **fields, component=run.component, path=run.path)
+        before, fields = (*self.system, *self.instructions), {**fields, "component": run.component, "path": run.path}
+        request = ModelRequest(model, (*before, *self.turn), **fields, history=len(self.instructions))
         if not self.earlier:
             return request
         kept = self._kept(request)
@@ -75,8 +88,7 @@ class ChatMessages:
         if cut != self.cut:
             self.cut = cut
             run.emit(HistoryCut(**run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))))
-        fields |= {"component": run.component, "path": run.path, "history": len(kept)}
-        return ModelRequest(model, (*self.system, *kept, *self.turn), **fields)
+        return replace(request, messages=(*before, *kept, *self.turn), history=request.history + len(kept))
 
     def _kept(self, request: ModelRequest) -> Sequence[Message]:
         """The earlier messages that the model is given with the request."""

@@ -122,24 +122,23 @@ class Conductor(ModelComponent):
         }
         if self.planning:
             plan = _plan_type(tuple(self._skills))
-            messages.turn += await self._plan(run, messages, plan, state)
+            await self._plan(run, task, messages, plan, state)
             tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise)
         config = ChatConfig.of(self, task, tools)
         return await run_chat(run, config, messages, task.response_model)
 
-    async def _plan(self, run: Run, messages: ChatMessages, plan: Any, state: _PlanState) -> list[Message]:
+    async def _plan(self, run: Run, task: Task, messages: ChatMessages, plan: Any, state: _PlanState) -> None:
         skills = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
         request = (
             "First make a plan: the steps in order, each with the skill that does it and its task.\n"
             f"The skills are:\n{skills}"
         )
         with run.step("plan", "plan", run.path):
-            config = ChatConfig(self.model, self.settings, self.max_loops)
             question = messages.with_question(request)
-            state.replace(await run_chat(run, config, question, plan))
+            state.replace(await run_chat(run, ChatConfig.of(self, task, {}), question, plan))
             messages.cut = question.cut
         order = f"Carry out the plan, one skill call per step; call {REVISE_PLAN} to change it. Then give the answer."
-        return [Message("assistant", f"The plan:\n{state.text()}"), Message("user", order)]
+        messages.add_asides(Message("assistant", f"The plan:\n{state.text()}"), order)
 
 
 @dataclass(slots=True)

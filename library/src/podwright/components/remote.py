@@ -104,6 +104,11 @@ class Remote(PromptComponent):
                 f"The remote component '{self.name}' does not take a response model.",
                 suggestion="Give the answer to an agent that runs here, and that one the response model.",
             )
+        if task.settings or task.instructions:
+            raise InputError(
+                f"The remote component '{self.name}' takes no settings or instructions of a caller.",
+                suggestion="Leave them out, or call its own service.",
+            )
         if run.hops < 1:
             raise remote_error(RemoteHopsError, self.name, "was not called: the run may pass no further container.")
         body = _request_body(task)
@@ -155,7 +160,8 @@ class Remote(PromptComponent):
 def _request_body(task: Task) -> dict[str, Any]:
     given: object = task.input
     if isinstance(given, list):
-        body: dict[str, Any] = {"input": list(parse_content(cast("object", given)))}
+        content = parse_content(cast("object", given))
+        body: dict[str, Any] = {"input": content if isinstance(content, str) else list(content)}
     else:
         context = to_context(given)
         body = {"input": given} if isinstance(given, str) else {"inputs": to_json_data(context)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Annotated, Any, cast
@@ -15,6 +15,9 @@ from podwright.json_data import as_object, json_pointer, walk_json
 from podwright.messages import OutputSchema
 from podwright.text import describe_error, short_repr
 from podwright.validation_errors import to_problems
+
+MAX_REFERENCES = 20_000
+"""References of a JSON Schema that the check of one answer follows."""
 
 
 class ResponseFormat:
@@ -80,14 +83,16 @@ def _type_of(schema: dict[str, Any]) -> Any:
 
     jsonschema: Any = import_module("jsonschema")  # without type hints
     registry = referencing.Registry[Any]()  # loads no remote schemas
-    validator = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)(schema, registry=registry)
+    base = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    followed = _Followed(base.VALIDATORS["$ref"])
+    validator = jsonschema.validators.extend(base, {"$ref": followed})(schema, registry=registry)
     resolver = registry.resolver_with_root(referencing.jsonschema.DRAFT202012.create_resource(schema))
     try:
         validator.check_schema(schema)
         for _, value, _ in walk_json(schema):
             if isinstance(reference := as_object(value).get("$ref"), str):
                 resolver.lookup(reference)
-        validator.is_valid(None)
+        validator.is_valid(None)  # whether it ends
     except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
         message = f"The response model is not a valid JSON Schema: {describe_error(error).splitlines()[0]}."
         raise InputError(message, suggestion="A $ref must name a part of the schema: no other is loaded.") from error
@@ -95,6 +100,7 @@ def _type_of(schema: dict[str, Any]) -> Any:
         raise _endless() from None
 
     def check(data: Any) -> Any:
+        followed.count = 0
         try:
             error = jsonschema.exceptions.best_match(validator.iter_errors(data))
         except RecursionError:  # in a part that null does not reach
@@ -107,10 +113,24 @@ def _type_of(schema: dict[str, Any]) -> Any:
     return Annotated[Any, AfterValidator(check)]
 
 
+class _Followed:
+    """The keyword `$ref`, which stops after many references: a short schema can hold more than a lifetime's work."""
+
+    def __init__(self, follow: Callable[..., Iterable[Any]]) -> None:
+        self._follow = follow
+        self.count = 0
+
+    def __call__(self, validator: Any, reference: str, instance: Any, schema: Any) -> Iterable[Any]:
+        self.count += 1
+        if self.count > MAX_REFERENCES:
+            raise RecursionError
+        return self._follow(validator, reference, instance, schema)
+
+
 def _endless() -> InputError:
-    message = "The response model is nested too deeply, or a $ref leads back to itself without end."
     return InputError(
-        message, suggestion="Let a part of the schema refer to itself only through a property or an item."
+        "The response model is nested too deeply, or its $refs lead to each other too often.",
+        suggestion="Let a part of the schema refer to itself only through a property or an item.",
     )
 
 

@@ -103,10 +103,11 @@ class _Chat:
         """Read a line and do what it says; false at the end."""
         try:
             line = _read_line()
-            if line is None or line.strip() == "/quit":
+            if line is None or line.rstrip() == "/quit":
                 return False
             if line.startswith("/"):
-                self._command(*line.strip().partition(" ")[::2])
+                name, _, argument = line.strip().partition(" ")
+                self._command(name, argument)
             elif line.strip():
                 self._turn(line.strip())
         except KeyboardInterrupt:
@@ -117,6 +118,8 @@ class _Chat:
         match name:
             case "/help":
                 print_note("\n".join(f"{command:<12}{meaning}" for command, meaning in _COMMANDS.items()))
+            case "/quit":
+                print_note("Enter /quit alone.")
             case "/reset":
                 self._usage, self._last = NO_USAGE, None
                 print_note("The conversation is forgotten.")

@@ -22,7 +22,8 @@ from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
 from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber, ToolCallFailed
-from podwright.text import printable
+from podwright.json_data import as_array, as_object
+from podwright.text import printable, truncate
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.settings import Settings
@@ -93,13 +94,22 @@ def log_runs(settings: Settings) -> Subscriber:
         if event.parent_id is not None or event.remote is not None:
             return
         if isinstance(event, RunStarted) and settings.log_content:
-            fields = {"run_id": event.run_id, "component": event.component, "input": event.input}
+            fields = {"run_id": event.run_id, "component": event.component, "input": _without_images(event.input)}
             log.info("run started", logger=_RUN_LOGGER, **fields)
         if isinstance(event, RunEnded):
             level = logging.WARNING if isinstance(event, RunFailed) else logging.INFO
             log.log(level, "run", **_fields(event, settings.log_content))
 
     return handle
+
+
+def _without_images(data: Any) -> Any:
+    """An input in which images in data URLs are cut short."""
+    shown: list[Any] = []
+    for part in as_array(data):
+        url = as_object(as_object(part).get("image_url")).get("url")
+        shown.append({**part, "image_url": {"url": truncate(url, 60)}} if isinstance(url, str) else part)
+    return shown or data
 
 
 def _fields(event: RunEnded, content: bool) -> dict[str, Any]:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from podwright.components import Component
 from podwright.events import Event, ModelCallFinished, StepFinished, StepStarted, Token
+from podwright.json_data import to_json_data
+from podwright.run import Task
 from podwright.usage import Usage
 
 
 class Answer:
-    """What a client is sent of a run; a subscriber of its events.
+    """What a client is sent of a run.
 
     Args:
-        streams: Whether the tokens of the component's own model calls are the answer. Those of a structured answer are
-            not, because it may be corrected, nor are those of the steps of a workflow or a pipeline.
+        component: The component that runs.
+        task: What it does.
     """
 
-    def __init__(self, streams: bool = False) -> None:
+    def __init__(self, component: Component, task: Task) -> None:
         self.run_id = ""
         """Id of the run, once it has begun."""
         self.cut_off = False
         """Whether the answer was cut off at its limit of tokens."""
-        self._streams = streams
+        self._component = component
+        self._is_json = task.response_model is not None
+        # a structured answer may be corrected, and the steps of a workflow or a pipeline are not its answer
+        self._streams = component.keeps_conversation and not self._is_json
         self._call = -1
         self._text = ""
         self._sent = False
         self._planning = False
 
-    def __call__(self, event: Event) -> str:
-        """Handle an event, and return the piece of the answer in it, which may be empty."""
+    def read(self, event: Event) -> str:
+        """Read an event of the run, and return the piece of the answer in it, which may be empty."""
         self.run_id = self.run_id or event.run_id
         if event.run_id != self.run_id:
             return ""
@@ -52,8 +59,13 @@ class Answer:
         self._sent = True
         return separator + token.text
 
-    def rest(self, answer: str) -> str:
+    def text(self, value: Any) -> str:
+        """The whole answer, from the value of the run."""
+        return json.dumps(to_json_data(value), ensure_ascii=False) if self._is_json else self._component.text(value)
+
+    def rest(self, value: Any) -> str:
         """What is left to send of the whole answer."""
+        answer = self.text(value)
         if answer.startswith(self._text):
             return answer[len(self._text) :]
         return ("\n\n" if self._sent else "") + answer

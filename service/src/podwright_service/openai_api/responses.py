@@ -6,10 +6,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from podwright.usage import Usage
 from podwright_service.openai_api.answer import Answer, usage_data
-from podwright_service.openai_api.requests import ResponsesRequest
+from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.problems import ProblemDetails
+
+_usage = TypeAdapter(Usage)
 
 
 class ResponseObject:
@@ -44,7 +48,8 @@ class ResponseObject:
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The response of a run that failed."""
-        return self.response(status="failed", error={"code": problem.code, "message": problem.detail})
+        usage = usage_data(_usage.validate_python(problem.usage), "input", "output") if problem.usage else None
+        return self.response(status="failed", error={"code": problem.code, "message": problem.detail}, usage=usage)
 
     def item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
         """The message in the output."""
@@ -112,11 +117,14 @@ def text_part(text: str) -> dict[str, Any]:
 class ResponseEvents:
     """The events of a streamed response, numbered from 0."""
 
-    end = b""
+    end = b"data: [DONE]\n\n"
 
     def __init__(self, state: ResponseObject) -> None:
         self._state, self._number, self._text = state, 0, ""
-        self._at = {"item_id": state.item_id, "output_index": 0, "content_index": 0}
+
+    @property
+    def _at(self) -> dict[str, Any]:
+        return {"item_id": self._state.item_id, "output_index": 0, "content_index": 0}
 
     def first(self) -> Iterator[dict[str, Any]]:
         """The events that begin the response."""

@@ -21,8 +21,9 @@ from podwright_service.documentation import OPENAI_RESPONSES
 from podwright_service.execution import execute_request
 from podwright_service.openai_api.answer import Answer
 from podwright_service.openai_api.chat import Chunks, completion
-from podwright_service.openai_api.requests import ChatRequest, ResponsesRequest
+from podwright_service.openai_api.chat_request import ChatRequest
 from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
+from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.problems import ProblemDetails, RequestError
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.routes.runs import begun_stream, late_problem
@@ -61,7 +62,7 @@ async def models(request: Request) -> ModelList:
 @router.post("/chat/completions", response_class=Response, responses=OPENAI_RESPONSES)
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
-    task, answer = _begin(request, body)
+    task, answer = _prepare(request, body)
     if body.stream:
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
         return await _stream(request, task, answer, Chunks(answer, body.model, with_usage=with_usage))
@@ -72,7 +73,7 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
 @router.post("/responses", response_class=Response, responses=OPENAI_RESPONSES)
 async def responses(request: Request, body: ResponsesRequest) -> Response:
     """Run the served component, as OpenAI's Responses; nothing is stored."""
-    task, answer = _begin(request, body)
+    task, answer = _prepare(request, body)
     state = ResponseObject(answer, body)
     if body.stream:
         return await _stream(request, task, answer, ResponseEvents(state))
@@ -92,18 +93,17 @@ async def responses_get() -> None:
     raise RequestError(405, "method_not_allowed", detail, suggestion, {"allow": "POST"})
 
 
-def _begin(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
+def _prepare(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
     task = body.task(runtime.component, runtime.settings.openai_settings)
-    has_tokens = runtime.component.keeps_conversation and task.response_model is None
-    return task, Answer(has_tokens)
+    return task, Answer(runtime.component, task)
 
 
 async def _run(request: Request, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
     runtime = get_runtime(request)
-    work = execute_request(request, runtime.component, task, subscriber=answer)
+    work = execute_request(request, runtime.component, task, subscriber=answer.read)
     result = await runtime.active_runs.run_until_disconnect(request, work)
-    return result, runtime.component.text(result.value)
+    return result, answer.text(result.value)
 
 
 def _response(answer: Answer, result: ExecutionResult, content: dict[str, Any]) -> Response:
@@ -153,11 +153,11 @@ async def _events(request: Request, stream: RunStream, answer: Answer, protocol:
     async for run_event, _ in stream.unread():
         if run_event is None:
             yield KEEPALIVE_COMMENT
-        elif piece := answer(run_event):
+        elif piece := answer.read(run_event):
             yield _formatted(protocol.piece(piece))
     try:
         result = await stream.result()
-        rest = answer.rest(get_runtime(request).component.text(result.value))
+        rest = answer.rest(result.value)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         yield _formatted(protocol.failed(late_problem(request, stream.run_id, error)))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     Model = str | ModelStub | ModelStubContainer
 
-Input = str | Mapping[str, Any]
-"""The input of a run: a text, or named inputs."""
+Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""The input of a run: a text, named inputs, or for agents and conductors texts and images."""
+Messages = Sequence[Mapping[str, Any]]
+"""Earlier turns of a conversation: the `messages` of a result."""
 
 
 class StartError(Exception):
@@ -78,12 +80,20 @@ class Served(ABC):
             self._client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
         return self._client
 
-    def run(self, input_data: Input, *, trace: bool = False, headers: Mapping[str, str] | None = None) -> Any:
+    def run(
+        self,
+        input_data: Input,
+        *,
+        trace: bool = False,
+        messages: Messages = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """Run the component.
 
         Args:
-            input_data: A text, or named inputs.
+            input_data: A text, named inputs, or texts and images.
             trace: Whether to return an `ExecutionResult` with events and usage instead of the value.
+            messages: Earlier turns, for agents and conductors.
             headers: Further request headers, such as `Idempotency-Key`.
 
         Returns:
@@ -94,19 +104,23 @@ class Served(ABC):
             ProblemError: The request was rejected, or the run failed.
         """
         query = {"trace": "true"} if trace else {}
-        response = self.client.post("/run", json=_body(input_data), params=query, headers=dict(headers or {}))
+        body = _body(input_data, messages)
+        response = self.client.post("/run", json=body, params=query, headers=dict(headers or {}))
         data = self._json(response)
         if trace:
             return ExecutionResult.from_dict(data)
         return data["output"] if set(data) == {"output"} else data
 
-    def stream(self, input_data: Input, *, headers: Mapping[str, str] | None = None) -> Iterator[Event]:
+    def stream(
+        self, input_data: Input, *, messages: Messages = (), headers: Mapping[str, str] | None = None
+    ) -> Iterator[Event]:
         """Run the component and yield its events as they arrive, tokens included; closing the iterator cancels the run.
 
         Raises:
             ProblemError: The request was rejected, or the run failed, after the events so far.
         """
-        request = self.client.stream("POST", "/run/stream", json=_body(input_data), headers=dict(headers or {}))
+        body = _body(input_data, messages)
+        request = self.client.stream("POST", "/run/stream", json=body, headers=dict(headers or {}))
         with request as response:
             if response.status_code != 200:
                 response.read()
@@ -172,5 +186,6 @@ class Served(ABC):
             self._client = None
 
 
-def _body(input_data: Input) -> dict[str, Any]:
-    return {"input": input_data} if isinstance(input_data, str) else {"inputs": dict(input_data)}
+def _body(input_data: Input, messages: Messages) -> dict[str, Any]:
+    inputs = {"inputs": dict(input_data)} if isinstance(input_data, Mapping) else {"input": input_data}
+    return {**inputs, "messages": list(messages)} if messages else inputs
