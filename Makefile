@@ -14,6 +14,9 @@ STATIC := check-format check-lint check-types check-imports check-internals chec
 # With retries, and waiting for another package manager.
 APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
 
+# Otherwise each of the many processes of the tests would compile its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
@@ -94,8 +97,7 @@ bench: install  ## run the benchmarks and update docs/benchmarks.md
 	PYTHONPATH=. $(BIN)/python tests/bench/run.py
 
 check: install  ## everything that must pass before a merge: format, lint, types, imports, workflows, tests
-	@$(MAKE) --no-print-directory static
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(STATIC) test
 
 static: install  ## the checks without the tests
 	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)

@@ -46,7 +46,7 @@ def until(
     return value
 
 
-NO_PLUGINS = "-p no:schemathesis -p no:hypothesispytest"
+NO_PLUGINS = "-p no:schemathesis -p no:langsmith_plugin -p no:hypothesispytest"
 """Options of pytest in other projects: without plugins that only this repository uses, and that are slow to import."""
 
 

@@ -1,45 +1,123 @@
-"""A run of the newsroom across its pods, as its caller, Jaeger and Prometheus see it."""
+"""The newsroom in two releases: its network policies for every pair of pods, and a run as its watchers see it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.cluster import Client, Namespace
+from tests.cluster.cluster import Client, Namespace, side_by_side
 from tests.cluster.watchers import Watchers
-from tests.helm.conftest import example_values
+from tests.helm.conftest import SEEDS, Manifest, example_values
 
-PODS = {"newsroom", "researcher", "writer", "reviewer"}
+from podwright_service import fleet_split
+
+REACH = (Path(__file__).parent / "pods" / "reach.py").read_text()
+STAFF = {"researcher", "reviewer", "writer"}
+COMPONENTS = {"desk", "newsroom"} | STAFF
+ALLOWED = dict.fromkeys(("desk", "newsroom"), STAFF) | {"friend": COMPONENTS}
+"""The components that each pod may connect to."""
+PODS = {"newsroom"} | STAFF
+"""The components that take part in a run of the newsroom."""
+
+
+class Newsroom:
+    """The newsroom, which Prometheus scrapes every second, and pods beside it.
+
+    A pod that its policies admit (`friend`), one of the same namespace, and one of another.
+    """
+
+    def __init__(self, namespace: Namespace, other: Namespace, watchers: Watchers) -> None:
+        self.namespace = namespace
+        values = example_values("newsroom")
+        values["telemetry"] = {"endpoint": watchers.endpoint}
+        values["defaults"] |= {
+            "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
+            "networkPolicy": {"from": [watchers.peer, {"podSelector": {"matchLabels": {"app": "friend"}}}]},
+        }
+        self.releases = fleet_split.split({**values, "apiKeys": SEEDS}, "part", 3)
+        side_by_side(lambda release: namespace.install(self.releases[release], release), self.releases)
+        self.pods = {"friend": Client.start(namespace, "friend"), "stranger": Client.start(namespace, "stranger")}
+        # with the labels of a component that may connect to others
+        labels = {"app.kubernetes.io/name": "podwright", "app.kubernetes.io/instance": self.release("newsroom")}
+        labels |= {"app.kubernetes.io/component": "newsroom"}
+        self.pods["impostor"] = Client.start(other, "impostor", labels=labels)
+        self.addresses: dict[str, str] = {}
+        """The addresses of each component by its Service and its pod, `host:port`, with the component's name."""
+        for component in COMPONENTS:
+            (pod,) = namespace.objects("pods", f"app.kubernetes.io/component={component}")
+            self.pods[component] = Client(namespace, pod["metadata"]["name"])
+            service = f"{self.release(component)}-{component}.{namespace.name}.svc.cluster.local"
+            self.addresses |= {f"{host}:8000": component for host in (service, pod["status"]["podIP"])}
+
+    def release(self, component: str) -> str:
+        """The release that has a component."""
+        [release] = [name for name, values in self.releases.items() if component in values["components"]]
+        return release
+
+    def agents_of_newsroom(self) -> list[str | Manifest]:
+        """Those of its own release are names."""
+        return self.releases[self.release("newsroom")]["components"]["newsroom"]["agents"]
+
+    def reached(self, name: str, addresses: list[str]) -> set[str]:
+        """Which of some addresses, `host:port`, a pod reaches."""
+        pod = self.pods[name]
+        return set(json.loads(pod.namespace.exec(pod.name, "python", "-c", REACH, json.dumps(addresses))))
+
+    def reached_by_all(self) -> dict[str, set[str]]:
+        """The addresses of other components that each pod reaches; traffic to itself does not leave a pod."""
+        with ThreadPoolExecutor(4) as pool:
+            found = pool.map(lambda name: self.reached(name, list(self.addresses)), self.pods)
+        return {
+            name: {address for address in addresses if self.addresses[address] != name}
+            for name, addresses in zip(self.pods, found, strict=True)
+        }
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[[], Namespace], watchers: Watchers) -> Namespace:
-    """A namespace with the newsroom, which Prometheus scrapes every second."""
-    namespace, values = make_namespace(), example_values("newsroom")
-    values["telemetry"] = {"endpoint": watchers.endpoint}
-    values["defaults"] |= {
-        "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
-        "networkPolicy": {"from": [watchers.peer, {"podSelector": {"matchLabels": {"app": "client"}}}]},
+def newsroom(make_namespace: Callable[[], Namespace], watchers: Watchers) -> Newsroom:
+    return Newsroom(make_namespace(), make_namespace(), watchers)
+
+
+def test_every_pair(newsroom: Newsroom) -> None:
+    """A pod reaches, by name and by address, the components that the policies allow, and no other."""
+    expected = {
+        name: {address for address, component in newsroom.addresses.items() if component in ALLOWED.get(name, set())}
+        for name in newsroom.pods
     }
-    namespace.install(values)
-    return namespace
+    newsroom.namespace.until(lambda: newsroom.reached_by_all() == expected, 60)
+    assert newsroom.reached_by_all() == expected
+
+
+def test_what_a_component_reaches_besides(newsroom: Newsroom) -> None:
+    """A component reaches the cluster's DNS, but no API server, node, or other pod; a stranger does."""
+    (node, *_) = newsroom.namespace.objects("nodes")
+    (address,) = [each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
+    targets = ["kubernetes.default.svc.cluster.local:443", f"{address}:10250"]
+    assert newsroom.reached("stranger", targets) == set(targets)
+    assert side_by_side(lambda component: newsroom.reached(component, targets), COMPONENTS) == [set[str]()] * 5
+    dns = ["kube-dns.kube-system.svc.cluster.local:53"]
+    assert newsroom.reached("writer", dns) == set(dns)
 
 
 def tags(span: dict[str, Any]) -> dict[str, Any]:
     return {tag["key"]: tag["value"] for tag in span["tags"]}
 
 
-def test_a_run_is_one_trace_and_counted_once(namespace: Namespace, watchers: Watchers) -> None:
-    """A run crosses four pods as one trace in Jaeger, and the usage in its response is that of spans and metrics."""
+def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watchers) -> None:
+    """A run crosses four pods of two releases as one trace in Jaeger; response, spans and metrics have one usage."""
+    assert {isinstance(agent, str) for agent in newsroom.agents_of_newsroom()} == {True, False}
+    namespace, client, release = newsroom.namespace, newsroom.pods["friend"], newsroom.release("newsroom")
     selector = f'{{namespace="{namespace.name}"}}'
-    namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(PODS | {"desk"}))
-    client = Client.start(namespace)
-    url = "http://fleet-newsroom:8000/run?trace=true"
+    namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(COMPONENTS))
+    url = f"http://{release}-newsroom:8000"
     # a new pod is refused until the network policies know it
-    namespace.until(lambda: client.request("GET", "http://fleet-newsroom:8000/health")[0] == 200)
-    status, result = client.request("POST", url, namespace.key("newsroom"), {"input": "the moon"})
+    namespace.until(lambda: client.request("GET", f"{url}/health")[0] == 200)
+    key = namespace.key("newsroom", release=release)
+    status, result = client.request("POST", f"{url}/run?trace=true", key, {"input": "the moon"})
     assert status == 200, result
     usage = result["usage"]
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
-from tests.cluster.cluster import Client, Cluster, Namespace
+from tests.cluster.cluster import Cluster, Namespace
 from tests.cluster.fleets import RATE, fake_node, large_fleet, objects_of, release_size
 from tests.helm.conftest import CHART, SEEDS, Manifest, example_values
 
@@ -79,21 +79,3 @@ def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) ->
     assert done.returncode != 0
     assert f"{fleet_split.MAX_RELEASE_BYTES} bytes" in done.stderr
     assert objects_of(namespace, "fleet") == []
-
-
-def test_components_of_two_releases(make_namespace: Callable[[], Namespace]) -> None:
-    """A run crosses the components of two releases of a fleet, as their keys and network policies allow."""
-    namespace, values = make_namespace(), example_values("newsroom")
-    del values["components"]["desk"]
-    client = {"podSelector": {"matchLabels": {"app": "client"}}}
-    values["defaults"] |= {"networkPolicy": {"from": [client]}}
-    releases = fleet_split.split({**values, "apiKeys": SEEDS}, "part", 3)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda release: namespace.install(releases[release], release), releases))
-    [release] = [release for release, part in releases.items() if "newsroom" in part["components"]]
-    agents = releases[release]["components"]["newsroom"]["agents"]
-    assert {isinstance(agent, str) for agent in agents} == {True, False}
-    key, url = namespace.key("newsroom", release=release), f"http://{release}-newsroom:8000/run"
-    pod = Client.start(namespace)
-    # a new pod is refused until the network policies know it
-    namespace.until(lambda: pod.request("POST", url, key, {"input": "the moon"})[0] == 200)

@@ -7,12 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import agents
 import httpx
 import openai
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langchain_openai import ChatOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import BaseModel, SecretStr
@@ -447,6 +444,10 @@ def test_a_service_without_these_routes(serve: Serve) -> None:
 
 def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
     """LangChain's ChatOpenAI holds a conversation, streams, and gets structured output and usage."""
+    # imported here, because each process of a test run imports this file, and these take seconds
+    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+    from langchain_openai import ChatOpenAI
+
     chat = ChatOpenAI(model="helper", base_url=f"{service.base_url}/v1", api_key=SecretStr(KEY), max_retries=0)
     conversation = [SystemMessage("Be brief."), HumanMessage("Hello"), AIMessage("Yes?"), HumanMessage("And?")]
     answer = chat.invoke(conversation)
@@ -463,6 +464,7 @@ def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
     """An agent of openai-agents has the service as its model, over several turns, streamed too."""
+    import agents  # here, because it takes seconds
 
     async def talk() -> None:
         async with openai.AsyncOpenAI(base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0) as client:
