@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 import pytest
-from aiohttp import ClientConnectionError, ClientSession, ClientTimeout, web
+from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, ClientTimeout, web
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -275,12 +275,19 @@ INLINE: dict[str, dict[str, Any]] = {
 """The bodies of requests with inline blueprints, by kind."""
 
 
-SERVED: dict[str, Callable[[str], dict[str, Any]]] = {
-    "/run": lambda tag: {"input": tag},
-    "/v1/chat/completions": lambda tag: {"model": "flow", "messages": [{"role": "user", "content": tag}]},
-    "/v1/responses": lambda tag: {"model": "flow", "input": tag},
-}
-"""The bodies of requests that run the served component, by route."""
+def chat(tag: str) -> dict[str, Any]:
+    return {"model": "flow", "messages": [{"role": "user", "content": tag}]}
+
+
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+SERVED: list[tuple[str, Callable[[str], dict[str, Any]]]] = [
+    ("/run", lambda tag: {"input": tag}),
+    ("/v1/chat/completions", chat),
+    ("/v1/chat/completions", lambda tag: {**chat(tag), **STREAMED}),
+    ("/v1/responses", lambda tag: {"model": "flow", "input": tag}),
+    ("/v1/responses", lambda tag: {"model": "flow", "input": tag, "stream": True}),
+]
+"""Routes that run the served component, and the bodies of their requests."""
 
 
 @dataclass(frozen=True)
@@ -307,8 +314,8 @@ def planned_runs(count: int) -> list[PlannedRun]:
             kind = "workflow"  # it makes a second model call, which is the one that fails
         tag = f"run-{number}-{fate}"
         if kind == "served":
-            surface = dice.choice(list(SERVED))
-            runs.append(PlannedRun(tag, surface, SERVED[surface](tag)))
+            path, body = dice.choice(SERVED)
+            runs.append(PlannedRun(tag, path, body(tag)))
         else:
             runs.append(PlannedRun(tag, "/run-blueprint", {**INLINE[kind], "input": tag}))
     return runs
@@ -333,16 +340,32 @@ class Responses:
         timeout = ClientTimeout(total=0.3 if run.leaves else 60)
         try:
             async with session.post(f"{url}{run.path}", json=run.body, timeout=timeout) as response:
-                await response.read()
+                content = await response.read()
                 self.statuses[response.status] += 1
-                self._add(response.headers["Podwright-Usage"])
-        except (ClientConnectionError, TimeoutError):
+                header = response.headers.get("Podwright-Usage")
+        except (ClientConnectionError, ClientPayloadError, TimeoutError):
             self.unanswered.append(run)
+            return
+        used = [usage_in_header(header)] if header is not None else []
+        used += [usage_in_content(content)] if run.path.startswith("/v1/") else []
+        assert used[0] == used[-1]
+        self.tokens = [self.tokens[0] + used[0][0], self.tokens[1] + used[0][1]]
+        self.cost += used[0][2]
 
-    def _add(self, header: str) -> None:
-        usage = dict(part.split("=") for part in header.split(", "))
-        self.tokens = [self.tokens[0] + int(usage["input_tokens"]), self.tokens[1] + int(usage["output_tokens"])]
-        self.cost += float(usage["cost"].strip('"'))
+
+def usage_in_header(header: str) -> tuple[int, int, float]:
+    """Input tokens, output tokens and USD in the header of a response."""
+    usage = dict(part.split("=") for part in header.split(", "))
+    return int(usage["input_tokens"]), int(usage["output_tokens"]), float(usage["cost"].strip('"'))
+
+
+def usage_in_content(content: bytes) -> tuple[int, int, float]:
+    """The same in the content of an OpenAI-compatible response, or in its last event."""
+    *_, last = [line.removeprefix(b"data: ") for line in content.splitlines() if line.startswith((b"{", b"data: {"))]
+    data = json.loads(last)
+    usage = (data.get("error") or data.get("response") or data)["usage"]
+    names = ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
+    return usage[f"{names[0]}_tokens"], usage[f"{names[1]}_tokens"], usage["cost"]
 
 
 class Ledger:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.service.support import Address, Command
 
-EXAMPLES = 1300 if os.environ.get("PROOF") else 15
+EXAMPLES = 1300 if os.environ.get("PROOF") else 8
 """Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
 
