@@ -96,7 +96,9 @@ find_go() {
         if [ -f "$module/main.go" ]; then set -- "$@" .; else set -- "$@" tool; fi
         # GOGC trades memory for time; an older Go may fetch the one that the module needs
         export GOTOOLCHAIN=auto CGO_ENABLED=0 GOGC=400 GOBIN="$work"
-        (cd "$module" && go install -trimpath -buildvcs=false -mod=readonly "$@") >&2 || fail "go could not build $name"
+        # without data for debuggers, which the linker drops anyway
+        set -- -gcflags=all=-dwarf=false -trimpath -buildvcs=false -mod=readonly "$@"
+        (cd "$module" && go install "$@") >&2 || fail "go could not build $name"
         # its package has the name of a directory
         if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi
         chmod 755 "$work"

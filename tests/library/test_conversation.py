@@ -268,15 +268,58 @@ DOUBLED = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for l
 TOO_LONG = {"$ref": "#/$defs/d0", "$defs": {**DOUBLED, "d40": {}}}
 
 
-@pytest.mark.parametrize(
-    "unusable", [threading.Lock, {"type": "no"}, {"$ref": "http://127.0.0.1:9/a"}, MISSING, ENDLESS, TOO_LONG]
-)
+UNUSABLE: dict[str, Any] = {
+    "no schema": threading.Lock,
+    "wrong": {"type": "no"},
+    "remote": {"$ref": "http://127.0.0.1:9/a"},
+    "missing": MISSING,
+    "endless": ENDLESS,
+    "doubled": TOO_LONG,
+    "large": {"x" * 10_000: [0] * 10_000},
+    "no pointer": {"$ref": "#/allOf/x", "allOf": [{}]},
+    "no schema there": {"title": "t", "properties": {"a": {"$ref": "#/title"}}},
+    "an identifier": {"$id": "http://127.0.0.1:9/a"},
+    "a wrong identifier": {"$id": 5},
+    "an anchor": {"$defs": {"a": {"$anchor": "a"}}, "$ref": "#a"},
+    "a dynamic reference": {"properties": {"a": {"$dynamicRef": "#/$defs/a"}}, "$defs": {"a": {}}},
+}
+
+
+@pytest.mark.parametrize("unusable", UNUSABLE.values(), ids=UNUSABLE)
 def test_a_type_without_a_schema_cannot_be_a_response_model(unusable: Any) -> None:
     """A response model without a JSON Schema, or with one that is invalid or remote, is refused before a model call."""
     model = ScriptedModel("never")
     with pytest.raises(InputError):
         Agent("a", "Help.", model).run("?", response_model=unusable)
     assert model.requests == []
+
+
+def test_a_number_that_is_not_json_is_corrected() -> None:
+    """NaN and numbers that are too large are no JSON."""
+    schema = {"type": "object", "properties": {"a": {"type": "number"}}}
+    model = ScriptedModel('{"a": NaN}', '{"a": 1e999}', '{"a": 1}')
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == {"a": 1}
+
+
+def test_a_schema_of_another_draft_is_read_as_the_newest() -> None:
+    """Libraries of clients name the draft that they write; its name is not sent on."""
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {"type": "integer"}}}
+    schema = {**old, "title": "my-answer", "type": "object", "properties": {"a": {"$ref": "#/definitions/a"}}}
+    model = ScriptedModel('{"a": 1}')
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == {"a": 1}
+    output = model.requests[0].output
+    assert output is not None
+    assert (output.name, "$schema" in output.schema) == ("my-answer", False)
+
+
+def test_an_array_of_arrays() -> None:
+    """A schema that is no object is sent inside one, and its references to itself still name it."""
+    schema = {"type": "array", "items": {"$ref": "#"}}
+    model = ScriptedModel('{"answer": [[], [[]]]}')
+    assert Agent("a", "Help.", model).run("?", response_model=schema) == [[], [[]]]
+    output = model.requests[0].output
+    assert output is not None
+    assert output.schema["properties"] == {"answer": {"type": "array", "items": {"$ref": "#/properties/answer"}}}
 
 
 def test_a_schema_that_is_endless_for_some_answers() -> None:

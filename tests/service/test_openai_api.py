@@ -256,6 +256,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
     "call without arguments": ("chat", {"messages": [user("x"), {"role": "assistant", "tool_calls": [
         {"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}]}, user("x")]}, 400,
         "request_invalid", "messages[1].tool_calls[0].function.arguments"),
+    "many results": ("chat", {"messages": [
+        *({"role": "tool", "tool_call_id": f"c{number}", "content": "x"} for number in range(150)), user("x")]}, 400,
+        "request_invalid", "messages[0]"),
+    "key of a part": ("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "a": 1}]}]}, 400,
+                      "request_invalid", "messages[0].content[0].a"),
+    "many parts": ("chat", {"messages": [{"role": "assistant", "content": [0] * 200_000}, user("x")]}, 400,
+                   "request_invalid", "messages[0].content"),
     "no tools": ("chat", {"tool_choice": "none"}, 400, "request_invalid", "tool_choice"),
     "schema": ("chat", {"response_format": {"type": "json_schema"}}, 400, "request_invalid", "response_format"),
     "pattern": ("chat", {"response_format": json_schema({"properties": {"a": {"pattern": "(a+)+$"}}})}, 400,
@@ -372,6 +379,7 @@ def test_the_published_schema(client: openai.OpenAI, service: httpx.Client) -> N
                 Response.model_validate(whole.json())
         streamed = service.post("/v1/responses", json={"model": "helper", "stream": True, **body}, headers=headers)
         open_responses.check_events(events_of(streamed))
+        assert streamed.text.endswith("\ndata: [DONE]\n\n")
     chat = {"model": "helper", "messages": [user("x")]}
     ChatCompletion.model_validate(service.post("/v1/chat/completions", json=chat, headers=headers).json())
 
@@ -422,6 +430,8 @@ def test_other_kinds(serve: Serve, clerk: Clerk) -> None:
             )
         with pytest.raises(openai.BadRequestError, match="temperature"):
             client.chat.completions.create(model="flow", messages=[user("a")], temperature=1)
+        with pytest.raises(openai.BadRequestError, match="'instructions'"):
+            client.responses.create(model="flow", input="a", instructions="Be brief.")
         with pytest.raises(openai.BadRequestError, match=r"'text\.format'"):
             client.responses.parse(model="flow", input="a", text_format=City)
     line = Pipeline("line", [writer, writer])

@@ -19,6 +19,7 @@ from podwright import (
     Component,
     ConditionStep,
     FunctionModel,
+    ParallelStep,
     RunLimits,
     ScriptedModel,
     Workflow,
@@ -282,8 +283,17 @@ def test_wrong_messages(serve: Serve) -> None:
     check_problem(flow.post("/run", json={"input": "x", "messages": [user("a")]}), 422, "request_invalid")
 
 
-def test_a_large_image_can_be_streamed(serve: Serve) -> None:
-    """The first events repeat the request; that they are larger than the buffer is no fault of the reader."""
+def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
+    """That the events of one moment are larger than the buffer is no fault of the reader: images, parallel branches."""
+
+    async def answer(request: ModelRequest) -> str:
+        await asyncio.sleep(0.05)
+        return "Yes."
+
+    helper = Agent("helper", "Help with {input}.", FunctionModel(answer))
+    branches = [[AgentStep(helper, f"b{number}", output=f"o{number}")] for number in range(4)]
+    flow = serve(Workflow("flow", [ParallelStep(branches, "all")]), run_tokens=10_000_000)
+    assert '"o3":"Yes."' in flow.post("/run/stream", json={"input": "x" * 200_000}).text[-1000:]
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 800_000}}
     events = serve(agent("Yes.")).post("/run/stream", json={"input": [image]}).text
     assert events.rstrip().endswith('data: {"output":"Yes."}')

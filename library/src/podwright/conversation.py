@@ -30,9 +30,11 @@ from podwright.validation_errors import to_problems
 
 MAX_MESSAGES = 2000
 """Messages of the longest conversation."""
+MAX_PARTS, MAX_CALLS = 100, 1000
+"""Texts and images, and tool calls, of one message."""
 
 _Id = Annotated[str, MinLen(1), MaxLen(200)]
-ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(100)]
+ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(MAX_PARTS)]
 """Texts and images of one message."""
 
 
@@ -67,8 +69,8 @@ class AssistantMessage(TypedDict):
     """What the model answered: a text, tool calls, or both."""
 
     role: Literal["assistant"]
-    content: NotRequired[Text | list[TextPart] | None]
-    tool_calls: NotRequired[Annotated[list[ToolCallData], MaxLen(1000)]]
+    content: NotRequired[Text | Annotated[list[TextPart], MaxLen(MAX_PARTS)] | None]
+    tool_calls: NotRequired[Annotated[list[ToolCallData], MaxLen(MAX_CALLS)]]
 
 
 @with_config(CLOSED)
@@ -77,7 +79,7 @@ class ToolMessage(TypedDict):
 
     role: Literal["tool"]
     tool_call_id: _Id
-    content: Text | list[TextPart]
+    content: Text | Annotated[list[TextPart], MaxLen(MAX_PARTS)]
 
 
 ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]

@@ -76,12 +76,20 @@ def walk_json(value: object) -> Iterator[tuple[str, object, int]]:
 
     The children of a value are visited after it was yielded, so a caller can stop at any depth.
     """
-    stack: list[tuple[str, object, int]] = [("", value, 0)]
+    yield "", value, 0
+    stack = [("", _entries(value))]
     while stack:
-        pointer, item, depth = stack.pop()
-        yield pointer, item, depth
-        entries = as_object(item).items() or enumerate(as_array(item))
-        stack.extend((pointer + json_pointer(str(key)), inner, depth + 1) for key, inner in entries)
+        above, entries = stack[-1]
+        if (entry := next(entries, None)) is None:
+            stack.pop()
+            continue
+        pointer = above + json_pointer(str(entry[0]))
+        yield pointer, entry[1], len(stack)
+        stack.append((pointer, _entries(entry[1])))
+
+
+def _entries(value: object) -> Iterator[tuple[str | int, object]]:
+    return iter(as_object(value).items() or enumerate(as_array(value)))
 
 
 def nested_deeper(value: object, depth: int = 100) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 from podwright.errors import Problem
@@ -127,8 +128,11 @@ def resolve(data: object, loc: Location) -> tuple[list[str | int], Any]:
     location: list[str | int] = []
     here: Any = data
     previous: str | int | None = None
-    for part in loc:
-        is_tag = isinstance(previous, int) and part == as_object(here).get("type") and part not in as_object(here)
+    for part, following in zip_longest(loc, loc[1:]):
+        members = as_object(here)
+        is_tag = isinstance(previous, int) and part == members.get("type")
+        if is_tag and part in members:  # a key has the name of the tag
+            is_tag = following in members
         previous = part
         if is_tag:  # the member of a tagged union, not a key
             continue

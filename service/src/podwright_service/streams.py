@@ -39,6 +39,8 @@ class RunStream:
         self._unread: deque[tuple[Event, str]] = deque()
         self._unread_bytes = 0
         self._too_slow = False
+        self._is_awaited = True
+        """Whether the reader has read everything so far, and has had no turn since."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[ExecutionResult]
 
@@ -53,7 +55,7 @@ class RunStream:
         data = to_json_bytes(event.to_dict()).decode()
         self._unread.append((event, data))
         self._unread_bytes += len(data)
-        if self._unread_bytes > self._max_bytes:
+        if self._unread_bytes > self._max_bytes and not self._is_awaited:
             self._too_slow = True
             self._unread.clear()
             self._task.cancel()
@@ -101,6 +103,7 @@ class RunStream:
     async def unread(self) -> AsyncIterator[tuple[Event | None, str]]:
         """The events up to the end of the run, each with its JSON; None after every 15 seconds of silence."""
         while True:
+            self._is_awaited = False
             while self._unread:
                 event, data = self._unread.popleft()
                 self._unread_bytes -= len(data)
@@ -108,6 +111,7 @@ class RunStream:
             if self._task.done():
                 return
             self._changed.clear()
+            self._is_awaited = True
             try:
                 async with asyncio.timeout(HEARTBEAT):
                     await self._changed.wait()

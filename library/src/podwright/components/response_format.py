@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -13,11 +14,16 @@ from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationE
 from podwright.errors import InputError
 from podwright.json_data import as_object, json_pointer, walk_json
 from podwright.messages import OutputSchema
-from podwright.text import describe_error, short_repr
+from podwright.text import short_repr, truncate
 from podwright.validation_errors import to_problems
 
+MAX_VALUES, MAX_DEPTH = 5_000, 100
+"""Of a JSON Schema: JSON values, and levels of nesting."""
 MAX_REFERENCES = 20_000
 """References of a JSON Schema that the check of one answer follows."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_IDENTIFIERS = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
+"""Keywords that name other places than a JSON pointer in the schema does."""
 
 
 class ResponseFormat:
@@ -44,7 +50,8 @@ class ResponseFormat:
         if self._wrapped:  # providers require an object at the top level
             definitions = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
             schema = {"type": "object", "properties": {"answer": schema}, "required": ["answer"], **definitions}
-        self.schema = OutputSchema(name if name.isidentifier() else "answer", schema)
+            schema = cast("dict[str, Any]", _with_moved_references(schema))
+        self.schema = OutputSchema(name if _NAME.fullmatch(name) else "answer", schema)
 
     def parse(self, text: str) -> Any:
         """The value in a model's answer: JSON, which may be in a Markdown code fence.
@@ -54,6 +61,7 @@ class ResponseFormat:
         """
         try:
             data: Any = json.loads(text if text.lstrip().startswith("{") else _inside_fence(text))
+            json.dumps(data, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"invalid JSON: {error}") from error
         if self._wrapped:
@@ -69,6 +77,17 @@ class ResponseFormat:
             raise ValueError("; ".join(reasons)) from error
 
 
+def _with_moved_references(value: Any) -> Any:
+    """A wrapped JSON Schema in which the references to other parts than definitions follow what they name."""
+    if isinstance(value, list):
+        return [_with_moved_references(item) for item in cast("list[Any]", value)]
+    moved = {key: _with_moved_references(item) for key, item in as_object(value).items()}
+    reference = moved.get("$ref")
+    if isinstance(reference, str) and not reference.startswith(("#/$defs/", "#/definitions/")):
+        moved["$ref"] = f"#/properties/answer{reference.removeprefix('#')}"
+    return moved if isinstance(value, dict) else value
+
+
 def _inside_fence(text: str) -> str:
     """What is between the first and the last Markdown code fence of a text; the text if there are no two."""
     inside, fence, _ = text.partition("```")[2].rpartition("```")
@@ -76,26 +95,34 @@ def _inside_fence(text: str) -> str:
 
 
 def _type_of(schema: dict[str, Any]) -> Any:
-    """The type of the JSON data that fits a JSON Schema."""
+    """The type of the JSON data that fits a JSON Schema, which is read as one of the draft 2020-12."""
     # imported late, because few programs need them
     import referencing.exceptions
     import referencing.jsonschema
 
     jsonschema: Any = import_module("jsonschema")  # without type hints
+    references = _references(schema)
+    base = jsonschema.Draft202012Validator
+    try:
+        base.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        place = json_pointer(*error.absolute_path)
+        raise _invalid(f"{place or 'the whole'} is wrong: {truncate(error.message, 200)}") from error
+    except RecursionError:
+        raise _endless() from None
     registry = referencing.Registry[Any]()  # loads no remote schemas
-    base = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    resolver = registry.resolver_with_root(referencing.jsonschema.DRAFT202012.create_resource(schema))
+    for pointer, reference in references:
+        try:
+            is_schema = isinstance(resolver.lookup(reference).contents, dict | bool)
+        except (referencing.exceptions.Unresolvable, LookupError, ValueError, TypeError, AttributeError):
+            is_schema = False
+        if not is_schema:
+            raise _invalid(f"{pointer}/$ref names no part of it: {short_repr(reference)}")
     followed = _Followed(base.VALIDATORS["$ref"])
     validator = jsonschema.validators.extend(base, {"$ref": followed})(schema, registry=registry)
-    resolver = registry.resolver_with_root(referencing.jsonschema.DRAFT202012.create_resource(schema))
     try:
-        validator.check_schema(schema)
-        for _, value, _ in walk_json(schema):
-            if isinstance(reference := as_object(value).get("$ref"), str):
-                resolver.lookup(reference)
         validator.is_valid(None)  # whether it ends
-    except (jsonschema.SchemaError, referencing.exceptions.Unresolvable) as error:
-        message = f"The response model is not a valid JSON Schema: {describe_error(error).splitlines()[0]}."
-        raise InputError(message, suggestion="A $ref must name a part of the schema: no other is loaded.") from error
     except RecursionError:
         raise _endless() from None
 
@@ -111,6 +138,29 @@ def _type_of(schema: dict[str, Any]) -> Any:
         return data
 
     return Annotated[Any, AfterValidator(check)]
+
+
+def _references(schema: dict[str, Any]) -> list[tuple[str, str]]:
+    """The place and the value of each `$ref`.
+
+    Raises:
+        InputError: The schema is too large, or has other means to refer to a part.
+    """
+    references: list[tuple[str, str]] = []
+    for number, (pointer, value, depth) in enumerate(walk_json(schema), 1):
+        if number > MAX_VALUES or depth > MAX_DEPTH:
+            raise _invalid(f"it has more than {MAX_VALUES} values, or more than {MAX_DEPTH} levels of nesting")
+        part = as_object(value)
+        if unknown := [key for key in _IDENTIFIERS if isinstance(part.get(key), str)]:
+            raise _invalid(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
+        if isinstance(reference := part.get("$ref"), str):
+            references.append((pointer, reference))
+    return references
+
+
+def _invalid(reason: str) -> InputError:
+    hint = "Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; no other is loaded."
+    return InputError(f"The response model cannot be used as a JSON Schema: {reason}.", suggestion=hint)
 
 
 class _Followed:
@@ -147,7 +197,7 @@ def response_format(response_model: Any) -> ResponseFormat | None:
         InputError: The type has no JSON Schema, or the JSON Schema is invalid.
     """
     if isinstance(response_model, dict):
-        schema = cast("dict[str, Any]", response_model)
+        schema = {key: value for key, value in cast("dict[str, Any]", response_model).items() if key != "$schema"}
         return ResponseFormat(_type_of(schema), schema)
     if response_model is None or response_model is str:
         return None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field
 
-from podwright.conversation import MAX_MESSAGES, ContentParts
+from podwright.conversation import MAX_CALLS, MAX_MESSAGES, MAX_PARTS, ContentParts
 from podwright.messages import Text, TextPart
 from podwright_service.openai_api.requests import (
     Conversation,
@@ -23,12 +23,14 @@ from podwright_service.openai_api.requests import (
 )
 from podwright_service.schemas import Object, RequestModel
 
+TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
+
 
 class InstructionMessage(Lenient):
     """Instructions of the client, which are given to the model after the component's own."""
 
     role: Literal["system", "developer"]
-    content: Text | list[TextPart]
+    content: Text | TextParts
 
 
 class UserMessage(Lenient):
@@ -43,6 +45,9 @@ class RefusalPart(Lenient):
 
     type: Literal["refusal"]
     refusal: Text
+
+
+AnswerPart = Annotated[TextPart | RefusalPart, Discriminator("type")]
 
 
 class CalledFunction(Lenient):
@@ -64,8 +69,8 @@ class AssistantMessage(Lenient):
     """What the component answered."""
 
     role: Literal["assistant"]
-    content: Text | list[Annotated[TextPart | RefusalPart, Discriminator("type")]] | None = None
-    tool_calls: list[CalledTool] | None = None
+    content: Text | Annotated[list[AnswerPart], Field(max_length=MAX_PARTS)] | None = None
+    tool_calls: Annotated[list[CalledTool], Field(max_length=MAX_CALLS)] | None = None
 
 
 class ToolMessage(Lenient):
@@ -73,7 +78,7 @@ class ToolMessage(Lenient):
 
     role: Literal["tool"]
     tool_call_id: str
-    content: Text | list[TextPart]
+    content: Text | TextParts
 
 
 class ResponseFormat(RequestModel):
@@ -106,7 +111,7 @@ class ChatRequest(OpenAIRequest):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """Most output tokens of a model call; it can only lower the component's own."""
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=100)] | None = None
     reasoning_effort: Effort | None = None
     response_format: ResponseFormat | None = None
     n: Literal[1] | None = None
@@ -129,15 +134,16 @@ class ChatRequest(OpenAIRequest):
 
     def conversation(self) -> Conversation:
         """See `OpenAIRequest.conversation`."""
-        instructions: list[str] = []
-        messages: list[Placed] = []
+        conversation = Conversation([], [])
         for index, message in enumerate(self.messages):
+            pointer = f"/messages/{index}"
             if isinstance(message, InstructionMessage):
                 texts = message.content
-                instructions += [texts] if isinstance(texts, str) else [part["text"] for part in texts]
+                text = texts if isinstance(texts, str) else "\n".join(part["text"] for part in texts)
+                conversation.instructions.append(Placed(pointer, text))
             else:
-                messages.append(Placed(f"/messages/{index}", _translated(message)))
-        return Conversation("\n\n".join(instructions), messages)
+                conversation.messages.append(Placed(pointer, _translated(message)))
+        return conversation
 
 
 def _translated(message: UserMessage | AssistantMessage | ToolMessage) -> Object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
@@ -15,6 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
+from podwright.components.response_format import MAX_VALUES
 from podwright.conversation import parse_messages
 from podwright.errors import MessagesError, Problem
 from podwright.json_data import walk_json
@@ -72,18 +74,18 @@ class Setting(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A message in the shape of the library."""
+    """A message in the shape of the library, or a text."""
 
     pointer: str
     """Where it is in the request."""
-    message: Object
+    message: Any
 
 
 class Conversation(NamedTuple):
     """What a client has sent to be answered."""
 
-    instructions: str
-    """System and developer messages, as one text."""
+    instructions: list[Placed]
+    """System and developer messages; `message` is their text."""
     messages: list[Placed]
 
 
@@ -147,9 +149,10 @@ class OpenAIRequest(RequestModel, ABC):
             refused += _problems(settings, "The operator does not let clients set this parameter")
         elif settings and not component.keeps_conversation:
             refused += _problems(settings, f"A {component.kind} takes no settings of model calls")
-        if not component.keeps_conversation and (earlier or conversation.instructions):
-            pointer = "/" + conversation.messages[0].pointer.split("/")[1]
-            refused.append(Problem(pointer, f"A {component.kind} takes one message of a user, and no instructions"))
+        if not component.keeps_conversation:
+            more = [*conversation.instructions, *conversation.messages[:-1]]
+            reason = f"A {component.kind} takes one message of a user, and no instructions"
+            refused += [Problem(placed.pointer, reason) for placed in more]
         if inputs and not isinstance(value, str):
             refused.append(Problem("/metadata", "A message with images cannot have named inputs"))
         if response_model is not None and isinstance(component, Workflow):
@@ -160,7 +163,8 @@ class OpenAIRequest(RequestModel, ABC):
             value = {"input": value, **inputs}
         if isinstance(component, Workflow):
             return component.task(value)
-        return Task(value, response_model, earlier, conversation.instructions, _as_settings(settings))
+        instructions = "\n\n".join(placed.message for placed in conversation.instructions)
+        return Task(value, response_model, earlier, instructions, _as_settings(settings))
 
     def _settings(self) -> list[Setting]:
         """The settings of model calls that the client has set."""
@@ -184,12 +188,13 @@ class OpenAIRequest(RequestModel, ABC):
             return dict[str, Any] if kind == "json_object" else None
         if schema is None or schema.schema_ is None:
             raise _refusal([Problem(self.format_pointer, "The JSON Schema is missing")])
-        for pointer, value, _ in walk_json(schema.schema_):
+        for pointer, value, _ in islice(walk_json(schema.schema_), MAX_VALUES):  # a larger one is refused later
             key = pointer.rpartition("/")[2]
             if key == "patternProperties" or (key == "pattern" and isinstance(value, str)):
                 reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
                 raise _refusal([Problem(self.format_pointer, reason)])
-        return {"title": schema.name, **schema.schema_}
+        described = {"description": schema.description} if schema.description else {}
+        return {"title": schema.name, **described, **schema.schema_}
 
 
 def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
@@ -237,8 +242,8 @@ def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
 
 def _of_message(placed: Sequence[Placed], problem: Problem) -> Problem:
     """A problem inside the messages of the library, with the pointer of the message in the request."""
-    index = int(problem.pointer.split("/")[1])
-    return Problem(placed[index].pointer, problem.detail, problem.suggestion)
+    _, *parts = problem.pointer.split("/")
+    return Problem(placed[int(parts[0])].pointer if parts else "", problem.detail, problem.suggestion)
 
 
 def named(values: Mapping[str, Any]) -> list[Setting]:

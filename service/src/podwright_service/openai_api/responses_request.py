@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from podwright.conversation import MAX_MESSAGES
+from podwright.conversation import MAX_MESSAGES, MAX_PARTS
 from podwright.json_data import as_object
 from podwright.messages import ImageLink, Text
 from podwright_service.openai_api.chat_request import RefusalPart, StreamOptions
@@ -66,15 +66,17 @@ class OutputText(Lenient):
     text: Text
 
 
-UserParts = Annotated[list[Annotated[InputText | InputImage, Discriminator("type")]], Field(min_length=1)]
-AnswerParts = list[Annotated[OutputText | RefusalPart, Discriminator("type")]]
+_Parts = Field(min_length=1, max_length=MAX_PARTS)
+UserParts = Annotated[list[Annotated[InputText | InputImage, Discriminator("type")]], _Parts]
+TextParts = Annotated[list[InputText], _Parts]
+AnswerParts = Annotated[list[Annotated[OutputText | RefusalPart, Discriminator("type")]], Field(max_length=MAX_PARTS)]
 
 
 class InstructionItem(Lenient):
     """Instructions of the client, which are given to the model after the component's own."""
 
     role: Literal["system", "developer"]
-    content: Text | list[InputText]
+    content: Text | TextParts
 
 
 class UserItem(Lenient):
@@ -106,7 +108,7 @@ class FunctionCallOutput(Lenient):
 
     type: Literal["function_call_output"]
     call_id: str
-    output: Text | list[InputText]
+    output: Text | TextParts
 
 
 def _kind_of_item(item: object) -> Any:
@@ -168,20 +170,21 @@ class ResponsesRequest(OpenAIRequest):
 
     def conversation(self) -> Conversation:
         """See `OpenAIRequest.conversation`."""
-        instructions = [self.instructions] if self.instructions else []
+        instructions = [Placed("/instructions", self.instructions)] if self.instructions else []
         if isinstance(self.input, str):
-            messages = [Placed("/input", {"role": "user", "content": self.input})]
-            return Conversation("\n\n".join(instructions), messages)
+            return Conversation(instructions, [Placed("/input", {"role": "user", "content": self.input})])
         messages: list[Placed] = []
         for index, item in enumerate(self.input):
+            pointer = f"/input/{index}"
             if isinstance(item, InstructionItem):
                 texts = item.content
-                instructions += [texts] if isinstance(texts, str) else [part.text for part in texts]
+                text = texts if isinstance(texts, str) else "\n".join(part.text for part in texts)
+                instructions.append(Placed(pointer, text))
             elif isinstance(item, FunctionCall) and messages and messages[-1].message["role"] == "assistant":
                 messages[-1].message.setdefault("tool_calls", []).append(_call(item))  # of the same answer
             else:
-                messages.append(Placed(f"/input/{index}", _translated(item)))
-        return Conversation("\n\n".join(instructions), messages)
+                messages.append(Placed(pointer, _translated(item)))
+        return Conversation(instructions, messages)
 
 
 def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutput) -> Object:

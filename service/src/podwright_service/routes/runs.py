@@ -58,9 +58,7 @@ async def open_stream(request: Request, body: RunRequest, trace: IsTraced = Fals
 async def begun_stream(request: Request, task: Task, trace: bool = False) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
-    # the events before the reader's first turn repeat the request twice: as input, and as messages to the model
-    repeated = 2 * len(await request.body())
-    stream = RunStream(runtime.settings.stream_buffer_bytes + repeated)
+    stream = RunStream(runtime.settings.stream_buffer_bytes)
     work = execute_request(request, runtime.component, task, subscriber=stream.publish, stream=True, trace=trace)
     async with stream.running(work) as running:
         runtime.active_runs.add(running)
