@@ -11,7 +11,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar, cast
 
 from podwright.errors import BlockingCallError
@@ -70,14 +70,21 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
             raise
 
     try:
-        return asyncio.run_coroutine_threadsafe(with_cause(), target).result()
+        return _result(asyncio.run_coroutine_threadsafe(with_cause(), target))
     except CancelledError as cancellation:
         raise next(iter(causes), cancellation) from None
     except BaseException:
         # an interrupt of the waiting thread must not leave the coroutine running
         if not tasks or not tasks[0].done():
-            asyncio.run_coroutine_threadsafe(_cancel(tasks), target).result()
+            _result(asyncio.run_coroutine_threadsafe(_cancel(tasks), target))
         raise
+
+
+def _result(future: Future[T]) -> T:
+    """The result of a future; an interrupt that comes just before a wait is noticed when it ends."""
+    while not wait([future], timeout=1).done:
+        pass
+    return future.result()
 
 
 async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
