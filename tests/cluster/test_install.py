@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import os
 import re
 import string
 from collections import Counter
@@ -50,8 +52,8 @@ def newsroom() -> Manifest:
 class Installed:
     """The examples, installed by one version of Helm: newsroom in a namespace, production and minimal in another.
 
-    Minimal is the release `elsewhere`, whose agent production uses. With Helm 3, only minimal has running pods: what
-    differs is what Helm does, and not the pods.
+    Minimal is the release `elsewhere`, whose agent production uses. With Helm 3, only minimal has running pods, unless
+    PROOF is set: what differs is what Helm does, and not the pods.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ def installed(
 ) -> Iterator[list[Installed]]:
     """The examples, installed by each version of Helm."""
     folder = tmp_path_factory.mktemp("values")
-    with fake_node(cluster) as placement:
+    with contextlib.nullcontext({}) if os.environ.get("PROOF") else fake_node(cluster) as placement:
         both = [Installed(3, make_namespace, folder, placement), Installed(4, make_namespace, folder, {})]
         steps = [each.install_newsroom for each in both]
         steps += [step for each in both for step in (each.install_production, each.install_minimal)]

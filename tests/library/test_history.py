@@ -18,6 +18,7 @@ from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
 from podwright.models.offline import IMAGE_TOKENS, estimate_input
 from podwright.models.openai_compatible import ChatModel
+from podwright.run import Task, execute
 from podwright.testing import FunctionModel, ModelResponse, ReplayModel, ScriptedModel, ToolCall
 
 Json = dict[str, Any]
@@ -242,6 +243,13 @@ def test_wrong_parts_of_an_input_are_refused(data: Any) -> None:
     """An input of texts and images has at least one, and only images that a provider may fetch."""
     with pytest.raises(MessagesError):
         Agent("guide", "Help.", ScriptedModel("never")).run(data)
+
+
+@pytest.mark.parametrize("given", [{"settings": {"temperature": 1}}, {"instructions": "Be brief."}], ids=str)
+async def test_a_remote_refuses_what_it_cannot_pass_on(given: Any) -> None:
+    """Settings and instructions of a caller are not lost silently on the way to another container."""
+    with pytest.raises(InputError, match="no settings or instructions"):
+        await execute(Remote("far", "http://127.0.0.1:9"), Task("x", **given))
 
 
 def test_only_agents_and_conductors_take_messages() -> None:
