@@ -19,7 +19,6 @@ from podwright_service.openai_api.requests import (
     OpenAIRequest,
     Placed,
     Setting,
-    named,
 )
 from podwright_service.schemas import Object, RequestModel
 
@@ -124,8 +123,8 @@ class ChatRequest(OpenAIRequest):
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
         own = ("seed", "stop", "reasoning_effort", "max_tokens")
-        longer = Setting("/max_completion_tokens", "max_tokens", self.max_completion_tokens)
-        return [*named({name: getattr(self, name) for name in own}), longer]
+        newer = Setting("/max_completion_tokens", "max_tokens", self.max_completion_tokens)
+        return [*(Setting(f"/{name}", name, getattr(self, name)) for name in own), newer]
 
     def response_model(self) -> Any:
         """See `OpenAIRequest.response_model`."""

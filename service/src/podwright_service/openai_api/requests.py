@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
@@ -244,8 +244,3 @@ def _of_message(placed: Sequence[Placed], problem: Problem) -> Problem:
     """A problem inside the messages of the library, with the pointer of the message in the request."""
     _, *parts = problem.pointer.split("/")
     return Problem(placed[int(parts[0])].pointer if parts else "", problem.detail, problem.suggestion)
-
-
-def named(values: Mapping[str, Any]) -> list[Setting]:
-    """Settings whose names are the same in requests and blueprints."""
-    return [Setting(f"/{name}", name, value) for name, value in values.items()]
