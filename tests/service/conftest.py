@@ -105,6 +105,7 @@ def _commands() -> Iterator[Command]:
             [*program, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            pipesize=1 << 20,  # for the tests that read the output only at the end
             text=True,
             cwd=cwd,
             env=environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables),

@@ -32,6 +32,12 @@ AGENT: dict[str, Any] = {
 """The blueprint of an agent without tools."""
 
 
+def discard_output(process: subprocess.Popen[str]) -> None:
+    """Read the rest of the output: a process that writes to a full pipe stops."""
+    assert process.stdout is not None
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+
+
 def check_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """Check that a response is a problem with a status and a code, and return it."""
     assert response.status_code == status, response.text

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, discard_output
 
 DISCONNECTS = 1000 if os.environ.get("PROOF") else 100
 CONCURRENT = 4
@@ -101,6 +101,7 @@ async def test_a_disconnect_closes_the_upstream_connection(
         arguments = ("serve", "component:helper", "--host", "127.0.0.1", "--port", "0")
         process = command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
         url = httpx.URL(await asyncio.to_thread(address, process))
+        discard_output(process)
         p99 = []
         for attempt in range(TRIES):
             times = await disconnect_often(url, path, provider, f"attempt {attempt},")

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, discard_output
 from tests.service.test_remotes import BLUEPRINTS
 
 import podwright
@@ -137,8 +137,7 @@ def fleet(lasting_command: Command, address: Address, tmp_path_factory: pytest.T
         def start(*arguments: str, **variables: str) -> str:
             process = lasting_command(*arguments, **shared, **variables)
             url = address(process)
-            assert process.stdout is not None
-            threading.Thread(target=process.stdout.read, daemon=True).start()  # nobody else empties the pipe
+            discard_output(process)
             return url
 
         yield Fleet(tmp_path_factory.mktemp("fleet"), start, spans, vendor, int(stub.url.rpartition(":")[2]))

@@ -27,7 +27,7 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, Cl
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, discard_output
 
 import podwright
 from podwright import Agent, AgentStep, Conductor, FunctionModel, ParallelStep, Pipeline, Usage, Workflow
@@ -445,8 +445,7 @@ def ledger(command: Command, address: Address, tmp_path: Path, provider: Provide
         for name, workers in (("writer", "1"), ("flow", "4")):
             process = command("serve", str(tmp_path / name), "--port", "0", WEB_CONCURRENCY=workers, **variables)
             urls.insert(0, address(process))
-            assert process.stdout is not None
-            threading.Thread(target=process.stdout.read, daemon=True).start()  # keep the pipe empty
+            discard_output(process)
             variables["PODWRIGHT_AGENTS"] = json.dumps({"writer": urls[0]})
             processes.append(process)
         yield Ledger(processes[-1], urls, provider, spans)

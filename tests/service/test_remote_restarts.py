@@ -6,14 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.ports import free_port
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, discard_output
 from tests.service.test_fleet import AGENT, Vendor
 
 import podwright
@@ -52,8 +51,7 @@ class Callee:
         arguments = ("serve", str(self._file), "--host", "127.0.0.1", "--port", str(self._port))
         self._process = self._command(*arguments, **self._variables)
         self._address(self._process)
-        assert self._process.stdout is not None
-        threading.Thread(target=self._process.stdout.read, daemon=True).start()
+        discard_output(self._process)
 
     def restart(self, number: signal.Signals) -> None:
         """End it by a signal, and start it again where it was."""

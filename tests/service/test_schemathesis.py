@@ -6,11 +6,10 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, discard_output
 
 EXAMPLES = 1300 if os.environ.get("PROOF") else 8
 """Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
@@ -27,8 +26,7 @@ def test_the_service_is_as_documented(
     component = str(newsroom / "newsroom")
     process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
     url = address(process)
-    assert process.stdout is not None
-    threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the service
+    discard_output(process)
     header = ["--header", f"Authorization: Bearer {key}"] if key else []
     run = subprocess.run(
         [
