@@ -28,6 +28,7 @@ from .errors import (
 from .events import Event, EventManager
 from .models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, register_provider, use_model
 from .result import ExecutionResult
+from .tools import tool
 from .usage import RunLimits, Usage
 
 __all__ = [
@@ -68,5 +69,6 @@ __all__ = [
     "models",
     "register_provider",
     "testing",
+    "tool",
     "use_model",
 ]

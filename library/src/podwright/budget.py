@@ -99,6 +99,12 @@ class Budget:
             self.cost = add_cost(self.cost, reservation.cost if usage.cost is None else usage.cost) or 0.0
         self._released.set()
 
+    def count(self, usage: Usage) -> None:
+        """Count what an earlier attempt of the run has used."""
+        self.calls += usage.model_calls
+        self.tokens += usage.total_tokens
+        self.cost = add_cost(self.cost, usage.cost or 0.0) or 0.0
+
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
         """Release the part of a loan that another budget does not allow to be used."""
         reservation.tokens = min(reservation.tokens, limits.tokens or 0)

@@ -60,6 +60,8 @@ class RunEnded(RunEvent):
     """What the run used, nested runs included."""
     duration_ms: float = 0.0
     """Milliseconds from its start."""
+    tool_call: int | None = None
+    """The tool call of the run around it that this run is part of, by its number; None if it is not part of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +177,15 @@ class ToolCallStarted(RunEvent):
     """A tool call began."""
 
     type: Literal["tool_call_started"] = "tool_call_started"
+    call: int = 0
+    """Number of the call within its run, from 0."""
     tool: str = ""
     call_id: str = ""
     """The id that the model gave to the call."""
     arguments: Any = None
     """The arguments as JSON data; the model's text if that is not valid JSON."""
+    idempotent: bool = False
+    """Whether the call may be repeated if nobody knows how it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +193,8 @@ class ToolCallFinished(RunEvent):
     """A tool call succeeded."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
+    call: int = 0
+    """Number of the call within its run, from 0."""
     tool: str = ""
     call_id: str = ""
     output: str = ""
@@ -199,6 +207,8 @@ class ToolCallFailed(RunEvent):
     """A tool call was rejected, raised an error or was cancelled."""
 
     type: Literal["tool_call_failed"] = "tool_call_failed"
+    call: int = 0
+    """Number of the call within its run, from 0."""
     tool: str = ""
     call_id: str = ""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -12,9 +12,11 @@ import dataclasses
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Awaitable, Generator, Iterable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from itertools import count
 from time import perf_counter, time
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -23,6 +25,7 @@ from podwright import events
 from podwright.budget import Budget, parallel_tasks
 from podwright.errors import ApprovalRequired, LimitExceededError, PodwrightError, RunCancelledError
 from podwright.events import Event, Kind, Outcome, Subscriber
+from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.messages import Message, ModelSettings
 from podwright.result import ExecutionResult
@@ -42,6 +45,8 @@ MAX_HOPS = 3
 
 logger = logging.getLogger("podwright")
 _current: ContextVar[Run | None] = ContextVar("podwright_run", default=None)
+current_tool_call: ContextVar[int | None] = ContextVar("podwright_tool_call", default=None)
+"""Number of the tool call of the current run that this code is part of; None outside of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ class _RunTree:
     loop: asyncio.AbstractEventLoop
     hops: int = MAX_HOPS
     """Further containers that the run may pass through."""
+    journal: Journal | None = None
+    """What earlier attempts did."""
     sequence: count[int] = field(default_factory=count)
     failed_subscribers: set[int] = field(default_factory=set[int])
     """By identity: a callable need not be hashable."""
@@ -95,11 +102,12 @@ class Run:
         subscribers: tuple[Subscriber, ...] = (),
         limits: Iterable[RunLimits] = (),
         streaming: bool = False,
+        run_id: str | None = None,
     ) -> None:
         limits = tuple(limits)
         self._tree = tree
-        self.id: str = os.urandom(16).hex()
-        """32 hexadecimal digits."""
+        self.id: str = run_id or os.urandom(16).hex()
+        """32 hexadecimal digits; those of a nested run follow from its place in the run around it."""
         self.component: str = component.name
         self.kind: Kind = component.kind
         self.parent = parent
@@ -115,12 +123,21 @@ class Run:
         """What it has used so far, nested runs included."""
         self.calls = 0
         """Model calls begun by this run itself."""
+        self.tool_calls = 0
+        """Tool calls of this run itself."""
         self.messages: list[dict[str, Any]] = []
         """The conversation after the run as JSON data; of agents and conductors."""
         self.checkpoint: Checkpoint | None = None
         """Set by a workflow that is stopped."""
         self.streaming: bool = streaming or (parent is not None and parent.streaming)
         """Whether models stream their responses."""
+        self._tool_call = current_tool_call.get()
+        self.in_tool: bool = parent is not None and (
+            parent.in_tool or (self._tool_call is not None and parent.kind != "conductor")
+        )
+        """Whether it is nested in a call of a tool; a conductor's skills are runs, not tools."""
+        self._children: Counter[str] = Counter()
+        """Runs nested in this one so far, by their place."""
         self.nested: set[asyncio.Task[Any]] = set()
         """Tasks of nested runs that tools started."""
         self.over = False
@@ -136,6 +153,11 @@ class Run:
     def hops(self) -> int:
         """Further containers that the run may pass through."""
         return self._tree.hops
+
+    @property
+    def journal(self) -> Journal | None:
+        """What earlier attempts of the outermost run did; None if the run is not one that can be attempted again."""
+        return self._tree.journal
 
     @property
     def duration_ms(self) -> float:
@@ -166,6 +188,8 @@ class Run:
 
     def emit(self, event: Event) -> None:
         """Deliver an event to every subscriber; one that raises is logged and gets no more events of this run."""
+        if self.journal and self.journal.has_moment(event):
+            return
         for subscriber in self.subscribers:
             if id(subscriber) in self._tree.failed_subscribers:
                 continue
@@ -200,6 +224,12 @@ class Run:
             run.usage += usage
             run = run.parent
 
+    def repeat_usage(self, usage: Usage) -> None:
+        """Count the usage of an earlier attempt: in this run, in those around it, and against their limits."""
+        self.add_usage(usage)
+        for budget in self.budgets:
+            budget.count(usage)
+
     def child(
         self,
         component: Component,
@@ -212,7 +242,17 @@ class Run:
         added = tuple(new for new in (*subscribers, *component.subscribers) if new not in self.subscribers)
         own_limits = [own for own in (limits, component.limits) if own is not None]
         own_path = self.path if path is None else path
-        return Run(component, self._tree, self, own_path, self.subscribers + added, own_limits, streaming)
+        run_id, all_subscribers = self._child_id(component, own_path), self.subscribers + added
+        if self.journal and self.journal.finished_run(run_id):
+            all_subscribers = ()
+        return Run(component, self._tree, self, own_path, all_subscribers, own_limits, streaming, run_id)
+
+    def _child_id(self, component: Component, path: tuple[int, ...]) -> str:
+        """The id of the next nested run at a place: the same in each attempt."""
+        place = f"{self.id} {path} {current_tool_call.get()} {component.name}"
+        number = self._children[place]
+        self._children[place] += 1
+        return blake2b(f"{place} {number}".encode(), digest_size=16).hexdigest()
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
@@ -228,6 +268,9 @@ class Run:
                 suggestion="Lower max_iterations, or map over fewer items.",
             )
         self._tree.steps += 1
+        if self.journal and self.journal.has_step(self.id, path, name):
+            yield
+            return
         self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))
         started = perf_counter()
         outcome: Outcome = "failed"
@@ -251,7 +294,7 @@ class Run:
             PodwrightError: With the id, the usage and the checkpoint of this run.
             asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the same.
         """
-        token = _current.set(self)
+        token, call_token = _current.set(self), current_tool_call.set(None)
         self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
         try:
             value = await self._perform_in_time(component, task)
@@ -271,6 +314,7 @@ class Run:
             self.over = True
             component.last_usage = self.usage
             _current.reset(token)
+            current_tool_call.reset(call_token)
 
     @contextlib.contextmanager
     def nested_in_task(self) -> Generator[None]:
@@ -326,7 +370,7 @@ class Run:
 
     def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""
-        return {**self.stamp(), "usage": self.usage, "duration_ms": self.duration_ms}
+        return {**self.stamp(), "usage": self.usage, "duration_ms": self.duration_ms, "tool_call": self._tool_call}
 
 
 def milliseconds_since(started: float) -> float:
@@ -361,6 +405,8 @@ async def execute(
     stream: bool = False,
     trace: bool = False,
     hops: int = MAX_HOPS,
+    run_id: str | None = None,
+    journal: Journal | None = None,
 ) -> ExecutionResult:
     """Run a component: every public way to run one calls this.
 
@@ -374,6 +420,8 @@ async def execute(
         stream: Whether models stream their responses.
         trace: Whether the result keeps the events.
         hops: Further containers that the run may pass through; ignored for a nested run.
+        run_id: The id of the run, 32 hexadecimal digits; by default a new one. Ignored for a nested run.
+        journal: What earlier attempts of the run did, which have the same `run_id`; ignored for a nested run.
     """
     loop = asyncio.get_running_loop()
     parent = _current.get()
@@ -384,8 +432,8 @@ async def execute(
     added = (*subscribers, recorded.append) if trace else tuple(subscribers)
     if parent is None:
         own_limits = [own for own in (limits, component.limits) if own is not None]
-        tree, subscribers = _RunTree(loop, hops), added + component.subscribers
-        run = Run(component, tree, subscribers=subscribers, limits=own_limits, streaming=stream)
+        tree, subscribers = _RunTree(loop, hops, journal), added + component.subscribers
+        run = Run(component, tree, None, (), subscribers, own_limits, stream, run_id)
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)

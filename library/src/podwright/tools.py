@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Annotated, Any, NotRequired, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, TypeVar, cast, get_type_hints, overload
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError, WrapValidator, with_config
 from pydantic.fields import FieldInfo
@@ -22,6 +22,10 @@ from podwright.messages import ToolSchema
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_IDEMPOTENT = "__podwright_idempotent__"
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
@@ -31,6 +35,10 @@ class Tool:
     schema: ToolSchema
     arguments: TypeAdapter[dict[str, Any]]
     """Validates the arguments of a call."""
+    idempotent: bool = False
+    """Whether a call may be repeated if nobody knows how it ended, such as after the end of a process."""
+    is_nested_run: bool = False
+    """Whether all that it does is a nested run, which is recorded itself."""
 
     @property
     def name(self) -> str:
@@ -43,7 +51,8 @@ class Tool:
 
     def entry(self) -> Blueprint:
         """The tool's entry in a blueprint (spec §2.1)."""
-        return {"name": self.name, "schema": self.schema}
+        entry: Blueprint = {"name": self.name, "schema": self.schema}
+        return {**entry, "idempotent": True} if self.idempotent else entry
 
     async def call(self, arguments: dict[str, Any]) -> Any:
         """Validate the arguments and call the function.
@@ -61,6 +70,26 @@ class Tool:
 
 def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
     return replace(to_tool(function), schema=schema)
+
+
+@overload
+def tool(function: Function) -> Function: ...
+@overload
+def tool(*, idempotent: bool = ...) -> Callable[[Function], Function]: ...
+def tool(function: Function | None = None, *, idempotent: bool = False) -> Function | Callable[[Function], Function]:
+    """Say more about a function that is a tool than its signature does: `@tool(idempotent=True)`.
+
+    Args:
+        function: The function, which is returned.
+        idempotent: Whether a call may be repeated if nobody knows how it ended: a background run whose process was
+            killed during the call repeats it, and otherwise waits for a person.
+    """
+
+    def mark(function: Function) -> Function:
+        function.__dict__[_IDEMPOTENT] = idempotent
+        return function
+
+    return mark if function is None else mark(function)
 
 
 def to_tool(function: Callable[..., Any]) -> Tool:
@@ -113,7 +142,7 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
         schema["function"]["description"] = description
-    return Tool(function, schema, arguments)
+    return Tool(function, schema, arguments, idempotent=getattr(inner, _IDEMPOTENT, False))
 
 
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)

@@ -79,6 +79,8 @@ class ToolEntry(TypedDict):
 
     name: Name
     schema: ToolSchema
+    idempotent: NotRequired[bool]
+    """Whether a call may be repeated if nobody knows how it ended."""
 
 
 def _same_names(entry: ToolEntry) -> ToolEntry:

@@ -102,17 +102,9 @@ async def call_model(
     model, settings = config.model, config.settings
     request = messages.request(run, model.name, tools=tuple(tools), settings=settings, output=output)
     reservations: list[Reservation] = []
-    used: Usage | None = None
-    try:
-        if run.budgets:
-            await model.prepare()
-            request = await _reserve(run, model, request, reservations)
-        used = NO_USAGE
-        response = await _ModelCall(run, model, request).response()
-        used = response.usage
-    finally:
-        for budget, reservation in zip(run.budgets, reservations, strict=False):
-            budget.settle(reservation, used)
+    response = await _recorded(run, model)
+    if response is None:
+        response = await _response(run, model, request, reservations)
     if response.finish_reason == "content_filter":
         raise errors.ContentFilterError(f"The content filter of '{model.name}' stopped the answer.")
     if response.finish_reason == "length":
@@ -128,6 +120,38 @@ async def call_model(
             suggestion="Raise max_tokens, or ask for a shorter answer.",
         )
     return response
+
+
+async def _recorded(run: Run, model: Model) -> ModelResponse | None:
+    """The answer that the next call had in an earlier attempt of the run, which is counted again; None if it had none.
+
+    If the call has to be made, the journal has stored all that happened before.
+    """
+    if run.journal is None:
+        return None
+    response = run.journal.answer(run.id, run.calls)
+    if response is None:
+        await run.journal.before_call(in_tool=run.in_tool)
+        return None
+    run.calls += 1
+    run.repeat_usage(response.usage.as_call(model.name))
+    return response
+
+
+async def _response(run: Run, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelResponse:
+    """The model's answer within the limits of the run; what was reserved is added to `reservations`, and settled."""
+    used: Usage | None = None
+    try:
+        if run.budgets:
+            await model.prepare()
+            request = await _reserve(run, model, request, reservations)
+        used = NO_USAGE
+        response = await _ModelCall(run, model, request).response()
+        used = response.usage
+        return response
+    finally:
+        for budget, reservation in zip(run.budgets, reservations, strict=False):
+            budget.settle(reservation, used)
 
 
 async def _reserve(run: Run, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:

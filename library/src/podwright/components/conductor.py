@@ -193,7 +193,7 @@ def _tool(name: str, description: str, arguments: TypeAdapter[Any], function: Ca
         "type": "function",
         "function": {"name": name, "description": description, "parameters": _json_schema(arguments)},
     }
-    return Tool(function, schema, arguments)
+    return Tool(function, schema, arguments, is_nested_run=True)
 
 
 _json_schema = lru_cache(maxsize=64)(TypeAdapter[Any].json_schema)

@@ -99,6 +99,9 @@ class Remote(PromptComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
+        if run.journal and (finished := run.journal.finished_run(run.id)):
+            run.repeat_usage(finished.usage)
+            return finished.value
         if task.response_model not in (None, str):
             raise InputError(
                 f"The remote component '{self.name}' does not take a response model.",

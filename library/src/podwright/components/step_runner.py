@@ -109,7 +109,7 @@ class StepRunner:
             case steps.WorkflowStep():
                 await self._run_workflow(step, scope, node, path)
             case steps.ApprovalStep():
-                if self._approved != path:
+                if self._approved != path and not (self._run.journal and path in self._run.journal.approved):
                     raise ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
 
     async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
@@ -142,8 +142,14 @@ class StepRunner:
             return None
         return self._approved[len(path) :]
 
-    async def _holds(self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path) -> bool:
+    async def _holds(
+        self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path, number: int = 0
+    ) -> bool:
+        """Whether the condition of a step holds, which it has checked `number` times before."""
         reference = cast("Mapping[str, Any]", step.condition if isinstance(step, steps.ConditionStep) else step.until)
+        journal = self._run.journal
+        if journal and (recorded := journal.condition(self._run.id, path, number)) is not None:
+            return recorded
         result = await holds(reference, scope.context, self._conditions)
         names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
         self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
@@ -159,7 +165,7 @@ class StepRunner:
         node.setdefault("at", 0)
         while True:
             await self.run_sequence(step.steps, scope, node.setdefault("in", {}), (*path, node["at"]))
-            if await self._holds(step, scope, path) or node["at"] + 1 >= step.max_iterations:
+            if await self._holds(step, scope, path, node["at"]) or node["at"] + 1 >= step.max_iterations:
                 return
             node["at"], node["in"] = node["at"] + 1, {}
 

@@ -12,7 +12,7 @@ from podwright.errors import PodwrightError, ToolArgumentsError, ToolError, erro
 from podwright.events import Event, ToolCallFailed, ToolCallFinished, ToolCallStarted
 from podwright.json_data import nested_deeper, to_text
 from podwright.messages import Message, ToolCall
-from podwright.run import Run, gather_or_cancel, milliseconds_since
+from podwright.run import Run, current_tool_call, gather_or_cancel, milliseconds_since
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
@@ -52,30 +52,60 @@ class ToolCaller:
             PodwrightError: A run nested in a tool failed.
         """
         reported = frozenset(self._reported)  # calls of one turn do not count against each other
-        return await gather_or_cancel(self._call_and_report(call, reported) for call in calls)
+        first, self._run.tool_calls = self._run.tool_calls, self._run.tool_calls + len(calls)
+        return await gather_or_cancel(
+            self._call_once(call, number, reported) for number, call in enumerate(calls, first)
+        )
 
-    async def _call_and_report(self, call: ToolCall, reported: frozenset[str]) -> Message:
-        started = perf_counter()
+    async def _call_once(self, call: ToolCall, number: int, reported: frozenset[str]) -> Message:
+        """Call a tool, unless an earlier attempt of the run has its result."""
         self._run.add_usage(Usage(tool_calls=1))
+        current_tool_call.set(number)
+        tool, journal = self._tools.get(call.name), self._run.journal
+        recorded = journal.tool_call(self._run.id, number) if journal else None
+        match recorded:
+            case ToolCallFailed():
+                self._reported.add(call.name)
+                return _report(call, recorded.error["message"])
+            case ToolCallFinished() if journal and not (tool and tool.is_nested_run):
+                self._run.repeat_usage(journal.usage_of(self._run.id, number))
+                return Message("tool", recorded.output, tool_call_id=call.id)
+            case ToolCallFinished():  # what it runs is recorded itself, and must be performed for the runs after it
+                return Message("tool", await self._result(call, tool, _parse_arguments(call)), tool_call_id=call.id)
+            case None:
+                if journal and not (tool and tool.is_nested_run):
+                    await journal.before_call(in_tool=self._run.in_tool)
+                return await self._call_and_report(call, tool, number, reported)
+
+    async def _call_and_report(
+        self, call: ToolCall, tool: Tool | None, number: int, reported: frozenset[str]
+    ) -> Message:
+        started = perf_counter()
         try:
-            text = await self._call(call)
+            text = await self._started(call, tool, number)
         except (CancelledError, PodwrightError) as error:
-            self._emit(ToolCallFailed, call, error=error_details(error), duration_ms=milliseconds_since(started))
+            details, duration = error_details(error), milliseconds_since(started)
+            self._emit(ToolCallFailed, call, number, error=details, duration_ms=duration)
             # with a run_id the error comes from a nested run
             if not isinstance(error, ToolArgumentsError) or error.run_id is not None or call.name in reported:
                 raise
             self._reported.add(call.name)
-            return Message("tool", f"Error: {error.message}", tool_call_id=call.id)
-        self._emit(ToolCallFinished, call, output=text, duration_ms=milliseconds_since(started))
+            return _report(call, error.message)
+        self._emit(ToolCallFinished, call, number, output=text, duration_ms=milliseconds_since(started))
         return Message("tool", text, tool_call_id=call.id)
 
-    async def _call(self, call: ToolCall) -> str:
+    async def _started(self, call: ToolCall, tool: Tool | None, number: int) -> str:
         arguments: Any = call.arguments
         try:
             arguments = _parse_arguments(call)
         finally:
-            self._emit(ToolCallStarted, call, arguments=arguments)
-        tool = self._tools.get(call.name)
+            repeatable = tool is not None and (tool.idempotent or tool.is_nested_run)
+            self._emit(ToolCallStarted, call, number, arguments=arguments, idempotent=repeatable)
+        if self._run.journal and not (tool and tool.is_nested_run):
+            await self._run.journal.before_effect()
+        return await self._result(call, tool, arguments)
+
+    async def _result(self, call: ToolCall, tool: Tool | None, arguments: dict[str, Any]) -> str:
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
             raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}")
@@ -86,8 +116,13 @@ class ToolCaller:
         except Exception as error:
             raise error_from(ToolError, f"Tool '{call.name}'", error) from error
 
-    def _emit(self, event: Callable[..., Event], call: ToolCall, **fields: Any) -> None:
-        self._run.emit(event(**self._run.stamp(), tool=call.name, call_id=call.id, **fields))
+    def _emit(self, event: Callable[..., Event], call: ToolCall, number: int, **fields: Any) -> None:
+        self._run.emit(event(**self._run.stamp(), call=number, tool=call.name, call_id=call.id, **fields))
+
+
+def _report(call: ToolCall, reason: str) -> Message:
+    """The message for the model about a call that is wrong."""
+    return Message("tool", f"Error: {reason}", tool_call_id=call.id)
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""What a run did in earlier attempts, so that a new attempt goes on where they stood.
+
+A run is repeatable except for what it calls. So a new attempt performs the whole run again: a model call, a tool call,
+a condition or a remote run that has ended gives its recorded result, and what is finished emits no events a second
+time. Nested runs have the same ids in each attempt, so the events themselves are the record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from podwright import events
+from podwright.errors import LimitExceededError, ToolArgumentsError
+from podwright.messages import ModelResponse
+from podwright.usage import NO_USAGE, Usage
+
+Path = tuple[int, ...]
+_ToolCall = events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed
+_Call = tuple[str, int]
+"""Id of the run, and number of the call in it."""
+
+
+@dataclass(slots=True)
+class _LastAnswer:
+    """The last answer of the model in one run."""
+
+    call: int
+    tool_calls: int
+    """How many tool calls there were before."""
+    is_cause: bool = True
+    """Whether it is why the run fails, if it fails now: no call has failed since."""
+
+
+class Journal:
+    """The events of a run's earlier attempts, by what they tell. Subclasses store those of the new attempt.
+
+    Args:
+        recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
+        approved: Positions of the approval steps that a person has approved.
+    """
+
+    def __init__(self, recorded: Iterable[events.Event] = (), approved: Collection[Path] = ()) -> None:
+        self.approved = frozenset(approved)
+        self._answers: dict[_Call, ModelResponse] = {}
+        self._last: dict[str, _LastAnswer] = {}
+        self._tool_calls: dict[str, dict[int, _ToolCall]] = defaultdict(dict)
+        self._usage: dict[_Call, dict[str, Usage]] = defaultdict(dict)
+        self._conditions: dict[tuple[str, Path], list[bool]] = defaultdict(list)
+        self._steps: set[tuple[str, Path, str]] = set()
+        self._moments: set[tuple[str, str, int]] = set()
+        self._runs: dict[str, events.RunFinished] = {}
+        for event in recorded:
+            self.add(event)
+
+    def add(self, event: events.Event) -> None:
+        """Add an event of an earlier attempt; in order, and before the new attempt begins."""
+        match event:
+            case events.ModelCallFinished():
+                self._answers[event.run_id, event.call] = event.response
+                self._last[event.run_id] = _LastAnswer(event.call, len(self._tool_calls[event.run_id]))
+            case events.ModelCallFailed():
+                self._call_failed(event.run_id)
+            case events.ToolCallStarted() | events.ToolCallFinished() | events.ToolCallFailed():
+                self._tool_calls[event.run_id][event.call] = event
+                if isinstance(event, events.ToolCallFailed) and not _is_wrong(event):
+                    self._call_failed(event.run_id)
+            case events.ConditionChecked():
+                self._conditions[event.run_id, event.path].append(event.result)
+            case events.StepFinished(outcome="ok"):
+                self._steps.add((event.run_id, event.path, event.step))
+            case events.HistoryCut() | events.PlanMade():
+                self._moments.add(_moment(event))
+            case events.RunFinished():
+                self._runs[event.run_id] = event
+            case events.RunFailed():
+                self._forget_cause(event)
+            case _:
+                pass
+        if isinstance(event, events.RunEnded) and event.parent_id and event.tool_call is not None:
+            self._usage[event.parent_id, event.tool_call][event.run_id] = event.usage
+
+    def _call_failed(self, run_id: str) -> None:
+        if last := self._last.get(run_id):
+            last.is_cause = False
+
+    def _forget_cause(self, event: events.RunFailed) -> None:
+        """Have the model asked again if its last answer is why a run failed: it would fail again."""
+        last = self._last.pop(event.run_id, None)
+        if last and last.is_cause and event.error.get("code") != LimitExceededError.code:
+            del self._answers[event.run_id, last.call]
+            tool_calls = self._tool_calls[event.run_id]
+            self._tool_calls[event.run_id] = {call: tool_calls[call] for call in tool_calls if call < last.tool_calls}
+
+    def answer(self, run_id: str, call: int) -> ModelResponse | None:
+        """The model's answer to a call; None if the call has to be made."""
+        return self._answers.get((run_id, call))
+
+    def tool_call(self, run_id: str, call: int) -> events.ToolCallFinished | events.ToolCallFailed | None:
+        """How a tool call ended, if its result went to the model; None if it has to be made."""
+        event = self._tool_calls[run_id].get(call)
+        if isinstance(event, events.ToolCallFinished) or (
+            isinstance(event, events.ToolCallFailed) and _is_wrong(event)
+        ):
+            return event
+        return None
+
+    def usage_of(self, run_id: str, call: int) -> Usage:
+        """What the runs nested in a tool call used."""
+        return sum(self._usage[run_id, call].values(), NO_USAGE)
+
+    def condition(self, run_id: str, path: Path, number: int) -> bool | None:
+        """The result of the condition of a step, from 0 for its first check; None if it has to be evaluated."""
+        results = self._conditions[run_id, path]
+        return results[number] if number < len(results) else None
+
+    def has_step(self, run_id: str, path: Path, step: str) -> bool:
+        """Whether a step has succeeded."""
+        return (run_id, path, step) in self._steps
+
+    def has_moment(self, event: events.Event) -> bool:
+        """Whether an event that is neither a start nor an end has been recorded."""
+        return isinstance(event, events.HistoryCut | events.PlanMade) and _moment(event) in self._moments
+
+    def finished_run(self, run_id: str) -> events.RunFinished | None:
+        """The end of a run that has succeeded."""
+        return self._runs.get(run_id)
+
+    def unfinished_tool_calls(self) -> list[events.ToolCallStarted]:
+        """The calls of tools that are not idempotent that had started and not ended: nobody knows what they did."""
+        last_events = (event for calls in self._tool_calls.values() for event in calls.values())
+        return [event for event in last_events if isinstance(event, events.ToolCallStarted) and not event.idempotent]
+
+    async def before_call(self, *, in_tool: bool) -> None:
+        """Called before each model call and each tool call: stores what has been emitted so far.
+
+        Args:
+            in_tool: Whether the call is part of a tool call of a run around it, which has started and must go on.
+        """
+
+    async def before_effect(self) -> None:
+        """Called once the start of a tool call has been emitted, before the tool does anything: stores that start."""
+
+
+def _moment(event: events.HistoryCut | events.PlanMade) -> tuple[str, str, int]:
+    return event.run_id, event.type, event.revision if isinstance(event, events.PlanMade) else event.messages
+
+
+def _is_wrong(event: events.ToolCallFailed) -> bool:
+    """Whether a tool call was wrong in itself, so that the tool was not called."""
+    return event.error.get("code") == ToolArgumentsError.code

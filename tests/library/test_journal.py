@@ -1,0 +1,314 @@
+"""New attempts of a run: after any event of the first, the next one repeats nothing that had finished."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalRequired,
+    ApprovalStep,
+    Component,
+    ConditionStep,
+    Conductor,
+    FunctionModel,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    Pipeline,
+    RunLimits,
+    Workflow,
+    WorkflowStep,
+    events,
+    tool,
+)
+from podwright.errors import LimitExceededError, ModelError, OutputError, PodwrightError, ToolError
+from podwright.events import Event, adapter
+from podwright.journal import Journal
+from podwright.result import ExecutionResult
+from podwright.run import Task, execute
+from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright.usage import Usage
+
+RUN = "0" * 32
+USAGE = Usage(10, 5, cost=0.25)
+effects: Counter[str] = Counter()
+
+
+@tool(idempotent=True)
+def look(place: str) -> str:
+    """Look somewhere."""
+    effects[f"look {place}"] += 1
+    return f"nothing in {place}"
+
+
+def pay(amount: int) -> str:
+    """Pay."""
+    effects[f"pay {amount}"] += 1
+    return f"paid {amount}"
+
+
+async def ask(question: str) -> str:
+    """Ask another agent."""
+    return await Agent("expert", "Know.", MODEL).arun(question)
+
+
+async def respond(request: ModelRequest) -> Any:
+    last = request.messages[-1]
+    effects[f"model {request.component} {request.path} {last.text}"] += 1
+    names = [entry["function"]["name"] for entry in request.tools]
+    if request.output is not None:
+        steps = [{"skill": "looker", "task": "one"}, {"skill": "payer", "task": "two"}]
+        return ModelResponse(json.dumps({"steps": steps}), usage=USAGE)
+    if last.role != "tool" and names:
+        calls = {
+            "look": [ToolCall.of("look", "1", place="x"), ToolCall.of("look", "1", place="y")],
+            "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
+            "ask": [ToolCall.of("ask", "1", question="why"), ToolCall.of("ask", "2", question="how")],
+            "looker": [ToolCall.of("looker", "1", task="a"), ToolCall.of("payer", "2", task="b")],
+        }[names[0]]
+        return ModelResponse(tool_calls=tuple(calls), usage=USAGE, finish_reason="tool_calls")
+    return ModelResponse(f"{request.component}: {last.text[-20:]}", usage=USAGE)
+
+
+MODEL = FunctionModel(respond)
+looker, payer = Agent("looker", "Look.", MODEL, tools=[look]), Agent("payer", "Pay.", MODEL, tools=[pay])
+asker, writer = Agent("asker", "Ask.", MODEL, tools=[ask]), Agent("writer", "Write.", MODEL)
+checks = [0]
+
+
+def odd(context: Any) -> bool:
+    """A condition that an attempt cannot know: each check has another result than the one before."""
+    checks[0] += 1
+    return checks[0] % 2 == 0
+
+
+def after(recorded: Sequence[Event]) -> None:
+    """Begin to count effects, with the checks that are recorded made already."""
+    effects.clear()
+    checks[0] = sum(isinstance(event, events.ConditionChecked) for event in recorded)
+
+
+COMPONENTS: list[Component] = [
+    looker,
+    payer,
+    asker,
+    Pipeline("line", steps=[looker, payer, writer]),
+    Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]),
+    Conductor("planner", "Lead.", model=MODEL, skills=[looker, payer], planning=True),
+    Workflow(
+        "flow",
+        conditions={"odd": odd},
+        steps=[
+            ParallelStep([[AgentStep(looker, "left")], [AgentStep(payer, "middle"), writer], [asker]], "both"),
+            LoopStep([AgentStep(writer, "again")], until="odd", max_iterations=3),
+            ConditionStep("odd", then=[AgentStep(looker, "then")], else_=[AgentStep(payer, "else")]),
+            MapStep("items", "item", [AgentStep(writer, "each")]),
+            WorkflowStep(Workflow("inner", steps=[AgentStep(writer, "in")])),
+            AgentStep(Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]), "team"),
+        ],
+    ),
+]
+
+
+async def attempt(component: Component, recorded: Sequence[Event], **options: Any) -> tuple[Any, list[Event]]:
+    """The result of an attempt, or its error, and the events of it that are new."""
+    new: list[Event] = []
+    task: Any = {"input": "go", "items": "1\n2"} if isinstance(component, Workflow) else "go"
+    journal = Journal(stored(recorded), options.pop("approved", ()))
+    try:
+        prepared = component.task(task) if isinstance(component, Workflow) else Task(task)
+        result: Any = await execute(
+            component, prepared, subscribers=(new.append,), run_id=RUN, journal=journal, **options
+        )
+    except PodwrightError as error:
+        result = error
+    return result, new
+
+
+def stored(recorded: Sequence[Event]) -> list[Event]:
+    """What a journal keeps of events: no tokens, no requests, and all of it as JSON."""
+    kept = (event for event in recorded if not isinstance(event, events.Token | events.ModelCallStarted))
+    return [adapter().validate_python(event.to_dict()) for event in kept]
+
+
+def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
+    """The calls, steps and runs that have finished, each with how often."""
+    finished: Counter[tuple[Any, ...]] = Counter()
+    for event in recorded:
+        match event:
+            case events.ModelCallFinished() | events.ToolCallFinished():
+                finished[event.type, event.run_id, event.call] += 1
+            case events.StepFinished(outcome="ok"):
+                finished[event.type, event.run_id, event.path, event.step] += 1
+            case events.RunFinished() | events.PlanMade() | events.ConditionChecked():
+                finished[event.type, event.run_id, event.path, event.component] += 1
+            case _:
+                pass
+    return finished
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: component.name)
+async def test_a_new_attempt_repeats_nothing_that_had_finished(component: Component) -> None:
+    """After each prefix of its events, a run ends as it would have, and each call, step and run finishes once."""
+    after([])
+    whole, all_events = await attempt(component, [])
+    assert isinstance(whole, ExecutionResult)
+    all_effects = effects.copy()
+    for length in range(len(all_events)):
+        after(all_events[:length])
+        result, new = await attempt(component, all_events[:length])
+        assert isinstance(result, ExecutionResult), result
+        assert result.value == whole.value
+        assert (result.usage, result.messages) == (whole.usage, whole.messages)
+        assert ended([*all_events[:length], *new]) == ended(all_events)
+        made = Counter(type(event) for event in new)
+        assert made[events.ModelCallStarted] == made[events.ModelCallFinished]
+        assert (
+            sum(count for name, count in effects.items() if name.startswith("model")) == made[events.ModelCallFinished]
+        )
+        assert not effects - all_effects
+
+
+async def test_attempts_after_attempts() -> None:
+    """A run that is stopped again and again, after some events of each attempt, still repeats nothing."""
+    component, recorded = COMPONENTS[-1], list[Event]()
+    after([])
+    whole, all_events = await attempt(component, [])
+    after([])
+    for _ in range(1000):
+        result, new = await attempt(component, recorded)
+        recorded += new[:25]
+        if len(new) <= 25:
+            break
+        after(recorded)
+    assert result.usage == whole.usage
+    assert ended(recorded) == ended(all_events)
+
+
+async def test_a_failed_run_goes_on_where_it_stood() -> None:
+    """The calls before the failure are not repeated; the one that failed is."""
+    broken = True
+
+    async def fail_once(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool" and broken:
+            raise ModelError("The provider is down.")
+        return await respond(request)
+
+    agent = Agent("looker", "Look.", FunctionModel(fail_once), tools=[look])
+    error, recorded = await attempt(agent, [])
+    assert isinstance(error, ModelError)
+    effects.clear()
+    broken = False
+    result, new = await attempt(agent, recorded)
+    assert result.value == "looker: nothing in y"
+    assert [event.type for event in new] == ["run_started", "model_call_started", "model_call_finished", "run_finished"]
+    assert result.usage.model_calls == 2
+    assert not [name for name in effects if name.startswith("look")]
+
+
+async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
+    """A run whose last answer was the reason does not fail for the same answer again."""
+    answers = iter(["not a number", "neither", '{"answer": 3}'])
+    agent = Agent("counter", "Count.", FunctionModel(lambda request: next(answers)), max_loops=2)
+    recorded: list[Event] = []
+    with pytest.raises(OutputError):
+        await execute(agent, Task("go", int), subscribers=(recorded.append,), run_id=RUN, journal=Journal())
+    result = await execute(agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded)))
+    assert result.value == 3
+
+
+async def test_a_tool_that_failed_is_called_again() -> None:
+    """The model's answer is kept, and so is the result of the other call of the turn."""
+    fails = [True]
+
+    def save(text: str) -> str:
+        """Save."""
+        if fails.pop():
+            raise OSError("full")
+        return "saved"
+
+    async def answer(request: ModelRequest) -> Any:
+        if request.messages[-1].role == "tool":
+            return "done"
+        return [ToolCall.of("look", "1", place="z"), ToolCall.of("save", "2", text="x")]
+
+    agent = Agent("saver", "Save.", FunctionModel(answer), tools=[look, save])
+    error, recorded = await attempt(agent, [])
+    assert isinstance(error, ToolError)
+    fails.append(False)
+    finished_before = any(isinstance(event, events.ToolCallFinished) for event in recorded)
+    effects.clear()
+    result, _ = await attempt(agent, recorded)
+    assert result.value == "done"
+    assert effects["look z"] == (0 if finished_before else 1)
+
+
+async def test_limits_hold_over_all_attempts() -> None:
+    """What earlier attempts used is not granted again."""
+    limits = RunLimits(model_calls=3)
+    line = Pipeline("line", steps=[looker, looker])
+    error, recorded = await attempt(line, [], limits=limits)
+    assert isinstance(error, LimitExceededError)
+    effects.clear()
+    error, _ = await attempt(line, recorded, limits=limits)
+    assert isinstance(error, LimitExceededError)
+    assert error.usage is not None
+    assert error.usage.model_calls == 3
+    assert not [name for name in effects if name.startswith("model")]
+
+
+async def test_an_approved_run_goes_on() -> None:
+    """Each approval step is passed once its position is approved, and nothing before it is repeated."""
+    flow = Workflow("flow", steps=[writer, ApprovalStep("Publish?"), ApprovalStep("Sure?"), AgentStep(looker, "end")])
+    error, recorded = await attempt(flow, [])
+    assert isinstance(error, ApprovalRequired)
+    assert error.resume_path == [1]
+    effects.clear()
+    error, new = await attempt(flow, recorded, approved={(1,)})
+    assert isinstance(error, ApprovalRequired)
+    assert error.resume_path == [2]
+    assert not effects
+    result, _ = await attempt(flow, [*recorded, *new], approved={(1,), (2,)})
+    assert result.value["looker_output"] == "looker: nothing in y"
+
+
+async def test_tool_calls_that_nobody_knows_the_end_of() -> None:
+    """A call that had started and not ended is named, unless its tool is idempotent or is a nested run."""
+    for component, named in ((payer, {"pay"}), (looker, set[str]()), (COMPONENTS[4], {"pay"}), (asker, {"ask"})):
+        _, recorded = await attempt(component, [])
+        found = {
+            call.tool
+            for length in range(len(recorded) + 1)
+            for call in Journal(stored(recorded[:length])).unfinished_tool_calls()
+        }
+        assert found == named
+        assert not Journal(stored(recorded)).unfinished_tool_calls()
+
+
+def test_idempotent_tools_in_blueprints() -> None:
+    """The mark is part of the blueprint, and never sent to a model."""
+    entry = looker.to_blueprint()["tools"][0]
+    assert entry["idempotent"] is True
+    assert "idempotent" not in json.dumps(entry["schema"])
+    rebuilt = Agent.from_blueprint(looker.to_blueprint(), tools=[look])
+    assert rebuilt.tools["look"].idempotent
+    assert "idempotent" not in payer.to_blueprint()["tools"][0]
+
+
+async def test_a_bare_mark_changes_nothing() -> None:
+    """`@tool` without arguments returns the function as it is."""
+
+    @tool
+    def plain(word: str) -> str:
+        """Repeat."""
+        return word
+
+    assert plain("x") == "x"
+    assert not Agent("a", "Do.", MODEL, tools=[plain]).tools["plain"].idempotent
