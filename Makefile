@@ -34,11 +34,12 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-tools:  ## install chromium, Go and nginx, which some checks need; as root on Debian
+tools:  ## install chromium, Go, nginx and PostgreSQL, which some checks need; as root on Debian
 	@packages=(); missing() { ! command -v "$$1" > /dev/null; }; \
 	if missing chromium; then packages+=(chromium); fi; \
 	if missing go; then packages+=(golang-go); fi; \
 	if missing nginx; then packages+=(nginx-light); fi; \
+	if missing pg_ctl && ! ls /usr/lib/postgresql/*/bin/pg_ctl > /dev/null 2>&1; then packages+=(postgresql); fi; \
 	test $${#packages[@]} = 0 \
 		|| { $(APT) update && $(APT) install --no-install-recommends "$${packages[@]}" > /dev/null; } \
 		|| { echo "tools: could not install $${packages[*]}; that needs root and Debian" >&2; exit 1; }
@@ -132,14 +133,14 @@ fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
 
 lock:  ## update all locks to the newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra testing \
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra postgres --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
 		-o deploy/image/requirements-slim.lock library/pyproject.toml service/pyproject.toml
-	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm \
+	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra postgres \
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove generated files

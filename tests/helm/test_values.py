@@ -109,7 +109,7 @@ def test_the_settings_are_those_of_the_service() -> None:
         "component", "model", "host", "port", "drain_delay", "shutdown_timeout", "api_keys", "api_keys_file", "agents",
         "agents_file", "agent_keys", "secrets_dir",
     }  # fmt: skip
-    secret = {"model_api_key"}
+    secret = {"model_api_key", "runs_database"}
     of_the_library = {variable.removeprefix("PODWRIGHT_").lower() for variable in LIBRARY}
     assert settings == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
 

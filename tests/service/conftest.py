@@ -18,11 +18,13 @@ import pytest
 import uvicorn
 from tests.forked import complete
 from tests.helpers import COMMAND, NEWSROOM, environment, until
+from tests.postgresql import PostgreSQL, serve_postgresql
 from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
 
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
+from podwright_service.background.store import database_url, migrate
 from podwright_service.server import server_options
 from podwright_service.settings import Settings
 
@@ -149,6 +151,27 @@ def address() -> Address:
         raise AssertionError(f"the process ended: {output}")
 
     return read
+
+
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> str:
+    """The URL of a database file that does not exist yet."""
+    return f"sqlite:///{tmp_path}/runs.db"
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A PostgreSQL server."""
+    with serve_postgresql() as server:
+        yield server
+
+
+@pytest.fixture
+def postgresql_database(postgresql: PostgreSQL) -> str:
+    """The URL of a database with the tables."""
+    url = postgresql.database()
+    migrate(database_url(url))
+    return url
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -31,6 +32,9 @@ from podwright_service.routes.docs import static_files
 from podwright_service.runtime import Runtime
 from podwright_service.settings import Settings
 from podwright_service.shutdown import DrainMiddleware, Lifecycle
+
+if TYPE_CHECKING:
+    from podwright_service.background.worker import BackgroundRuns
 
 _log = logging.getLogger("podwright.service")
 
@@ -80,6 +84,11 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         app.include_router(router, responses=common_responses(has_keys=has_keys))
     for router in OPENAI_ROUTERS if settings.openai_routes else ():
         app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
+    if runtime.background:
+        from podwright_service.routes import background
+
+        for router in background.ROUTERS:
+            app.include_router(router, responses=common_responses(has_keys=has_keys))
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
@@ -107,6 +116,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
     admission, active_runs = Admission(settings), ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))
     observability.metrics.track(admission)
+    background = _background(settings, component, observability)
     return Runtime(
         component=component,
         settings=settings,
@@ -116,9 +126,23 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
-        lifecycle=Lifecycle(settings, active_runs, observability.shutdown),
+        lifecycle=Lifecycle(settings, active_runs, observability.shutdown, background),
         observability=observability,
+        background=background,
     )
+
+
+def _background(settings: Settings, component: Component, observability: Observability) -> BackgroundRuns | None:
+    if settings.runs_database is None:
+        return None
+    # imported here, because SQLAlchemy takes time and memory, which a service without background runs does not need
+    from podwright_service.background.store import database_url, migrate
+    from podwright_service.background.worker import BackgroundRuns
+
+    url = database_url(settings.runs_database.get_secret_value())
+    if url.get_backend_name() == "sqlite":  # a database of this service alone
+        migrate(url)
+    return BackgroundRuns(url, component, settings, observability)
 
 
 def _not_traced(scope: Scope) -> bool:

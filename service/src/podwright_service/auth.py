@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
-from podwright_service.paths import OPEN_PATHS, SCOPE_OF, SCOPES
+from podwright_service.paths import OPEN_PATHS, SCOPES, scope_of
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -68,7 +68,7 @@ class ApiKeys:
         scopes = self._scopes(key.strip().encode("latin-1"))
         if scopes is None:
             raise _denied("Unknown API key.", 'error="invalid_token"')
-        if (scope := SCOPE_OF.get(path)) and scope not in scopes:
+        if (scope := scope_of(path)) and scope not in scopes:
             raise RequestError(
                 403,
                 "scope_missing",

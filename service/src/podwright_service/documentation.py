@@ -102,6 +102,21 @@ STREAM_RESPONSES: Responses = {
     **_problems(_REFUSED | _IN_PROGRESS),
 }
 """The responses of a route that answers when a run begins."""
+BACKGROUND_PROBLEMS = _problems(
+    {
+        404: "There is no such run.",
+        409: "The run is in another state, or waits in another attempt.",
+        422: _REFUSED[422],
+        503: "The database cannot be reached; try again after the seconds in `Retry-After`.",
+    }
+)
+"""The error responses of the routes of background runs."""
+BACKGROUND_PARAMETERS = {
+    "parameters": [entry for entry in RUN_PARAMETERS["parameters"] if entry["name"] != "Podwright-Resumes"]
+}
+"""Request headers of a background run."""
+EVENT_STREAM: Responses = {200: {key: STREAM_RESPONSES[200][key] for key in ("description", "content")}}
+"""The response with the events of a background run."""
 _NULLABLE_TEXT = {"type": ["string", "null"]}
 _OPENAI_ERROR = {
     "type": "object",

@@ -12,6 +12,7 @@ from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.errors import Problem, RunCancelledError
 from podwright.events import Subscriber
+from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
@@ -64,6 +65,12 @@ async def execute_request(
                 if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
                     raise cancelled.__cause__ from None
                 raise
+
+
+def result_content(component: Component, result: ExecutionResult) -> Any:
+    """What a caller is given of a result: the context of a workflow, else the output, as JSON data."""
+    value = to_json_data(result.value)
+    return value if isinstance(component, Workflow) else {"output": value}
 
 
 def task_of(component: Component, body: RunRequest) -> Task:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 OPENAI_PREFIX = "/v1/"
 """How the paths of the OpenAI-compatible routes begin."""
 
 SCOPES: Mapping[str, tuple[str, ...]] = {
-    "run": ("/run", "/run/stream", "/v1/models", "/v1/chat/completions", "/v1/responses"),
+    "run": (
+        "/run",
+        "/run/stream",
+        "/v1/models",
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/runs",
+        "/runs/{run_id}",
+        "/runs/{run_id}/events",
+        "/runs/{run_id}/cancel",
+        "/runs/{run_id}/resume",
+    ),
+    "approve": ("/runs/{run_id}/approve", "/runs/{run_id}/reject"),
     "blueprint": ("/run-blueprint", "/validate-blueprint"),
     "read": ("/info", "/metrics", "/openapi.json"),
 }
@@ -24,3 +37,15 @@ PATHS = (*OPEN_PATHS, *(path for paths in SCOPES.values() for path in paths))
 """All documented paths."""
 
 SCOPE_OF: Mapping[str, str] = {path: scope for scope, paths in SCOPES.items() for path in paths}
+
+_RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
+
+
+def route_of(path: str) -> str:
+    """The documented path that a request's path is of, such as `/runs/{run_id}`; unknown paths are returned."""
+    return _RUN_ID.sub("{run_id}", path, count=1)
+
+
+def scope_of(path: str) -> str | None:
+    """The scope that a request's path requires; None if any key will do."""
+    return SCOPE_OF.get(route_of(path))

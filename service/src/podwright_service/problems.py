@@ -23,7 +23,7 @@ from podwright.json_data import to_json_bytes, to_json_data
 from podwright.text import did_you_mean, short_repr
 from podwright.validation_errors import to_problems
 from podwright_service.openai_api.errors import error_body, status_of
-from podwright_service.paths import OPENAI_PREFIX, PATHS
+from podwright_service.paths import OPENAI_PREFIX, PATHS, route_of
 from podwright_service.schemas import REQUEST_BODIES
 
 MEDIA_TYPE = "application/problem+json"
@@ -175,8 +175,22 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
                 _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
             return problem
         case _:  # Starlette raises it again after the response, and the server logs it
-            detail = "The service failed unexpectedly."
-            return _problem(path, 500, "internal_error", detail, "Ask the operator to look in the logs.")
+            return _unexpected(path)
+
+
+def problem_of(path: str, error: Exception, shown: str) -> dict[str, Any]:
+    """The problem document of what ended a background run; it has no context, because the service keeps that itself.
+
+    Args:
+        path: The path of the run.
+        error: Any exception; the text of an unexpected one is not shown.
+        shown: The setting `provider_errors`.
+    """
+    if not isinstance(error, PodwrightError):
+        return _unexpected(path).model_dump(exclude_unset=True)
+    more = {"provider_error": getattr(error, "provider_error", None)} if shown == "show" else {}
+    problem = _of_podwright_error(path, error, **more)
+    return problem.model_dump(exclude_unset=True, exclude={"context", "resume_path"})
 
 
 def error_entries(problems: Sequence[Problem]) -> list[ErrorEntry]:
@@ -199,11 +213,16 @@ def _problem(
     )
 
 
+def _unexpected(path: str) -> ProblemDetails:
+    detail = "The service failed unexpectedly."
+    return _problem(path, 500, "internal_error", detail, "Ask the operator to look in the logs.")
+
+
 def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     """The validation errors of FastAPI with pointers into the body."""
     details = error.errors()
     in_body = [{**entry, "loc": entry["loc"][1:]} for entry in details if entry["loc"][0] == "body"]
-    body_type = REQUEST_BODIES.get(path)
+    body_type = REQUEST_BODIES.get(route_of(path))
     problems = to_problems(
         in_body, error.body, lambda location: body_type.model_fields if body_type and not location else ()
     )
@@ -222,6 +241,8 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
 def _route_suggestion(path: str, error: HTTPException) -> str:
     if methods := (error.headers or {}).get("Allow"):
         return f"Use {methods} here."
+    if path.startswith("/runs"):
+        return "Set PODWRIGHT_RUNS_DATABASE to have background runs."
     return did_you_mean(path, PATHS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
@@ -15,6 +16,9 @@ from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
 from podwright_service.shutdown import Lifecycle
+
+if TYPE_CHECKING:
+    from podwright_service.background.worker import BackgroundRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,8 @@ class Runtime:
     idempotency: IdempotencyStore
     lifecycle: Lifecycle
     observability: Observability
+    background: BackgroundRuns | None
+    """None if the service has no database for background runs."""
 
 
 def get_runtime(request: Request) -> Runtime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, model_validator
@@ -96,6 +97,74 @@ class Trace(BaseModel):
     """Agents and conductors: the conversation after the run, to be sent with the next input."""
 
 
+RunStatus = Literal["queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"]
+
+
+class Approval(BaseModel):
+    """What a background run waits for."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    message: str
+    """The question to the person who approves."""
+    path: list[int]
+    """Position of the approval step."""
+
+
+class Decision(Approval):
+    """What a person has decided."""
+
+    approved: bool
+    comment: str
+    at: datetime
+
+
+class BackgroundRun(BaseModel):
+    """A background run."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    id: str
+    component: str
+    status: RunStatus
+    """`interrupted` waits for a person: nobody knows how one of its tool calls ended."""
+    attempt: int
+    """Number of the current or last attempt, from 1; 0 before the first."""
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    usage: Object
+    """What it has used so far, in all attempts."""
+    result: JsonValue = None
+    """Of a run that succeeded: the response of `/run`."""
+    problem: Object | None = None
+    """Of a run that failed, was cancelled or interrupted: the problem."""
+    approval: Approval | None = None
+    """Of a run that waits for approval: the question."""
+    decisions: list[Decision]
+    notice: str | None = None
+    """Why it does not go on, if it waits for a service with another blueprint."""
+
+
+class BackgroundRuns(BaseModel):
+    """A page of background runs, newest first."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    runs: list[BackgroundRun]
+    next: str | None
+    """The `cursor` of the next page; null on the last one."""
+
+
+class DecisionRequest(RequestModel):
+    """Approve or reject what a run waits for."""
+
+    comment: Annotated[str, Field(max_length=2000)] = ""
+    """Why; it is kept with the run."""
+    attempt: int | None = None
+    """The `attempt` of the run whose question was read; another question is then not answered by mistake."""
+
+
 class Info(BaseModel):
     """A description of the service."""
 
@@ -132,6 +201,9 @@ REQUEST_BODIES: Mapping[str, type[BaseModel]] = {
     "/run": RunRequest,
     "/run/stream": RunRequest,
     "/run-blueprint": InlineRunRequest,
+    "/runs": RunRequest,
+    "/runs/{run_id}/approve": DecisionRequest,
+    "/runs/{run_id}/reject": DecisionRequest,
     "/validate-blueprint": InlineBlueprint,
 }
 """The bodies of the routes whose unknown keys get a suggestion."""

@@ -164,6 +164,15 @@ class Settings(BaseSettings):
     openai_settings: bool = True
     """Whether their clients may set `temperature`, `max_tokens` and the like; otherwise such requests are refused."""
 
+    runs_database: SecretStr | None = None
+    """Database of background runs, such as `sqlite:////data/runs.db`; for several pods, PostgreSQL."""
+    background_runs: PositiveInt = 16
+    """Background runs that each process performs at once, besides those of requests."""
+    runs_retention: Finite = 7 * 86400.0
+    """Seconds for which a background run is kept after its end."""
+    unfinished_tool_calls: Literal["interrupt", "repeat"] = "interrupt"
+    """What becomes of a background run whose process ended during a call of a tool that is not idempotent."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
     log_format: Literal["auto", "json", "console"] = "auto"

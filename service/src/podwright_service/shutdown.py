@@ -12,13 +12,16 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import FrameType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.settings import Settings
+
+if TYPE_CHECKING:
+    from podwright_service.background.worker import BackgroundRuns
 
 RESPONSE_SECONDS = 2
 """Seconds that cancelled runs have to send their responses."""
@@ -31,21 +34,32 @@ class Lifecycle:
         settings: How long each phase of the shutdown may take.
         active_runs: Cancelled after the shutdown time-out.
         flush: Sends what telemetry has buffered; called in a thread at the end.
+        background: Performs background runs while the application lives.
     """
 
-    def __init__(self, settings: Settings, active_runs: ActiveRuns, flush: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        active_runs: ActiveRuns,
+        flush: Callable[[], object],
+        background: BackgroundRuns | None = None,
+    ) -> None:
         self._settings, self._active_runs, self._flush = settings, active_runs, flush
+        self._background = background
         self.state: Literal["starting", "ready", "draining"] = "starting"
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
         """The lifespan of the application."""
         with self._handle_signals():
-            self.state = "ready"
             try:
-                yield
+                async with self._background.working() if self._background else contextlib.nullcontext():
+                    self.state = "ready"
+                    try:
+                        yield
+                    finally:
+                        self.state = "draining"
             finally:
-                self.state = "draining"
                 await asyncio.to_thread(self._flush)
 
     @contextlib.contextmanager
@@ -60,6 +74,8 @@ class Lifecycle:
         def handle(number: int, frame: FrameType | None) -> None:
             delay = 0.0 if self.state == "draining" else self._settings.drain_delay
             self.state = "draining"
+            if self._background:
+                loop.call_soon_threadsafe(self._background.leave)
             loop.call_soon_threadsafe(loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)])
 
         for number in handlers:

@@ -31,7 +31,18 @@ DockerClient = Annotated[
     typer.Option("--docker", metavar="PROGRAM", help="The Docker client; by default the first on PATH with buildx."),
 ]
 
+ServiceUrl = Annotated[str, typer.Option(help="Address of the service.")]
+ServiceKey = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help="Its API key; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS."),
+]
+RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
+Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
+LOCAL = "http://127.0.0.1:8000"
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+runs_commands = typer.Typer(no_args_is_help=True, help="Background runs of a service.")
+app.add_typer(runs_commands, name="runs")
 deploy_commands = typer.Typer(no_args_is_help=True, help="Create and compare values of the Helm chart.")
 app.add_typer(deploy_commands, name="deploy")
 
@@ -302,3 +313,90 @@ def diff_values(
 
     breaking = deploy.print_diff(running, new, as_json)
     raise typer.Exit(1 if breaking and exit_code else 0)
+
+
+@runs_commands.command("start")
+def start_run(
+    text: Annotated[
+        str | None, typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input.")
+    ] = None,
+    inputs: Annotated[str | None, typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file.")] = None,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """Start a background run, and print its id."""
+    from podwright_service.cli import background
+    from podwright_service.cli.run import read_input
+
+    background.start_run(background.RunsClient(url, api_key), read_input(text, inputs))
+
+
+@runs_commands.command("list")
+def list_runs(
+    status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
+    as_json: AsJson = False,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
+) -> None:
+    """List background runs, newest first: id, time of creation, status, component and cost."""
+    from podwright_service.cli import background
+
+    background.list_runs(background.RunsClient(url, api_key), status or [], limit, as_json=as_json)
+
+
+@runs_commands.command("show")
+def show_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Print a background run as JSON."""
+    from podwright_service.cli import background
+
+    background.show_run(background.RunsClient(url, api_key), run_id)
+
+
+@runs_commands.command("follow")
+def follow_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Print the steps of a background run to standard error as they happen, and at its end its output.
+
+    Exit codes: 0 it succeeded, 1 it did not.
+    """
+    from podwright_service.cli import background
+
+    raise typer.Exit(background.follow_run(background.RunsClient(url, api_key), run_id))
+
+
+@runs_commands.command("cancel")
+def cancel_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Cancel a background run."""
+    _change_run(run_id, "cancel", url, api_key)
+
+
+@runs_commands.command("resume")
+def resume_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Have a background run that failed or was interrupted go on where it stood."""
+    _change_run(run_id, "resume", url, api_key)
+
+
+@runs_commands.command("approve")
+def approve_run(run_id: RunId, comment: Comment = "", url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Approve what a background run waits for."""
+    _change_run(run_id, "approve", url, api_key, {"comment": comment})
+
+
+@runs_commands.command("reject")
+def reject_run(run_id: RunId, comment: Comment = "", url: ServiceUrl = LOCAL, api_key: ServiceKey = None) -> None:
+    """Reject what a background run waits for, which ends it."""
+    _change_run(run_id, "reject", url, api_key, {"comment": comment})
+
+
+def _change_run(run_id: str, action: str, url: str, api_key: str | None, body: object = None) -> None:
+    from podwright_service.cli import background
+
+    background.change_run(background.RunsClient(url, api_key), run_id, action, body)
+
+
+@runs_commands.command("migrate")
+def migrate_database() -> None:
+    """Create or update the tables in the database of PODWRIGHT_RUNS_DATABASE; SQLite does so by itself."""
+    from podwright_service.cli import background
+
+    background.migrate_database()

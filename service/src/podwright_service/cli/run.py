@@ -92,7 +92,7 @@ def run_component(
     settings = read_settings(model=model)
     adopt_secrets()
     component = load_component(path, remotes_of(settings))
-    task = _task(component, _input(text, inputs), resume_path)
+    task = _task(component, read_input(text, inputs), resume_path)
     for file in filter(None, (trace_file, context_file)):
         check_writable(file)
     events: list[Event] = []
@@ -147,7 +147,12 @@ def _task(component: Component, run_input: Any, resume_path: str | None) -> Task
     return Task(run_input)
 
 
-def _input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
+def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
+    """The input of a run: a text, standard input, or named inputs.
+
+    Raises:
+        InputError: It is given twice, or is wrong.
+    """
     if inputs is None:
         return _read_input() if text in (None, "-") else text
     values = _named_inputs(inputs)

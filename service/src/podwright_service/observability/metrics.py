@@ -11,7 +11,7 @@ that several processes share. Set the variable before this module is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +22,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from podwright import events
 from podwright_service.observability.semconv import RUN_STATUSES
+from podwright_service.paths import route_of
 
 if TYPE_CHECKING:
     from podwright_service.admission import Admission
@@ -112,7 +113,7 @@ class Metrics:
 
     def observe_request(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count one HTTP request, and its duration in seconds."""
-        route = _bounded(path, self._routes)
+        route = _bounded(route_of(path), self._routes)
         self._http_requests(*self._served, _bounded(method, _METHODS), route, str(status)).inc()
         self._http_request_duration(*self._served, route).observe(seconds, _exemplar())
 
@@ -160,9 +161,32 @@ class Metrics:
         self._http_request_duration = histogram(
             "http_request_duration_seconds", "Duration of requests with their responses.", _CALL_SECONDS, "route"
         )
+        self._background_runs = gauge(
+            "background_runs",
+            "Background runs in the database by status; the same in all pods.",
+            "status",
+            mode="livemax",
+        )
+        self._background_queue_age = gauge(
+            "background_queue_age_seconds", "Age of the oldest queued background run.", mode="livemax"
+        )
+        self._background_attempts = counter(
+            "background_attempts_total", "Attempts of background runs that ended, by outcome.", "outcome"
+        )
         self._component_info = gauge(
             "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
         )
+
+    def count_attempt(self, outcome: str) -> None:
+        """Count an attempt of a background run that ended, with how."""
+        self._background_attempts(*self._served, outcome).inc()
+
+    def set_background_runs(self, counts: Mapping[str, tuple[int, float]]) -> None:
+        """Show how many background runs the database has, and the age of the oldest in seconds, by status."""
+        for status, (count, age) in counts.items():
+            self._background_runs(*self._served, status).set(count)
+            if status == "queued":
+                self._background_queue_age(*self._served).set(age)
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Callable[..., Counter]:
         """A function from label values to their counter; cached, because a look-up takes longer than counting."""

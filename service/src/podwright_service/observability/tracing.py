@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from opentelemetry import propagate, trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Link
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -107,6 +108,16 @@ def link_to(traceparent: str | None) -> Link | None:
     context = _traceparent.extract({"traceparent": traceparent}, Context())
     span_context = trace.get_current_span(context).get_span_context()
     return Link(span_context, {semconv.RESUMES: True}) if span_context.is_valid else None
+
+
+@contextlib.contextmanager
+def trace_of(traceparent: str | None) -> Generator[None]:
+    """Make what begins within this context a part of the trace that a `traceparent` value names."""
+    token = attach(_traceparent.extract({"traceparent": traceparent or ""}, Context()))
+    try:
+        yield
+    finally:
+        detach(token)
 
 
 def _exporter_names() -> list[str]:

@@ -40,7 +40,7 @@ class IdempotentRoute(JSONRoute):
                 return await handler(request)
             runtime = get_runtime(request)
             store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
-            key, fingerprint = _key_of(request), await _fingerprint_of(request)
+            key, fingerprint = key_of(request), await fingerprint_of(request)
             if (stored := store.claim(key, fingerprint)) is not None:
                 return _replay(stored, fingerprint)
             try:
@@ -101,7 +101,7 @@ class _RecordedResponse(Response):
                 self._too_large = len(self._recorded) > self._max_bytes
 
 
-def _key_of(request: Request) -> str:
+def key_of(request: Request) -> str:
     """The key of a request, different for each caller.
 
     Raises:
@@ -120,15 +120,25 @@ def _key_of(request: Request) -> str:
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
 
 
-async def _fingerprint_of(request: Request) -> str:
+async def fingerprint_of(request: Request) -> str:
+    """A digest of a request, which tells a repeated one from another one."""
     target = f"{request.method} {request.url.path}?{request.url.query}\n"
     return hashlib.sha256(target.encode() + await request.body()).hexdigest()
 
 
-def _replay(stored: StoredResponse, fingerprint: str) -> Response:
-    if stored.fingerprint != fingerprint:
+def check_fingerprint(first: str, repeated: str) -> None:
+    """Check that a request with a known key is the same as the first one.
+
+    Raises:
+        RequestError: 422: it is another one.
+    """
+    if first != repeated:
         detail = f"The {HEADER} was used for a different request before."
         raise RequestError(422, "idempotency_key_reused", detail, _SUGGESTION)
+
+
+def _replay(stored: StoredResponse, fingerprint: str) -> Response:
+    check_fingerprint(stored.fingerprint, fingerprint)
     if stored.status is None:
         detail = f"The first request with this {HEADER} is still in progress."
         suggestion = "Send the same request again after the seconds in the header 'Retry-After'."

@@ -11,14 +11,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from podwright.components import Component, Workflow
+from podwright.components import Component
 from podwright.events import Event
 from podwright.headers import RUN_ID, USAGE, format_usage
-from podwright.json_data import to_json_bytes, to_json_data
+from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright_service.documentation import RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
-from podwright_service.execution import execute_request, task_of
+from podwright_service.execution import execute_request, result_content, task_of
 from podwright_service.problems import ProblemDetails, problem_details
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
@@ -113,7 +113,4 @@ async def _run(request: Request, component: Component, task: Task, trace: bool) 
 
 def _content(component: Component, result: ExecutionResult) -> bytes:
     """The body of the response: a trace if the result has events, else the context of a workflow or the output."""
-    if result.events:
-        return to_json_bytes(result.to_dict())
-    value = to_json_data(result.value)
-    return to_json_bytes(value if isinstance(component, Workflow) else {"output": value})
+    return to_json_bytes(result.to_dict() if result.events else result_content(component, result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,10 @@ Input = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The input of a run: a text, named inputs, or for agents and conductors texts and images."""
 Messages = Sequence[Mapping[str, Any]]
 """Earlier turns of a conversation: the `messages` of a result."""
+
+
+RESTING = ("waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted")
+"""The statuses of a background run in which nothing more happens by itself."""
 
 
 class StartError(Exception):
@@ -106,7 +111,7 @@ class Served(ABC):
         query = {"trace": "true"} if trace else {}
         body = _body(input_data, messages)
         response = self.client.post("/run", json=body, params=query, headers=dict(headers or {}))
-        data = self._json(response)
+        data = self.json_of(response)
         if trace:
             return ExecutionResult.from_dict(data)
         return data["output"] if set(data) == {"output"} else data
@@ -124,19 +129,24 @@ class Served(ABC):
         with request as response:
             if response.status_code != 200:
                 response.read()
-                raise self._problem(response)
+                raise self.problem_of(response)
             parser = EventParser()
             for event in (event for chunk in response.iter_raw() for event in parser.feed(chunk)):
                 if event.name == "problem":
-                    raise self._problem(httpx.Response(0, content=event.data))
+                    raise self.problem_of(httpx.Response(0, content=event.data))
                 if event.name != "result":
                     yield adapter().validate_json(event.data)
+
+    @property
+    def runs(self) -> BackgroundRuns:
+        """The background runs of the component, if it has a database for them."""
+        return BackgroundRuns(self)
 
     def metrics(self) -> Metrics:
         """The current metrics."""
         response = self.client.get("/metrics")
         if response.status_code != 200:
-            raise self._problem(response)
+            raise self.problem_of(response)
         return Metrics(response.text)
 
     def info(self) -> dict[str, Any]:
@@ -145,19 +155,25 @@ class Served(ABC):
         Raises:
             ProblemError: The request was rejected.
         """
-        return self._json(self.client.get("/info"))
+        return self.json_of(self.client.get("/info"))
 
     @abstractmethod
     def logs(self) -> str:
         """The output of the component so far."""
         ...
 
-    def _json(self, response: httpx.Response) -> Any:
-        if response.status_code != 200:
-            raise self._problem(response)
+    def json_of(self, response: httpx.Response) -> Any:
+        """The JSON of a response.
+
+        Raises:
+            ProblemError: The request was rejected.
+        """
+        if not response.is_success:
+            raise self.problem_of(response)
         return response.json()
 
-    def _problem(self, response: httpx.Response) -> ProblemError:
+    def problem_of(self, response: httpx.Response) -> ProblemError:
+        """The error of a response, with what the model's stub did not answer."""
         try:
             error = ProblemError(response.json())
         except ValueError:
@@ -184,6 +200,85 @@ class Served(ABC):
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+class BackgroundRuns:
+    """The background runs of a served component; each is a dictionary as `GET /runs/{id}` returns it.
+
+    All methods raise `ProblemError` if the service refuses.
+    """
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def start(
+        self, input_data: Input, *, messages: Messages = (), headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Start a run, and return it.
+
+        Args:
+            input_data: A text, named inputs, or texts and images.
+            messages: Earlier turns, for agents and conductors.
+            headers: Further request headers, such as `Idempotency-Key`.
+        """
+        return self._request("POST", "/runs", json=_body(input_data, messages), headers=dict(headers or {}))
+
+    def get(self, run_id: str) -> dict[str, Any]:
+        """A run."""
+        return self._request("GET", f"/runs/{run_id}")
+
+    def list(self, *statuses: str, limit: int = 50) -> Sequence[dict[str, Any]]:
+        """The newest runs, by default with any status."""
+        return self._request("GET", "/runs", params={"status": statuses, "limit": limit})["runs"]
+
+    def wait(self, run_id: str, *statuses: str, within: float = 60) -> dict[str, Any]:
+        """The run, once it has one of the statuses; by default once nothing more happens by itself.
+
+        Args:
+            run_id: The run.
+            statuses: The statuses to wait for.
+            within: Seconds to wait.
+
+        Raises:
+            TimeoutError: It has another status after that time.
+        """
+        deadline, wanted = time.monotonic() + within, statuses or RESTING
+        while (run := self.get(run_id))["status"] not in wanted:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"The run is '{run['status']}' after {within:g} s.")
+            time.sleep(0.1)
+        return run
+
+    def events(self, run_id: str, last_event_id: int = -1) -> Iterator[Event]:
+        """The events of a run to its end, from the one after `last_event_id`, as they happen."""
+        headers = {"last-event-id": str(last_event_id)}
+        with self._served.client.stream("GET", f"/runs/{run_id}/events", headers=headers) as response:
+            if response.status_code != 200:
+                response.read()
+                raise self._served.problem_of(response)
+            parser = EventParser()
+            for event in (event for chunk in response.iter_raw() for event in parser.feed(chunk)):
+                if event.name not in ("result", "problem"):
+                    yield adapter().validate_json(event.data)
+
+    def cancel(self, run_id: str) -> dict[str, Any]:
+        """Cancel a run."""
+        return self._request("POST", f"/runs/{run_id}/cancel")
+
+    def resume(self, run_id: str) -> dict[str, Any]:
+        """Have a run that failed or was interrupted go on."""
+        return self._request("POST", f"/runs/{run_id}/resume")
+
+    def approve(self, run_id: str, comment: str = "") -> dict[str, Any]:
+        """Approve what a run waits for."""
+        return self._request("POST", f"/runs/{run_id}/approve", json={"comment": comment})
+
+    def reject(self, run_id: str, comment: str = "") -> dict[str, Any]:
+        """Reject what a run waits for, which ends it."""
+        return self._request("POST", f"/runs/{run_id}/reject", json={"comment": comment})
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        return self._served.json_of(self._served.client.request(method, path, **options))
 
 
 def _body(input_data: Input, messages: Messages) -> dict[str, Any]:

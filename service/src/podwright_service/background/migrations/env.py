@@ -1,0 +1,11 @@
+"""How Alembic applies the migrations: on the connection that `podwright_service.background.store.migrate` opened."""
+
+from alembic import context
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    version_table="podwright_migrations",
+    target_metadata=context.config.attributes["metadata"],
+)
+with context.begin_transaction():
+    context.run_migrations()

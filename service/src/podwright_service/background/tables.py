@@ -1,0 +1,63 @@
+"""The tables of background runs, the same in SQLite and PostgreSQL; the migrations create them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table
+
+Status = Literal["queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"]
+"""The status of a run: `interrupted` waits for a person, because nobody knows how one of its tool calls ended."""
+
+ENDED: tuple[Status, ...] = ("succeeded", "failed", "cancelled", "interrupted")
+"""The statuses in which nothing more happens by itself."""
+RESUMABLE: tuple[Status, ...] = ("failed", "interrupted")
+"""The ended statuses from which a person may have the run go on."""
+
+metadata = MetaData()
+
+runs = Table(
+    "podwright_runs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("component", String, nullable=False),
+    Column("digest", String, nullable=False, comment="digest of the blueprint that the run began with"),
+    Column("status", String(20), nullable=False),
+    Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
+    Column("idempotency_key", String(64), unique=True, comment="SHA-256 of the caller and the Idempotency-Key"),
+    Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
+    Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("attempt", Integer, nullable=False, comment="number of the current or last attempt, from 1; 0 before it"),
+    Column("worker", String(32), comment="the process that performs it"),
+    Column("seconds", Float, nullable=False, comment="how long its earlier attempts ran"),
+    Column("traceparent", String(55), comment="the span of the last attempt"),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("repeat_calls", Boolean, nullable=False, comment="a person has accepted that tool calls are repeated"),
+    Column("approval", JSON, comment="what it waits for: message and path"),
+    Column("decisions", JSON, nullable=False, comment="what persons have decided"),
+    Column("seq", Integer, nullable=False, comment="how many events it has"),
+    Column("usage", JSON, nullable=False),
+    Column("result", JSON),
+    Column("problem", JSON),
+    Index("podwright_runs_by_status", "status", "created_at"),
+    Index("podwright_runs_by_time", "created_at", "id"),
+    Index("podwright_runs_by_worker", "worker"),
+)
+
+workers = Table(
+    "podwright_workers",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("lease_until", Float, nullable=False, comment="when other processes may take its runs over"),
+)
+
+run_events = Table(
+    "podwright_run_events",
+    metadata,
+    Column("run_id", String(32), primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("attempt", Integer, nullable=False),
+    Column("event", JSON, nullable=False),
+)

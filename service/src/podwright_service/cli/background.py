@@ -1,0 +1,188 @@
+"""The commands `runs …`: a client of the background runs of a service."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from podwright.errors import ConfigurationError, RemoteConnectionError, RemoteError
+from podwright.events import adapter
+from podwright.json_data import as_object, to_json_bytes
+from podwright.models.sse import EventParser
+from podwright.models.urls import is_header_value
+from podwright.printer import Printer
+from podwright_service.cli.console import print_json, print_text, read_text
+from podwright_service.remotes import name_and_key
+from podwright_service.settings import adopt_secrets, read_settings
+
+_TIMEOUT = 60.0
+"""Seconds to wait for a response, and between two pieces of a stream, which has a heartbeat every 15 seconds."""
+_RECONNECT = 1.0
+"""Seconds before a lost stream is opened again."""
+_RECONNECTS = 30
+"""Most attempts to open it without an event between them."""
+
+
+class RunsClient:
+    """The background runs of a service.
+
+    Args:
+        url: Address of the service.
+        api_key: Its API key, or `@FILE`; by default that of `PODWRIGHT_AGENT_KEYS`.
+
+    Raises:
+        ConfigurationError: The address or the key is invalid.
+    """
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError("Invalid address of the service.", suggestion="Write it as http://host:port.")
+        self._parts = parts
+        key = name_and_key(url, read_settings())[1]
+        if api_key is not None:
+            key = read_text(api_key[1:]).strip() if api_key.startswith("@") else api_key
+        if key and not is_header_value(key):
+            raise ConfigurationError("The API key has invalid characters.")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """The JSON of a response.
+
+        Raises:
+            RemoteError: The service refused the request, or could not be reached.
+        """
+        with self._open(method, path, body) as response:
+            return json.loads(response.read())
+
+    def follow(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Names and data of the events of a run to its end; a lost stream is opened again where it was.
+
+        Raises:
+            RemoteError: There is no such run, or the service could not be reached.
+        """
+        last, lost = "", 0
+        while True:
+            try:
+                with self._open("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": last or "-1"}) as response:
+                    for event in _events(response):
+                        yield event.name, json.loads(event.data)
+                        if event.name in ("result", "problem"):
+                            return
+                        last, lost = str(json.loads(event.data)["seq"]), 0
+            except (RemoteConnectionError, OSError, http.client.HTTPException):
+                lost += 1
+                if lost > _RECONNECTS:
+                    raise
+            time.sleep(_RECONNECT)
+
+    @contextlib.contextmanager
+    def _open(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Generator[http.client.HTTPResponse]:
+        is_secure = self._parts.scheme == "https"
+        connect = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
+        connection = connect(self._parts.hostname or "", self._parts.port, timeout=_TIMEOUT)
+        sent = self._headers | dict(headers or {}) | ({"Content-Type": "application/json"} if body is not None else {})
+        data = None if body is None else to_json_bytes(body)
+        try:
+            try:
+                connection.request(method, self._parts.path.rstrip("/") + path, data, sent)
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                address = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
+                raise RemoteConnectionError(
+                    f"The service at {address} cannot be reached: {error}.", suggestion="Check --url."
+                ) from error
+            if response.status >= 400:
+                raise _refused(response)
+            yield response
+        finally:
+            connection.close()
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[Any]:
+    parser = EventParser()
+    while chunk := response.read1(65536):
+        yield from parser.feed(chunk)
+
+
+def _refused(response: http.client.HTTPResponse) -> RemoteError:
+    try:
+        problem = as_object(json.loads(response.read()))
+    except ValueError:
+        problem = {}
+    detail = str(problem.get("detail") or f"The service answered {response.status} {response.reason}.")
+    error = RemoteError(detail, suggestion=str(problem.get("suggestion") or "Check --url."))
+    error.status, error.remote_code = response.status, str(problem.get("code") or "") or None
+    return error
+
+
+def start_run(client: RunsClient, run_input: str | dict[str, Any]) -> None:
+    """Start a run, and print its id."""
+    body = {"inputs": run_input} if isinstance(run_input, dict) else {"input": run_input}
+    print_text(client.request("POST", "/runs", body)["id"])
+
+
+def list_runs(client: RunsClient, statuses: list[str], limit: int, *, as_json: bool) -> None:
+    """Print the newest runs, one a line."""
+    query = urlencode({"status": statuses, "limit": limit}, doseq=True)
+    runs = client.request("GET", f"/runs?{query}")["runs"]
+    if as_json:
+        print_json(runs)
+        return
+    for run in runs:
+        cost = run["usage"].get("cost")
+        spent = f"{cost:.6f} USD" if isinstance(cost, float) else ""
+        facts = (run["id"], f"{run['created_at'][:19]}Z", f"{run['status']:<20}", f"{run['component']:<24}", spent)
+        print_text("  ".join(facts).rstrip())
+
+
+def show_run(client: RunsClient, run_id: str) -> None:
+    """Print a run as JSON."""
+    print_json(client.request("GET", f"/runs/{run_id}"))
+
+
+def follow_run(client: RunsClient, run_id: str) -> int:
+    """Print the steps of a run to standard error as they happen, and its output; returns the exit code."""
+    printer = Printer(file=sys.stderr)
+    for name, data in client.follow(run_id):
+        if name == "result":
+            output = data["output"] if set(data) == {"output"} else data
+            if isinstance(output, str):
+                print_text(output)
+            else:
+                print_json(output)
+        elif name == "problem":
+            print_text(f"The run ended: {data['detail']}", sys.stderr)
+            return 1
+        else:
+            printer(adapter().validate_python(data))
+    return 0
+
+
+def change_run(client: RunsClient, run_id: str, action: str, body: Any = None) -> None:
+    """Cancel, resume, approve or reject a run, and print its status."""
+    print_text(client.request("POST", f"/runs/{run_id}/{action}", body)["status"])
+
+
+def migrate_database() -> None:
+    """Create or update the tables in the database of `PODWRIGHT_RUNS_DATABASE`.
+
+    Raises:
+        ConfigurationError: It is not set, or the database cannot be used.
+    """
+    from podwright_service.background.store import database_url, migrate  # slow to import
+
+    settings = read_settings()
+    adopt_secrets()
+    if settings.runs_database is None:
+        raise ConfigurationError("There is no database to migrate.", suggestion="Set PODWRIGHT_RUNS_DATABASE.")
+    migrate(database_url(settings.runs_database.get_secret_value()))
+    print_text("The tables are up to date.")

@@ -1,0 +1,217 @@
+"""Routes of background runs: they are stored, performed by any pod of the service, and outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+
+from podwright.json_data import to_json_bytes
+from podwright_service.background.store import StoredRun
+from podwright_service.background.tables import ENDED
+from podwright_service.background.worker import BackgroundRuns as Worker
+from podwright_service.documentation import BACKGROUND_PARAMETERS, BACKGROUND_PROBLEMS, EVENT_STREAM
+from podwright_service.execution import task_of
+from podwright_service.limits import granted_limits
+from podwright_service.observability.tracing import current_traceparent
+from podwright_service.problems import RequestError
+from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerprint, fingerprint_of, key_of
+from podwright_service.routes.json_body import JSONRoute
+from podwright_service.runtime import get_runtime
+from podwright_service.schemas import BackgroundRun, BackgroundRuns, DecisionRequest, RunRequest, RunStatus
+from podwright_service.streams import HEARTBEAT
+
+LOOK = 0.5
+"""Seconds between two looks for events of a run that another process performs."""
+
+router = APIRouter(tags=["background runs"], prefix="/runs")
+with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
+ROUTERS = (router, with_body)
+
+
+@with_body.post(
+    "", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS,
+    openapi_extra=BACKGROUND_PARAMETERS,
+)  # fmt: skip
+async def start(request: Request, body: RunRequest) -> Response:
+    """Store a run of the served component, which begins as soon as a process is free."""
+    runtime, worker = get_runtime(request), _worker(request)
+    task_of(runtime.component, body)  # what is wrong with it is said now
+    limits, hops = granted_limits(request.headers, runtime.settings)
+    run_id = os.urandom(16).hex()
+    key = key_of(request) if HEADER in request.headers else run_id
+    fingerprint = await fingerprint_of(request)
+    run = await worker.store.add(
+        {
+            "id": run_id,
+            "component": runtime.component.name,
+            "digest": worker.digest,
+            "request": {
+                "body": body.model_dump(mode="json", exclude_unset=True),
+                "limits": {name: getattr(limits, name) for name in limits.__slots__},
+                "hops": hops,
+                "traceparent": current_traceparent(),
+            },
+            "idempotency_key": hashlib.sha256(key.encode()).hexdigest(),
+            "fingerprint": fingerprint,
+        }
+    )
+    check_fingerprint(run["fingerprint"], fingerprint)
+    worker.wake()
+    headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
+    return Response(to_json_bytes(_shown(run, worker)), 202, headers, "application/json")
+
+
+@router.get("/{run_id}", response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
+async def show(request: Request, run_id: str) -> Mapping[str, Any]:
+    """A run: its status, and its result or its problem once it has ended."""
+    worker = _worker(request)
+    return _shown(await _found(worker, run_id), worker)
+
+
+@router.get("", response_model=BackgroundRuns, responses=BACKGROUND_PROBLEMS)
+async def page(
+    request: Request,
+    status: Annotated[list[RunStatus], Query(description="Only runs with one of these.")] = [],  # noqa: B006 - FastAPI copies it
+    component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
+    cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+) -> Mapping[str, Any]:
+    """The runs of all components in the database, newest first."""
+    worker = _worker(request)
+    found = await worker.store.page(status, component, _parse_cursor(cursor), limit + 1)
+    last = found[limit - 1] if len(found) > limit else None
+    return {
+        "runs": [_shown(run, worker) for run in found[:limit]],
+        "next": f"{last['created_at']!r}-{last['id']}" if last else None,
+    }
+
+
+@router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | BACKGROUND_PROBLEMS)
+async def follow(
+    request: Request,
+    run_id: str,
+    last_event_id: Annotated[int, Header(ge=-1, description="Number of the last event that is known.")] = -1,
+) -> EventSourceResponse:
+    """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end."""
+    await _found(_worker(request), run_id)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(_events(request, run_id, last_event_id), headers=headers)
+
+
+async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[bytes]:
+    """Server-sent events; the stream ends with the run, or when this process stops: then a client connects again."""
+    worker, lifecycle, sent_at = _worker(request), get_runtime(request).lifecycle, time.monotonic()
+    while lifecycle.state != "draining":
+        run = await _found(worker, run_id)
+        while found := await worker.store.events(run_id, after):
+            for seq, data in found:
+                yield format_sse_event(event=data["type"], id=str(seq), data_str=to_json_bytes(data).decode())
+            after, sent_at = found[-1][0], time.monotonic()
+        if run["status"] in ENDED:
+            name, content = ("result", run["result"]) if run["status"] == "succeeded" else ("problem", run["problem"])
+            yield format_sse_event(event=name, data_str=to_json_bytes(content).decode())
+            return
+        if time.monotonic() - sent_at > HEARTBEAT:
+            yield KEEPALIVE_COMMENT
+            sent_at = time.monotonic()
+        await asyncio.sleep(LOOK)
+
+
+@router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
+async def cancel(request: Request, run_id: str) -> Mapping[str, Any]:
+    """Cancel a run wherever it is performed, its model call included."""
+    worker = _worker(request)
+    run = await worker.store.cancel(run_id)
+    if run is None:
+        raise await _conflict(worker, run_id, "cancelled", "that has not ended")
+    worker.cancel(run_id)
+    return _shown(run, worker)
+
+
+@router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
+async def resume(request: Request, run_id: str) -> Mapping[str, Any]:
+    """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
+    worker = _worker(request)
+    run = await worker.store.resume(run_id)
+    if run is None:
+        raise await _conflict(worker, run_id, "resumed", "that failed or was interrupted")
+    worker.wake()
+    return _shown(run, worker)
+
+
+@with_body.post("/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
+async def approve(request: Request, run_id: str, body: DecisionRequest) -> Mapping[str, Any]:
+    """Approve what a run waits for; it goes on."""
+    return await _decide(request, run_id, body, approved=True)
+
+
+@with_body.post("/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
+async def reject(request: Request, run_id: str, body: DecisionRequest) -> Mapping[str, Any]:
+    """Reject what a run waits for; it ends as cancelled."""
+    return await _decide(request, run_id, body, approved=False)
+
+
+async def _decide(request: Request, run_id: str, body: DecisionRequest, *, approved: bool) -> Mapping[str, Any]:
+    worker, word = _worker(request), "approved" if approved else "rejected"
+    run = await _found(worker, run_id)
+    attempt = run["attempt"] if body.attempt is None else body.attempt
+    decision = {"approved": approved, "comment": body.comment}
+    decided = await worker.store.decide(run_id, attempt, decision)
+    if decided is None:
+        raise await _conflict(worker, run_id, word, "that waits for approval, in the attempt that was read,")
+    worker.wake()
+    return _shown(decided, worker)
+
+
+def _worker(request: Request) -> Worker:
+    return cast("Worker", get_runtime(request).background)  # these routes exist only with one
+
+
+async def _found(worker: Worker, run_id: str) -> StoredRun:
+    run = await worker.store.get(run_id)
+    if run is None:
+        detail = "There is no such run: it never existed, or was deleted some time after its end."
+        raise RequestError(404, "run_not_found", detail, "Use the 'id' of the response to POST /runs.")
+    return run
+
+
+async def _conflict(worker: Worker, run_id: str, word: str, expected: str) -> RequestError:
+    run = await _found(worker, run_id)
+    detail = f"Only a run {expected} can be {word}; this one is '{run['status']}' in attempt {run['attempt']}."
+    return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
+
+
+def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
+    if cursor is None:
+        return None
+    at, _, run_id = cursor.partition("-")
+    try:
+        return float(at), run_id
+    except ValueError:
+        detail = "Invalid query parameter 'cursor'."
+        raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.") from None
+
+
+def _shown(run: StoredRun, worker: Worker) -> dict[str, Any]:
+    """A run as callers see it."""
+    shown = {name: run[name] for name in ("id", "component", "status", "attempt", "usage", "result", "problem")}
+    for name in ("created_at", "started_at", "ended_at"):
+        shown[name] = _date(run[name])
+    shown["approval"] = run["approval"] if run["status"] == "waiting_for_approval" else None
+    shown["decisions"] = [{**decision, "at": _date(decision["at"])} for decision in run["decisions"]]
+    waits = run["status"] == "queued" and run["digest"] != worker.digest
+    shown["notice"] = f"It waits for a service with the blueprint {run['digest']}." if waits else None
+    return shown
+
+
+def _date(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,440 @@
+"""Background runs: their routes, in SQLite and in PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine
+from tests.helpers import NEWSROOM, until
+from tests.postgresql import PostgreSQL
+from tests.service.support import Address, Command, Gate, Serve, Shell, check_problem, pointers, sse_events
+
+from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, Workflow
+from podwright.errors import ModelError
+from podwright.testing import ModelRequest, ToolCall
+from podwright_service.background.store import database_url, migrate
+from podwright_service.background.tables import metadata
+from podwright_service.testing import ComponentProcess, ProblemError
+
+ECHO = Agent("helper", "Help.", EchoModel())
+FLOW = Workflow("flow", steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")])
+ENDED = ("succeeded", "failed", "cancelled", "interrupted")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database."""
+    return request.getfixturevalue(f"{request.param}_database")
+
+
+def wait(client: httpx.Client, url: str, *statuses: str) -> dict[str, Any]:
+    """The run, once it has one of the statuses; by default once it has ended."""
+    run: dict[str, Any] = {}
+
+    def has_status() -> bool:
+        nonlocal run
+        run = client.get(url).json()
+        return run["status"] in (statuses or ENDED)
+
+    until(has_status, 30)
+    return run
+
+
+def begin(client: httpx.Client, text: str = "x", **headers: str) -> str:
+    """Start a run, and return its URL."""
+    response = client.post("/runs", json={"input": text}, headers=headers)
+    assert response.status_code == 202, response.text
+    assert response.headers["location"] == f"/runs/{response.json()['id']}"
+    return response.headers["location"]
+
+
+def test_a_run(serve: Serve, database: str) -> None:
+    """It is accepted, performed, and has the result, the usage and the events that `/run` would have had."""
+    client = serve(ECHO, runs_database=database)
+    response = client.post("/runs", json={"input": "hello"})
+    assert response.status_code == 202
+    assert response.json() | {"status": "queued", "attempt": 0, "decisions": []} == response.json()
+    url = response.headers["location"]
+    run = wait(client, url)
+    assert (run["status"], run["attempt"], run["result"]) == ("succeeded", 1, {"output": "Echo: hello"})
+    assert run["usage"]["model_calls"] == 1
+    assert run["created_at"] <= run["started_at"] <= run["ended_at"]
+    with client.stream("GET", f"{url}/events") as stream:
+        seen = list(sse_events(stream.iter_lines()))
+    assert [name for _, name, _ in seen] == ["run_started", "model_call_finished", "run_finished", "result"]
+    assert [number for number, _, _ in seen] == ["0", "1", "2", ""]
+    assert [data.get("seq") for _, _, data in seen] == [0, 1, 2, None]
+    assert seen[-1][2] == {"output": "Echo: hello"}
+    assert {data["run_id"] for _, _, data in seen[:-1]} == {run["id"]}
+
+
+def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str) -> None:
+    """The same request with the same key is the same run, in another process too; another request is refused."""
+    first, second = serve(ECHO, runs_database=database), serve(ECHO, runs_database=database)
+    one, key = begin(first, "x", **{"idempotency-key": "k1"}), {"idempotency-key": "k1"}
+    again = second.post("/runs", json={"input": "x"}, headers=key)
+    assert (again.status_code, again.headers["location"]) == (202, one)
+    assert again.headers["idempotency-replayed"] == "true"
+    check_problem(second.post("/runs", json={"input": "y"}, headers=key), 422, "idempotency_key_reused")
+    assert wait(second, one)["status"] == "succeeded"
+    assert second.post("/runs", json={"input": "x"}, headers=key).json()["status"] == "succeeded"
+    assert len(first.get("/runs").json()["runs"]) == 1
+
+
+def test_pages_of_runs(serve: Serve, database: str) -> None:
+    """Newest first, by status and component, with a cursor from page to page."""
+    client = serve(ECHO, runs_database=database)
+    urls = [begin(client, str(number)) for number in range(5)]
+    for url in urls:
+        wait(client, url)
+    seen, query = list[str](), {"limit": "2"}
+    while True:
+        page = client.get("/runs", params=query).json()
+        seen += [f"/runs/{run['id']}" for run in page["runs"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert seen == urls[::-1]
+    counts = {
+        query: len(client.get(f"/runs?{query}").json()["runs"])
+        for query in ("status=succeeded", "status=failed", "status=failed&status=succeeded", "component=x",
+                      "component=helper")
+    }  # fmt: skip
+    assert list(counts.values()) == [5, 0, 5, 0, 5]
+    for query in ("cursor=x", "status=gone", "limit=0"):
+        check_problem(client.get(f"/runs?{query}"), 422, "request_invalid")
+
+
+def test_what_is_wrong_is_said_at_once(serve: Serve, database: str) -> None:
+    """A wrong request stores no run; an unknown run is a 404."""
+    client = serve(FLOW, runs_database=database)
+    check_problem(client.post("/runs", json={}), 422, "request_invalid")
+    check_problem(client.post("/runs", json={"input": "x", "start_step": 9}), 422, "resume_path_invalid")
+    check_problem(client.post("/runs", json={"input": "x"}, headers={"podwright-budget": "?"}), 400, "header_invalid")
+    assert client.get("/runs").json() == {"runs": [], "next": None}
+    for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("POST", "/resume")):
+        check_problem(client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found")
+    check_problem(client.post("/runs/x/approve", json={}), 404, "run_not_found")
+
+
+def test_without_a_database_there_are_no_routes(serve: Serve) -> None:
+    """The problem says which setting is missing."""
+    problem = check_problem(serve(ECHO).post("/runs", json={"input": "x"}), 404, "not_found")
+    assert "PODWRIGHT_RUNS_DATABASE" in problem["suggestion"]
+
+
+def test_a_failed_run_is_resumed(serve: Serve, database: str) -> None:
+    """It has the problem of `/run`; resumed, it goes on after what had finished."""
+    calls: list[str] = []
+
+    def fail_once(request: ModelRequest) -> str:
+        calls.append(request.component)
+        if calls == ["first", "second"]:
+            raise ModelError("The provider is down.")
+        return "fine"
+
+    model = FunctionModel(fail_once)
+    flow = Workflow("flow", steps=[Agent("first", "Do.", model), Agent("second", "Do.", model)])
+    client = serve(flow, runs_database=database)
+    url = begin(client)
+    run = wait(client, url)
+    assert (run["status"], run["problem"]["code"], run["problem"]["component"]) == ("failed", "model_failed", "second")
+    assert run["problem"]["instance"] == url
+    assert "context" not in run["problem"]
+    resumed = client.post(f"{url}/resume")
+    assert (resumed.status_code, resumed.json()["problem"]) == (202, None)
+    run = wait(client, url)
+    assert (run["status"], run["attempt"]) == ("succeeded", 2)
+    assert run["result"]["second_output"] == "fine"
+    assert run["usage"]["model_calls"] == 2
+    assert calls == ["first", "second", "second"]
+    check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
+
+
+def test_an_approval(serve: Serve, database: str) -> None:
+    """The run waits with the question; approved, it goes on; the state is the stored one."""
+    client = serve(FLOW, runs_database=database)
+    url = begin(client)
+    run = wait(client, url, "waiting_for_approval")
+    assert run["approval"] == {"message": "Publish Echo: x?", "path": [1]}
+    problem = check_problem(
+        client.post(f"{url}/approve", json={"context": {"helper_output": "!"}}), 422, "request_invalid"
+    )
+    assert pointers(problem) == ["/context"]
+    check_problem(client.post(f"{url}/approve", json={"attempt": 7}), 409, "run_state_conflict")
+    approved = client.post(f"{url}/approve", json={"comment": "Good.", "attempt": run["attempt"]})
+    assert approved.status_code == 202
+    run = wait(client, url)
+    assert (run["status"], run["attempt"], run["usage"]["model_calls"]) == ("succeeded", 2, 2)
+    assert [decision | {"at": ""} for decision in run["decisions"]] == [
+        {"message": "Publish Echo: x?", "path": [1], "approved": True, "comment": "Good.", "at": ""}
+    ]
+    check_problem(client.post(f"{url}/approve", json={}), 409, "run_state_conflict")
+
+
+def test_a_rejection(serve: Serve, database: str) -> None:
+    """The run ends, with the comment as its problem, and is not resumed."""
+    client = serve(FLOW, runs_database=database)
+    url = begin(client)
+    wait(client, url, "waiting_for_approval")
+    run = client.post(f"{url}/reject", json={"comment": "Too dull."}).json()
+    assert (run["status"], run["problem"]["code"]) == ("cancelled", "approval_rejected")
+    assert "Too dull." in run["problem"]["detail"]
+    check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
+
+
+def test_approval_has_a_scope_of_its_own(serve: Serve, database: str) -> None:
+    """A key that may run may not approve."""
+    keys = ("run:" + "r" * 20, "approve:" + "a" * 20)
+    client = serve(FLOW, runs_database=database, api_keys=keys)
+    runner, approver = ({"authorization": f"Bearer {letter * 20}"} for letter in "ra")
+    url = client.post("/runs", json={"input": "x"}, headers=runner).headers["location"]
+    until(lambda: client.get(url, headers=runner).json()["status"] == "waiting_for_approval")
+    for path in ("approve", "reject"):
+        assert check_problem(client.post(f"{url}/{path}", json={}, headers=runner), 403, "scope_missing")
+    for path in ("", "/events"):
+        check_problem(client.get(f"{url}{path}", headers=approver), 403, "scope_missing")
+    check_problem(client.get(url), 401, "key_required")
+    assert client.post(f"{url}/approve", json={}, headers=approver).status_code == 202
+
+
+def test_cancelling(serve: Serve, database: str) -> None:
+    """A run is cancelled wherever it is performed, its model call included; a waiting one at once."""
+    gate = Gate()
+    performer = serve(gate.agent(), runs_database=database, background_runs=1)
+    other = serve(gate.agent(), runs_database=database, background_runs=1)
+    url = begin(performer)
+    gate.called.wait(30)
+    wait(performer, url, "running")
+    other.post(f"{url}/cancel")
+    gate.cancelled.wait(30)
+    run = wait(other, url)
+    assert (run["status"], run["problem"]["code"]) == ("cancelled", "run_cancelled")
+    check_problem(other.post(f"{url}/cancel"), 409, "run_state_conflict")
+    gate.opened.set()
+
+
+def test_a_waiting_run_is_cancelled_at_once(serve: Serve, database: str) -> None:
+    """Nothing of it is performed."""
+    client = serve(FLOW, runs_database=database)
+    url = begin(client)
+    wait(client, url, "waiting_for_approval")
+    assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
+
+
+def test_a_run_waits_for_its_blueprint(serve: Serve, database: str) -> None:
+    """A service with another blueprint does not perform it, and says what it waits for."""
+    gate = Gate()
+    old = serve(gate.agent(), runs_database=database, background_runs=1)
+    blocking, url = begin(old), begin(old)
+    gate.called.wait(30)
+    other = serve(ECHO, runs_database=database)
+    time.sleep(2.5)
+    run = other.get(url).json()
+    assert run["status"] == "queued"
+    assert run["notice"] == f"It waits for a service with the blueprint {old.get('/info').json()['digest']}."
+    gate.opened.set()
+    assert wait(other, url)["status"] == wait(other, blocking)["status"] == "succeeded"
+
+
+def test_a_reader_that_connects_again_misses_nothing(serve: Serve, database: str) -> None:
+    """Fifty readers after each other, on two services, see each event once while the run goes on."""
+    pause = threading.Event()
+
+    def answer(request: ModelRequest) -> Any:
+        pause.wait(0.01)
+        turn = sum(message.role == "tool" for message in request.messages)
+        return ToolCall.of("look", f"c{turn}", place=f"p{turn}") if turn < 30 else "done"
+
+    def look(place: str) -> str:
+        """Look."""
+        return f"nothing in {place}"
+
+    agent = Agent("looker", "Look.", FunctionModel(answer), tools=[look], max_loops=40)
+    clients = [serve(agent, runs_database=database) for _ in range(2)]
+    url, seen, connections = begin(clients[0]), list[int](), 0
+    while not seen or seen[-1] != -1:
+        last = {"last-event-id": str(seen[-1])} if seen else {}
+        with clients[connections % 2].stream("GET", f"{url}/events", headers=last) as stream:
+            for number, (_, name, data) in enumerate(sse_events(stream.iter_lines())):
+                seen.append(-1 if name == "result" else data["seq"])
+                if number == 1:
+                    break
+        connections += 1
+    assert connections >= 47
+    assert seen[:-1] == list(range(len(seen) - 1))
+    run = wait(clients[0], url)
+    assert len(seen) - 1 == 2 + 31 + 60
+    assert run["usage"]["tool_calls"] == 30
+
+
+def test_limits_are_those_of_the_request(serve: Serve, database: str) -> None:
+    """`Podwright-Budget` of `POST /runs` holds for the run."""
+    client = serve(FLOW, runs_database=database)
+    url = begin(client, **{"podwright-budget": "model_calls=1"})
+    wait(client, url, "waiting_for_approval")
+    client.post(f"{url}/approve", json={})
+    run = wait(client, url)
+    assert (run["status"], run["problem"]["code"], run["problem"]["limit"]) == (
+        "failed",
+        "limit_exceeded",
+        "model_calls",
+    )
+
+
+def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
+    """After the retention time, neither run nor events are left."""
+    client = serve(ECHO, runs_database=database)
+    url = begin(client)
+    wait(client, url)
+    cleaner = serve(ECHO, runs_database=database, runs_retention=0)
+    until(lambda: cleaner.get(url).status_code == 404)
+
+
+def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Background runs are counted as runs, and by their status."""
+    monkeypatch.setattr("podwright_service.background.worker.COUNT", 0.1)
+    client = serve(FLOW, runs_database=database)
+    wait(client, begin(client), "waiting_for_approval")
+    labels = 'component="flow",kind="workflow"'
+    waiting = f'podwright_background_runs{{{labels},status="waiting_for_approval"}} 1.0'
+    until(lambda: waiting in client.get("/metrics").text)
+    text = client.get("/metrics").text
+    assert f'podwright_background_attempts_total{{{labels},outcome="waiting_for_approval"}} 1.0' in text
+    assert f'podwright_runs_total{{{labels},status="paused"}} 1.0' in text
+
+
+# --- Clients ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> None:
+    """`podwright runs` starts, lists, shows, follows, approves, rejects, cancels and resumes."""
+    client = serve(FLOW, runs_database=sqlite_database, api_keys=("k" * 20,))
+    client.headers["authorization"] = f"Bearer {'k' * 20}"
+    access = ("--url", str(client.base_url), "--api-key", "k" * 20)
+
+    def runs(*arguments: str) -> str:
+        done = shell("runs", *arguments, *access)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    first, second, third = runs("start", "hello"), runs("start", "--inputs", '{"topic": "x"}'), runs("start", "z")
+    for run_id in (first, second, third):
+        wait(client, f"/runs/{run_id}", "waiting_for_approval")
+    assert json.loads(runs("show", first))["approval"]["message"] == "Publish Echo: hello?"
+    assert [line.split()[0] for line in runs("list", "--status", "waiting_for_approval").splitlines()] == [
+        third, second, first,
+    ]  # fmt: skip
+    assert runs("approve", first, "--comment", "Good.") == "queued"
+    assert runs("reject", second) == "cancelled"
+    assert runs("cancel", third) == "cancelled"
+    followed = shell("runs", "follow", first, *access)
+    assert followed.returncode == 0
+    assert json.loads(followed.stdout)["helper_output"] == json.loads(runs("show", first))["result"]["helper_output"]
+    assert "Approval" in followed.stderr or "approval" in followed.stderr
+    rejected = shell("runs", "follow", second, *access)
+    assert (rejected.returncode, "rejected" in rejected.stderr) == (1, True)
+    refused = shell("runs", "resume", second, *access)
+    assert (refused.returncode, "failed or was interrupted" in refused.stderr) == (1, True)
+    assert len(json.loads(runs("list", "--json"))) == 3
+    wrong_key = shell("runs", "list", "--url", str(client.base_url), "--api-key", "wrong")
+    assert (wrong_key.returncode, "Unknown API key" in wrong_key.stderr) == (1, True)
+    away = shell("runs", "list", "--url", "http://127.0.0.1:1")
+    assert (away.returncode, "cannot be reached" in away.stderr) == (1, True)
+
+
+def test_following_goes_on_when_the_connection_is_lost(
+    command: Command, address: Address, shell: Shell, tmp_path: Path, sqlite_database: str
+) -> None:
+    """`podwright runs follow` connects to the restarted service, and shows each step once."""
+    (tmp_path / "component.py").write_text(SLOW_COMPONENT)
+    variables = {"PODWRIGHT_RUNS_DATABASE": sqlite_database}
+    arguments = ("serve", "component:flow", "--host", "127.0.0.1", "--port")
+    service = command(*arguments, "0", cwd=tmp_path, **variables)
+    url = address(service)
+    run_id = shell("runs", "start", "x", "--url", url).stdout.strip()
+    follower = command("runs", "follow", run_id, "--url", url)
+    until(lambda: httpx.get(f"{url}/runs/{run_id}").json()["status"] == "running")
+    service.send_signal(signal.SIGTERM)
+    assert service.wait(30) == 0
+    address(command(*arguments, url.rpartition(":")[2], cwd=tmp_path, **variables))
+    output, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 0
+    assert output.count("run_finished") <= 1
+    assert json.loads(output[output.index("\n{") :])["a5_output"].startswith("Echo")
+    assert httpx.get(f"{url}/runs/{run_id}").json()["attempt"] == 2
+
+
+SLOW_COMPONENT = """
+import asyncio
+from podwright import Agent, FunctionModel, Workflow
+
+async def answer(request):
+    await asyncio.sleep(0.5)
+    return "Echo"
+
+flow = Workflow("flow", steps=[Agent(f"a{number}", "Do.", FunctionModel(answer)) for number in range(6)])
+"""
+
+
+def test_migrating_by_command(shell: Shell, postgresql: PostgreSQL, command: Command, address: Address) -> None:
+    """Without its tables a service says what to do; `podwright runs migrate` creates them, and may be repeated."""
+    url = postgresql.database()
+    process = command("serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0",
+                      PODWRIGHT_RUNS_DATABASE=url, PODWRIGHT_MODEL="offline/echo")  # fmt: skip
+    with httpx.Client(base_url=address(process)) as client:
+        problem = check_problem(client.post("/runs", json={"input": "x"}), 503, "runs_unavailable")
+        assert "podwright runs migrate" in problem["suggestion"]
+        for _ in range(2):
+            done = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE=url)
+            assert (done.returncode, done.stdout) == (0, "The tables are up to date.\n")
+        run_url = begin(client)
+        assert wait(client, run_url)["status"] == "succeeded"
+    assert shell("runs", "migrate").returncode == 1
+    assert "PODWRIGHT_RUNS_DATABASE" in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
+    away = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x")
+    assert away.returncode == 1
+    assert "secret" not in away.stderr
+
+
+def test_the_testing_kit(tmp_path: Path) -> None:
+    """`component.runs` of the testing kit has the same operations."""
+    (tmp_path / "component.py").write_text(SLOW_COMPONENT.replace("0.5", "0"))
+    env = {"PODWRIGHT_RUNS_DATABASE": f"sqlite:///{tmp_path}/runs.db", "PYTHONPATH": str(tmp_path)}
+    with ComponentProcess("component:flow", env=env) as component:
+        run = component.runs.start("x", headers={"idempotency-key": "k"})
+        assert component.runs.start("x", headers={"idempotency-key": "k"})["id"] == run["id"]
+        ended = component.runs.wait(run["id"])
+        assert ended["result"]["a5_output"] == "Echo"
+        assert [found["id"] for found in component.runs.list("succeeded")] == [run["id"]]
+        seen = list(component.runs.events(run["id"]))
+        assert (seen[0].type, seen[-1].type) == ("run_started", "run_finished")
+        assert [event.seq for event in component.runs.events(run["id"], 3)] == list(range(4, len(seen)))
+        for action in (component.runs.cancel, component.runs.resume, component.runs.approve, component.runs.reject):
+            with pytest.raises(ProblemError, match="run_state_conflict"):
+                action(run["id"])
+        with pytest.raises(ProblemError, match="run_not_found"):
+            list(component.runs.events("x"))
+        with pytest.raises(TimeoutError):
+            component.runs.wait(run["id"], "failed", within=0.1)
+
+
+def test_the_migrations_make_the_tables(database: str) -> None:
+    """The tables that the migrations create are those that the code uses."""
+    url = database_url(database)
+    migrate(url)
+    engine = create_engine(url.set(drivername=url.drivername.replace("+aiosqlite", "")))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "podwright_migrations"})
+        changes = [change for change in compare_metadata(context, metadata) if "comment" not in str(change)]
+    engine.dispose()
+    assert changes == []
