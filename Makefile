@@ -89,7 +89,7 @@ test: install  ## run the tests; ARGS="-k name" selects some
 
 proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
 	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py disconnects.py \
-		remote_restarts.py) $(addprefix tests/cluster/test_,nothing_fails.py install.py)
+		remote_restarts.py background_kill.py) $(addprefix tests/cluster/test_,nothing_fails.py install.py)
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders
 	$(BIN)/python deploy/chart.py
@@ -133,14 +133,14 @@ fmt: install  ## format, and apply automatic fixes
 	$(BIN)/ruff format
 
 lock:  ## update all locks to the newest releases that are old enough
-	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra postgres --extra testing \
+	$(COMPILE) --upgrade --no-emit-package podwright --group dev --group build --extra litellm --extra background --extra testing \
 		-o requirements.lock library/pyproject.toml service/pyproject.toml
 	printf '%s\n' checkov | $(COMPILE) --upgrade -o requirements-checkov.lock -
 	printf '%s\n' uv hatchling editables | $(COMPILE) --upgrade -o requirements-uv.lock -
 	echo uv | $(COMPILE) -c requirements-uv.lock -o service/src/podwright_service/images/requirements-uv.lock -
 	$(COMPILE) -c requirements.lock --no-emit-package podwright \
 		-o deploy/image/requirements-slim.lock library/pyproject.toml service/pyproject.toml
-	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra postgres \
+	$(COMPILE) -c requirements.lock --no-emit-package podwright --extra litellm --extra background \
 		-o deploy/image/requirements-full.lock library/pyproject.toml service/pyproject.toml
 
 clean:  ## remove generated files

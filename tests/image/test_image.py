@@ -27,7 +27,7 @@ def mounted(folder: Path) -> str:
     return f"--volume={folder}:/component:ro"
 
 
-@pytest.mark.parametrize(("flavour", "megabytes"), [("slim", 90), ("full", 350)])
+@pytest.mark.parametrize(("flavour", "megabytes"), [("slim", 90), ("full", 400)])
 def test_size(docker: Docker, request: pytest.FixtureRequest, flavour: str, megabytes: int) -> None:
     """A flavour adds a limited size to its base image."""
     image = request.getfixturevalue(flavour)
@@ -50,6 +50,19 @@ def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     processes = container.docker("top", container.id, "-eo", "pid,args").splitlines()
     assert len([line for line in processes if "python" in line]) >= 3, processes  # a parent and two workers
     assert container.stop() == 0
+
+
+def test_background_runs(docker: Docker, slim: str, full: str, start: Start) -> None:
+    """The image `full` has what they need; `slim` says so."""
+    options = (*HARDENED, "--tmpfs", "/data:mode=1777", mounted(NEWSROOM / "writer"))
+    database = {"PODWRIGHT_RUNS_DATABASE": "sqlite:////data/runs.db"}
+    container = start(full, *options, **OFFLINE, **database).healthy()
+    run_id = docker("exec", container.id, "podwright", "runs", "start", "the moon").strip()
+    assert "the moon" in docker("exec", container.id, "podwright", "runs", "follow", run_id)
+    assert container.stop() == 0
+    refused = start(slim, *options, **OFFLINE, **database)
+    until(lambda: not refused.state()["Running"])
+    assert "Use the image 'full'" in refused.logs()
 
 
 def test_orphaned_processes_are_reaped(slim: str, start: Start, tmp_path: Path) -> None:

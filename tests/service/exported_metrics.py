@@ -25,6 +25,8 @@ def counted() -> Metrics:
     admission: Any = SimpleNamespace(waiting=0, rejected={"full": 1}, on_change=None)
     metrics.track(admission)
     metrics.observe_request("POST", "/run", 200, 0.1)
+    metrics.count_attempt("succeeded")
+    metrics.set_background_runs({"queued": (1, 1.0)})
     priced, unpriced = Usage(10, 5, 4, 2, cost=0.01), Usage(10, 5, cost=None)
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [

@@ -23,7 +23,7 @@ from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.background.store import database_url, migrate
 from podwright_service.background.tables import metadata
-from podwright_service.testing import ComponentProcess, ProblemError
+from podwright_service.testing import ComponentProcess, ProblemError, SpanCollector
 
 ECHO = Agent("helper", "Help.", EchoModel())
 FLOW = Workflow("flow", steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")])
@@ -426,6 +426,53 @@ def test_the_testing_kit(tmp_path: Path) -> None:
             list(component.runs.events("x"))
         with pytest.raises(TimeoutError):
             component.runs.wait(run["id"], "failed", within=0.1)
+
+
+def test_the_spans_of_attempts(tmp_path: Path) -> None:
+    """All attempts are in the trace of the request; each links to the one before, and has only its own calls."""
+    (tmp_path / "component.py").write_text(APPROVED_COMPONENT)
+    env = {"PODWRIGHT_RUNS_DATABASE": f"sqlite:///{tmp_path}/runs.db", "PYTHONPATH": str(tmp_path)}
+    with SpanCollector() as spans, ComponentProcess("component:flow", env=env, spans=spans) as component:
+        run = component.runs.start("x")
+        component.runs.wait(run["id"], "waiting_for_approval")
+        component.runs.approve(run["id"])
+        component.runs.wait(run["id"], "succeeded")
+        component.stop()
+        attempts = [span for span in spans.spans if span.name == "invoke_workflow flow"]
+        request = next(span for span in spans.spans if span.name == "POST /runs")
+        assert [span.parent for span in attempts] == [request.id, request.id]
+        assert [[link for _, link in span.links] for span in attempts] == [[], [attempts[0].id]]
+        assert {span.attributes["podwright.run.id"] for span in attempts} == {run["id"]}
+        assert sum(span.name.startswith("chat") for span in spans.spans) == 2
+        assert sum(span.name.startswith("step first") for span in spans.spans) == 1
+
+
+APPROVED_COMPONENT = """
+from podwright import Agent, ApprovalStep, Workflow
+
+first, last = (Agent(name, "Do.", "offline/echo") for name in ("first", "last"))
+flow = Workflow("flow", steps=[first, ApprovalStep("Sure?"), last])
+"""
+
+
+def test_a_run_that_ends_its_processes_waits_for_a_person(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten processes that ended during a run, it is interrupted; resumed, it has another ten."""
+    gate = Gate()
+    client = serve(gate.agent(), runs_database=sqlite_database)
+    url = begin(client)
+    gate.called.wait(30)
+    monkeypatch.setattr("podwright_service.background.store.LEASE", -1.0)
+    monkeypatch.setattr("podwright_service.background.worker.MAX_TAKEOVERS", 2)
+    others = [serve(gate.agent(), runs_database=sqlite_database) for _ in range(2)]
+    run = wait(client, url, "interrupted")
+    assert run["problem"]["code"] == "run_interrupted"
+    assert "2 processes ended" in run["problem"]["detail"]
+    monkeypatch.undo()
+    gate.opened.set()
+    others[0].post(f"{url}/resume")
+    assert wait(client, url)["status"] == "succeeded"
 
 
 def test_the_migrations_make_the_tables(database: str) -> None:

@@ -17,6 +17,7 @@ from podwright import __version__
 from podwright.components import Component
 from podwright.errors import ModelAuthenticationError
 from podwright.models import resolve
+from podwright_service import background
 from podwright_service.active_runs import ActiveRuns
 from podwright_service.admission import Admission, AdmissionMiddleware
 from podwright_service.auth import ApiKeys, AuthenticationMiddleware
@@ -85,9 +86,9 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     for router in OPENAI_ROUTERS if settings.openai_routes else ():
         app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
     if runtime.background:
-        from podwright_service.routes import background
+        from podwright_service.routes.background import ROUTERS as BACKGROUND_ROUTERS
 
-        for router in background.ROUTERS:
+        for router in BACKGROUND_ROUTERS:
             app.include_router(router, responses=common_responses(has_keys=has_keys))
     for router in OPEN_ROUTERS:
         app.include_router(router)
@@ -116,7 +117,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
     admission, active_runs = Admission(settings), ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))
     observability.metrics.track(admission)
-    background = _background(settings, component, observability)
+    background_runs = _background_runs(settings, component, observability)
     return Runtime(
         component=component,
         settings=settings,
@@ -126,15 +127,16 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
-        lifecycle=Lifecycle(settings, active_runs, observability.shutdown, background),
+        lifecycle=Lifecycle(settings, active_runs, observability.shutdown, background_runs),
         observability=observability,
-        background=background,
+        background=background_runs,
     )
 
 
-def _background(settings: Settings, component: Component, observability: Observability) -> BackgroundRuns | None:
+def _background_runs(settings: Settings, component: Component, observability: Observability) -> BackgroundRuns | None:
     if settings.runs_database is None:
         return None
+    background.check_installed()
     # imported here, because SQLAlchemy takes time and memory, which a service without background runs does not need
     from podwright_service.background.store import database_url, migrate
     from podwright_service.background.worker import BackgroundRuns

@@ -178,14 +178,20 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             return _unexpected(path)
 
 
-def problem_of(path: str, error: Exception, shown: str) -> dict[str, Any]:
+def run_problem(run_id: str, status: int, code: str, detail: str, suggestion: str) -> dict[str, Any]:
+    """A problem document that is stored with a background run."""
+    return _problem(f"/runs/{run_id}", status, code, detail, suggestion).model_dump(exclude_unset=True)
+
+
+def problem_of(run_id: str, error: Exception, shown: str) -> dict[str, Any]:
     """The problem document of what ended a background run; it has no context, because the service keeps that itself.
 
     Args:
-        path: The path of the run.
+        run_id: The run.
         error: Any exception; the text of an unexpected one is not shown.
         shown: The setting `provider_errors`.
     """
+    path = f"/runs/{run_id}"
     if not isinstance(error, PodwrightError):
         return _unexpected(path).model_dump(exclude_unset=True)
     more = {"provider_error": getattr(error, "provider_error", None)} if shown == "show" else {}

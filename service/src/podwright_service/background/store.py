@@ -20,6 +20,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import (
     RowMapping,
+    case,
     create_engine,
     delete,
     event,
@@ -31,14 +32,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import to_json_bytes
 from podwright_service.background.tables import ENDED, RESUMABLE, Status, metadata, run_events, runs, workers
-from podwright_service.problems import RequestError
+from podwright_service.problems import RequestError, run_problem
 
 LEASE = 15.0
 """Seconds after which a run whose process is silent is taken over."""
@@ -169,7 +170,7 @@ class RunStore:
     async def cancel(self, run_id: str) -> StoredRun | None:
         """Cancel a run: at once if no process performs it, else have that process do so."""
         waiting = runs.c.status.in_(("queued", "waiting_for_approval"))
-        now = {"status": "cancelled", "ended_at": self._time(), "problem": CANCELLED}
+        now = {"status": "cancelled", "ended_at": self._time(), "problem": cancelled(run_id)}
         return await self._change(run_id, (waiting, now), (runs.c.status == "running", {"cancel_requested": True}))
 
     async def decide(self, run_id: str, attempt: int, decision: Mapping[str, Any]) -> StoredRun | None:
@@ -189,7 +190,8 @@ class RunStore:
             entry = {**row.approval, **decision, "at": time.time()}
             values: dict[str, Any] = {"status": "queued", "decisions": [*row.decisions, entry]}
             if not decision["approved"]:
-                values |= {"status": "cancelled", "ended_at": self._time(), "problem": rejected(decision["comment"])}
+                problem = _rejected(run_id, decision["comment"])
+                values |= {"status": "cancelled", "ended_at": self._time(), "problem": problem}
             changed = update(runs).where(waits).values(values).returning(runs)
             return (await connection.execute(changed)).mappings().first()
 
@@ -233,6 +235,7 @@ class RunStore:
             .values(
                 status="running",
                 attempt=runs.c.attempt + 1,
+                takeovers=case((is_running, runs.c.takeovers + 1), else_=0),
                 worker=worker,
                 started_at=func.coalesce(runs.c.started_at, now),
             )
@@ -319,6 +322,7 @@ _RETRY = {"retry-after": "5"}
 _NEW_RUN: Mapping[str, Any] = {
     "status": "queued",
     "attempt": 0,
+    "takeovers": 0,
     "seconds": 0.0,
     "cancel_requested": False,
     "repeat_calls": False,
@@ -326,14 +330,16 @@ _NEW_RUN: Mapping[str, Any] = {
     "seq": 0,
     "usage": {},
 }
-CANCELLED = {"status": 503, "code": "run_cancelled", "detail": "The run was cancelled."}
-"""What is stored as the problem of a run that a caller cancelled."""
 
 
-def rejected(comment: str) -> dict[str, Any]:
-    """What is stored as the problem of a run that a person rejected."""
+def cancelled(run_id: str) -> dict[str, Any]:
+    """The problem of a run that a caller cancelled."""
+    return run_problem(run_id, 503, "run_cancelled", "The run was cancelled by a caller.", "Start another run.")
+
+
+def _rejected(run_id: str, comment: str) -> dict[str, Any]:
     detail = f"The run was rejected: {comment}" if comment else "The run was rejected."
-    return {"status": 409, "code": "approval_rejected", "detail": detail}
+    return run_problem(run_id, 409, "approval_rejected", detail, "Start another run.")
 
 
 def database_url(text: str) -> URL:
@@ -373,21 +379,12 @@ def migrate(url: URL) -> None:
                 command.upgrade(config, "head")
         finally:
             engine.dispose()
-    except NoSuchModuleError as error:
-        raise _no_driver() from error
     except (SQLAlchemyError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise ConfigurationError(
             f"The database of background runs cannot be used: {reason}.",
             suggestion="Check PODWRIGHT_RUNS_DATABASE, and that this user may create tables or files there.",
         ) from None
-
-
-def _no_driver() -> ConfigurationError:
-    return ConfigurationError(
-        "PostgreSQL needs the package psycopg, which is not installed.",
-        suggestion="Install podwright-service[postgres], or use the image 'full'.",
-    )
 
 
 def _engine(url: URL) -> AsyncEngine:
@@ -400,11 +397,8 @@ def _engine(url: URL) -> AsyncEngine:
         engine = create_async_engine(url, connect_args={"timeout": TIMEOUT, "isolation_level": "IMMEDIATE"}, **options)
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine
-    try:
-        connect_args = {"connect_timeout": 5}
-        return create_async_engine(url, pool_size=10, pool_timeout=TIMEOUT, connect_args=connect_args, **options)
-    except ImportError as error:
-        raise _no_driver() from error
+    connect_args = {"connect_timeout": 5}
+    return create_async_engine(url, pool_size=10, pool_timeout=TIMEOUT, connect_args=connect_args, **options)
 
 
 def _to_json(data: Any) -> str:

@@ -30,6 +30,7 @@ runs = Table(
     Column("started_at", Float),
     Column("ended_at", Float),
     Column("attempt", Integer, nullable=False, comment="number of the current or last attempt, from 1; 0 before it"),
+    Column("takeovers", Integer, nullable=False, comment="processes that ended during it, one after the other"),
     Column("worker", String(32), comment="the process that performs it"),
     Column("seconds", Float, nullable=False, comment="how long its earlier attempts ran"),
     Column("traceparent", String(55), comment="the span of the last attempt"),

@@ -20,12 +20,12 @@ from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.run import execute
 from podwright.usage import RunLimits
-from podwright_service.background.store import CANCELLED, RunStore, StoredRun
+from podwright_service.background.store import RunStore, StoredRun, cancelled
 from podwright_service.background.stored_journal import RETRY, StoredJournal, Writer
 from podwright_service.execution import result_content, task_of
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
-from podwright_service.problems import RequestError, problem_of
+from podwright_service.problems import RequestError, problem_of, run_problem
 from podwright_service.schemas import RunRequest
 from podwright_service.settings import Settings
 from podwright_service.shutdown import RESPONSE_SECONDS
@@ -34,6 +34,8 @@ POLL = 1.0
 """Seconds between two looks for runs that this process could take over."""
 RENEWAL = 2.0
 """Seconds between two renewals of the leases, at which requests to cancel are seen too."""
+MAX_TAKEOVERS = 10
+"""Processes that may end during a run, one after the other, before it waits for a person."""
 _CLEANUP = 300.0
 """Seconds between two deletions of old runs."""
 COUNT = 10.0
@@ -177,14 +179,22 @@ class BackgroundRuns:
     def _refusal(self, run: StoredRun, journal: StoredJournal) -> str:
         """End a run that must not go on, and say how; empty if it may."""
         if run["cancel_requested"]:
-            journal.set(status="cancelled", problem=CANCELLED)
+            journal.set(status="cancelled", problem=cancelled(run["id"]))
             return "cancelled"
+        if run["takeovers"] >= MAX_TAKEOVERS:
+            detail = f"{MAX_TAKEOVERS} processes ended during the run, one after the other; it may be what ends them."
+            suggestion = "Look in the logs of the pods, for example for too little memory; then resume the run."
+            return self._interrupt(journal, detail, suggestion)
         unknown = journal.unfinished_tool_calls()
         if not unknown or run["repeat_calls"] or self._settings.unfinished_tool_calls == "repeat":
             return ""
         names = ", ".join(sorted({f"'{call.tool}' of '{call.component}'" for call in unknown}))
         detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
-        problem = {"status": 409, "code": "run_interrupted", "detail": detail, "suggestion": _INTERRUPTED}
+        suggestion = "Find out what the call did; then resume the run, which repeats the call, or leave it."
+        return self._interrupt(journal, detail, suggestion)
+
+    def _interrupt(self, journal: StoredJournal, detail: str, suggestion: str) -> str:
+        problem = run_problem(journal.run_id, 409, "run_interrupted", detail, suggestion)
         journal.set(status="interrupted", problem=problem)
         return "interrupted"
 
@@ -228,13 +238,13 @@ class BackgroundRuns:
     def _failed(self, run: StoredRun, journal: StoredJournal, error: Exception) -> str:
         if not isinstance(error, PodwrightError):
             _log.error("The background run %s failed unexpectedly.", run["id"], exc_info=error)
-        problem = problem_of(f"/runs/{run['id']}", error, self._settings.provider_errors)
+        problem = problem_of(run["id"], error, self._settings.provider_errors)
         journal.set(status="failed", problem=problem, **_usage(error))
         return "failed"
 
     def _stopped(self, journal: StoredJournal, error: asyncio.CancelledError) -> str:
         if journal.is_cancelled:
-            journal.set(status="cancelled", problem=CANCELLED, **_usage(error.__cause__))
+            journal.set(status="cancelled", problem=cancelled(journal.run_id), **_usage(error.__cause__))
             return "cancelled"
         journal.set(status="queued")
         return "moved"
@@ -274,9 +284,6 @@ class BackgroundRuns:
                 return await read()
             except RequestError:
                 await asyncio.sleep(RETRY)
-
-
-_INTERRUPTED = "Find out what the call did; then resume the run, which repeats the call, or leave it."
 
 
 def _usage(error: BaseException | None) -> dict[str, Any]:

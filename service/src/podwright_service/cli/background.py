@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from podwright.errors import ConfigurationError, RemoteConnectionError, RemoteError
 from podwright.events import adapter
@@ -17,6 +17,7 @@ from podwright.json_data import as_object, to_json_bytes
 from podwright.models.sse import EventParser
 from podwright.models.urls import is_header_value
 from podwright.printer import Printer
+from podwright_service.background import check_installed
 from podwright_service.cli.console import print_json, print_text, read_text
 from podwright_service.remotes import name_and_key
 from podwright_service.settings import adopt_secrets, read_settings
@@ -70,7 +71,9 @@ class RunsClient:
         last, lost = "", 0
         while True:
             try:
-                with self._open("GET", f"/runs/{run_id}/events", headers={"Last-Event-ID": last or "-1"}) as response:
+                with self._open(
+                    "GET", f"/runs/{quote(run_id, safe='')}/events", headers={"Last-Event-ID": last or "-1"}
+                ) as response:
                     for event in _events(response):
                         yield event.name, json.loads(event.data)
                         if event.name in ("result", "problem"):
@@ -146,7 +149,7 @@ def list_runs(client: RunsClient, statuses: list[str], limit: int, *, as_json: b
 
 def show_run(client: RunsClient, run_id: str) -> None:
     """Print a run as JSON."""
-    print_json(client.request("GET", f"/runs/{run_id}"))
+    print_json(client.request("GET", f"/runs/{quote(run_id, safe='')}"))
 
 
 def follow_run(client: RunsClient, run_id: str) -> int:
@@ -169,7 +172,7 @@ def follow_run(client: RunsClient, run_id: str) -> int:
 
 def change_run(client: RunsClient, run_id: str, action: str, body: Any = None) -> None:
     """Cancel, resume, approve or reject a run, and print its status."""
-    print_text(client.request("POST", f"/runs/{run_id}/{action}", body)["status"])
+    print_text(client.request("POST", f"/runs/{quote(run_id, safe='')}/{action}", body)["status"])
 
 
 def migrate_database() -> None:
@@ -178,6 +181,7 @@ def migrate_database() -> None:
     Raises:
         ConfigurationError: It is not set, or the database cannot be used.
     """
+    check_installed()
     from podwright_service.background.store import database_url, migrate  # slow to import
 
     settings = read_settings()

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Float),
         sa.Column("ended_at", sa.Float),
         sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("takeovers", sa.Integer, nullable=False),
         sa.Column("worker", sa.String(32)),
         sa.Column("seconds", sa.Float, nullable=False),
         sa.Column("traceparent", sa.String(55)),
