@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 from tests.helpers import skip
 from tests.ports import free_port
 
@@ -54,7 +55,7 @@ class PostgreSQL:
         """The URL of a new, empty database."""
         name = next(self._names)
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')  # pyright: ignore - the name is ours
+            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
         return self._url(name)
 
     def _url(self, name: str) -> str:

@@ -77,6 +77,24 @@ def test_a_run(serve: Serve, database: str) -> None:
     assert {data["run_id"] for _, _, data in seen[:-1]} == {run["id"]}
 
 
+def test_a_conversation(serve: Serve, database: str) -> None:
+    """The body is that of `/run`: texts and images, earlier turns, characters that databases do not like."""
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        requests.append(request)
+        return "odd \x00 \ud800 text"
+
+    client = serve(Agent("helper", "Help.", FunctionModel(answer)), runs_database=database)
+    earlier = [{"role": "user", "content": "Hi \x00"}, {"role": "assistant", "content": "Hello"}]
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    body = {"input": [{"type": "text", "text": "Look"}, image], "messages": earlier}
+    run = wait(client, client.post("/runs", json=body).headers["location"])
+    assert run["status"] == "succeeded", run["problem"]
+    assert run["result"]["output"].startswith("odd \x00 ")
+    assert [message.text for message in requests[0].messages] == ["Help.", "Hi \x00", "Hello", "Look"]
+
+
 def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str) -> None:
     """The same request with the same key is the same run, in another process too; another request is refused."""
     first, second = serve(ECHO, runs_database=database), serve(ECHO, runs_database=database)

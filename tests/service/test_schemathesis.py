@@ -22,7 +22,8 @@ def test_the_service_is_as_documented(
 ) -> None:
     """All checks of schemathesis pass: no 5xx, nothing undocumented, and invalid data is rejected."""
     # the stored response to an earlier request would hide that a header is rejected
-    settings = {"PODWRIGHT_IDEMPOTENCY_TTL": "0"} | ({"PODWRIGHT_API_KEYS": key} if key else {})
+    settings = {"PODWRIGHT_IDEMPOTENCY_TTL": "0", "PODWRIGHT_RUNS_DATABASE": f"sqlite:///{tmp_path}/runs.db"}
+    settings |= {"PODWRIGHT_API_KEYS": key} if key else {}
     component = str(newsroom / "newsroom")
     process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)
     url = address(process)

@@ -106,7 +106,8 @@ BACKGROUND_PROBLEMS = _problems(
     {
         404: "There is no such run.",
         409: "The run is in another state, or waits in another attempt.",
-        422: _REFUSED[422],
+        422: "The request is invalid; `errors` lists the places.",
+        500: _REFUSED[500],
         503: "The database cannot be reached; try again after the seconds in `Retry-After`.",
     }
 )

@@ -138,6 +138,8 @@ def problem_response(request: Request, error: Exception) -> Response:
     """
     problem = problem_details(request, error)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if problem.status == 405 and (path := request.app.openapi()["paths"].get(route_of(request.url.path))):
+        headers["Allow"] = ", ".join(method.upper() for method in path)  # Starlette names those of one route only
     if isinstance(error, PodwrightError) and error.run_id:
         headers[RUN_ID] = error.run_id
         if error.usage is not None:

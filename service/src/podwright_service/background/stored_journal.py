@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE
 from podwright_service.background.store import Entry, RunStore, StoredRun
 from podwright_service.problems import RequestError
+
+_log = logging.getLogger("podwright.background")
 
 RETRY = 1.0
 """Seconds between two attempts to reach the database."""
@@ -189,14 +192,19 @@ class Writer:
             self._wake.clear()
             changed, self._changed = self._changed, {}
             unstored = {journal: journal.unstored() for journal in changed if not journal.is_lost}
-            try:
-                refused = await self._store.write(entry for _, entry in unstored.values())
-            except RequestError:
+            entries = [entry for _, entry in unstored.values()]
+            (refused,) = await asyncio.gather(self._store.write(entries), return_exceptions=True)
+            if isinstance(refused, RequestError):  # the database is away
                 self._changed = changed | self._changed
                 self._wake.set()
                 await asyncio.sleep(RETRY)
-                continue
-            for journal, (version, entry) in unstored.items():
-                journal.written(version, entry)
-                if entry.run_id in refused:
+            elif isinstance(refused, BaseException):  # the runs of other journals must go on
+                ids = [journal.run_id for journal in unstored]
+                _log.error("The events of the background runs %s cannot be stored.", ids, exc_info=refused)
+                for journal in unstored:
                     journal.lose()
+            else:
+                for journal, (version, entry) in unstored.items():
+                    journal.written(version, entry)
+                    if entry.run_id in refused:
+                        journal.lose()

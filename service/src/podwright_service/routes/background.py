@@ -18,7 +18,7 @@ from podwright.json_data import to_json_bytes
 from podwright_service.background.store import StoredRun
 from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundRuns as Worker
-from podwright_service.documentation import BACKGROUND_PARAMETERS, BACKGROUND_PROBLEMS, EVENT_STREAM
+from podwright_service.documentation import BACKGROUND_PARAMETERS, BACKGROUND_PROBLEMS, BODY_PROBLEMS, EVENT_STREAM
 from podwright_service.execution import task_of
 from podwright_service.limits import granted_limits
 from podwright_service.observability.tracing import current_traceparent
@@ -35,10 +35,11 @@ LOOK = 0.5
 router = APIRouter(tags=["background runs"], prefix="/runs")
 with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
 ROUTERS = (router, with_body)
+_WITH_BODY = {**BODY_PROBLEMS, **BACKGROUND_PROBLEMS}
 
 
 @with_body.post(
-    "", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS,
+    "", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY,
     openapi_extra=BACKGROUND_PARAMETERS,
 )  # fmt: skip
 async def start(request: Request, body: RunRequest) -> Response:
@@ -67,32 +68,30 @@ async def start(request: Request, body: RunRequest) -> Response:
     check_fingerprint(run["fingerprint"], fingerprint)
     worker.wake()
     headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
-    return Response(to_json_bytes(_shown(run, worker)), 202, headers, "application/json")
+    return _response(_shown(run, worker), 202, headers)
 
 
 @router.get("/{run_id}", response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def show(request: Request, run_id: str) -> Mapping[str, Any]:
+async def show(request: Request, run_id: str) -> Response:
     """A run: its status, and its result or its problem once it has ended."""
     worker = _worker(request)
-    return _shown(await _found(worker, run_id), worker)
+    return _response(_shown(await _found(worker, run_id), worker))
 
 
 @router.get("", response_model=BackgroundRuns, responses=BACKGROUND_PROBLEMS)
 async def page(
     request: Request,
-    status: Annotated[list[RunStatus], Query(description="Only runs with one of these.")] = [],  # noqa: B006 - FastAPI copies it
+    status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
     component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
     cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
-) -> Mapping[str, Any]:
+) -> Response:
     """The runs of all components in the database, newest first."""
     worker = _worker(request)
-    found = await worker.store.page(status, component, _parse_cursor(cursor), limit + 1)
+    found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
     last = found[limit - 1] if len(found) > limit else None
-    return {
-        "runs": [_shown(run, worker) for run in found[:limit]],
-        "next": f"{last['created_at']!r}-{last['id']}" if last else None,
-    }
+    next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
+    return _response({"runs": [_shown(run, worker) for run in found[:limit]], "next": next_cursor})
 
 
 @router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | BACKGROUND_PROBLEMS)
@@ -127,40 +126,40 @@ async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[by
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def cancel(request: Request, run_id: str) -> Mapping[str, Any]:
+async def cancel(request: Request, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
     worker = _worker(request)
     run = await worker.store.cancel(run_id)
     if run is None:
         raise await _conflict(worker, run_id, "cancelled", "that has not ended")
     worker.cancel(run_id)
-    return _shown(run, worker)
+    return _response(_shown(run, worker), 202)
 
 
 @router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def resume(request: Request, run_id: str) -> Mapping[str, Any]:
+async def resume(request: Request, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
     worker = _worker(request)
     run = await worker.store.resume(run_id)
     if run is None:
         raise await _conflict(worker, run_id, "resumed", "that failed or was interrupted")
     worker.wake()
-    return _shown(run, worker)
+    return _response(_shown(run, worker), 202)
 
 
-@with_body.post("/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def approve(request: Request, run_id: str, body: DecisionRequest) -> Mapping[str, Any]:
+@with_body.post("/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY)
+async def approve(request: Request, run_id: str, body: DecisionRequest) -> Response:
     """Approve what a run waits for; it goes on."""
     return await _decide(request, run_id, body, approved=True)
 
 
-@with_body.post("/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def reject(request: Request, run_id: str, body: DecisionRequest) -> Mapping[str, Any]:
+@with_body.post("/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY)
+async def reject(request: Request, run_id: str, body: DecisionRequest) -> Response:
     """Reject what a run waits for; it ends as cancelled."""
     return await _decide(request, run_id, body, approved=False)
 
 
-async def _decide(request: Request, run_id: str, body: DecisionRequest, *, approved: bool) -> Mapping[str, Any]:
+async def _decide(request: Request, run_id: str, body: DecisionRequest, *, approved: bool) -> Response:
     worker, word = _worker(request), "approved" if approved else "rejected"
     run = await _found(worker, run_id)
     attempt = run["attempt"] if body.attempt is None else body.attempt
@@ -169,7 +168,7 @@ async def _decide(request: Request, run_id: str, body: DecisionRequest, *, appro
     if decided is None:
         raise await _conflict(worker, run_id, word, "that waits for approval, in the attempt that was read,")
     worker.wake()
-    return _shown(decided, worker)
+    return _response(_shown(decided, worker), 202)
 
 
 def _worker(request: Request) -> Worker:
@@ -199,6 +198,11 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     except ValueError:
         detail = "Invalid query parameter 'cursor'."
         raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.") from None
+
+
+def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    # not FastAPI's own response, which cannot write the lone surrogates that a model may have written
+    return Response(to_json_bytes(data), status, headers, "application/json")
 
 
 def _shown(run: StoredRun, worker: Worker) -> dict[str, Any]:
