@@ -129,6 +129,9 @@ def add_exception_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ClientDisconnect, ignore)
 
 
+_METHODS = ("get", "head", "post", "put", "patch", "delete")
+
+
 def problem_response(request: Request, error: Exception) -> Response:
     """The response for an error.
 
@@ -139,7 +142,8 @@ def problem_response(request: Request, error: Exception) -> Response:
     problem = problem_details(request, error)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     if problem.status == 405 and (path := request.app.openapi()["paths"].get(route_of(request.url.path))):
-        headers["Allow"] = ", ".join(method.upper() for method in path)  # Starlette names those of one route only
+        # Starlette names those of one route only
+        headers = {"Allow": ", ".join(method.upper() for method in path if method in _METHODS)}
     if isinstance(error, PodwrightError) and error.run_id:
         headers[RUN_ID] = error.run_id
         if error.usage is not None:
