@@ -128,8 +128,9 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
                       "component=helper")
     }  # fmt: skip
     assert list(counts.values()) == [5, 0, 5, 0, 5]
-    for query in ("cursor=x", "status=gone", "limit=0"):
-        check_problem(client.get(f"/runs?{query}"), 422, "request_invalid")
+    for query, named in (("cursor=x", "cursor"), ("status=gone", "status"), ("limit=0", "limit")):
+        problem = check_problem(client.get(f"/runs?{query}"), 422, "request_invalid")
+        assert f"uery parameter '{named}'" in problem["detail"]
 
 
 def test_what_is_wrong_is_said_at_once(serve: Serve, database: str) -> None:
@@ -142,6 +143,14 @@ def test_what_is_wrong_is_said_at_once(serve: Serve, database: str) -> None:
     for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("POST", "/resume")):
         check_problem(client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found")
     check_problem(client.post("/runs/x/approve", json={}), 404, "run_not_found")
+    for number in ("-2", "x", str(2**80)):
+        problem = check_problem(
+            client.get(f"/runs/{'0' * 32}/events", headers={"last-event-id": number}), 422, "request_invalid"
+        )
+        assert f"Header 'last-event-id' is '{number}'" in problem["detail"]
+    for path in ("?component=%00", "/%00"):
+        assert client.get(f"/runs{path}").status_code in (200, 404, 422)
+    assert client.post("/runs", json={"input": "x"}).status_code == 202
 
 
 def test_without_a_database_there_are_no_routes(serve: Serve) -> None:
@@ -316,6 +325,8 @@ def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
     wait(client, url)
     cleaner = serve(ECHO, runs_database=database, runs_retention=0)
     until(lambda: cleaner.get(url).status_code == 404)
+    check_problem(client.get(f"{url}/events"), 404, "run_not_found")
+    assert client.get("/runs").json()["runs"] == []
 
 
 def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:

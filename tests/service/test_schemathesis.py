@@ -16,13 +16,19 @@ EXAMPLES = 1300 if os.environ.get("PROOF") else 8
 KEY = "a-key-of-some-length"
 
 
-@pytest.mark.parametrize("key", [None, KEY], ids=["no key", "key"])
+@pytest.mark.parametrize(
+    ("key", "database"), [(None, "sqlite"), (KEY, "postgresql")], ids=["no key, SQLite", "key, PostgreSQL"]
+)
 def test_the_service_is_as_documented(
-    command: Command, address: Address, newsroom: Path, tmp_path: Path, key: str | None
-) -> None:
+    command: Command, address: Address, newsroom: Path, tmp_path: Path, key: str | None, database: str,
+    request: pytest.FixtureRequest,
+) -> None:  # fmt: skip
     """All checks of schemathesis pass: no 5xx, nothing undocumented, and invalid data is rejected."""
     # the stored response to an earlier request would hide that a header is rejected
-    settings = {"PODWRIGHT_IDEMPOTENCY_TTL": "0", "PODWRIGHT_RUNS_DATABASE": f"sqlite:///{tmp_path}/runs.db"}
+    settings = {
+        "PODWRIGHT_IDEMPOTENCY_TTL": "0",
+        "PODWRIGHT_RUNS_DATABASE": request.getfixturevalue(f"{database}_database"),
+    }
     settings |= {"PODWRIGHT_API_KEYS": key} if key else {}
     component = str(newsroom / "newsroom")
     process = command("serve", component, "--port", "0", PODWRIGHT_MODEL="offline/echo", **settings)

@@ -102,16 +102,18 @@ STREAM_RESPONSES: Responses = {
     **_problems(_REFUSED | _IN_PROGRESS),
 }
 """The responses of a route that answers when a run begins."""
-BACKGROUND_PROBLEMS = _problems(
+DATABASE_PROBLEMS = _problems(
     {
-        404: "There is no such run.",
-        409: "The run is in another state, or waits in another attempt.",
         422: "The request is invalid; `errors` lists the places.",
         500: _REFUSED[500],
         503: "The database cannot be reached; try again after the seconds in `Retry-After`.",
     }
 )
-"""The error responses of the routes of background runs."""
+"""The error responses of the routes of all background runs."""
+READ_PROBLEMS = DATABASE_PROBLEMS | _problems({404: "There is no such run."})
+"""Those of a route that reads a background run."""
+CHANGE_PROBLEMS = READ_PROBLEMS | _problems({409: "The run is in another state, or waits in another attempt."})
+"""Those of a route that changes a background run."""
 BACKGROUND_PARAMETERS = {
     "parameters": [entry for entry in RUN_PARAMETERS["parameters"] if entry["name"] != "Podwright-Resumes"]
 }

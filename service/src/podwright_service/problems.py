@@ -230,6 +230,9 @@ def _unexpected(path: str) -> ProblemDetails:
     return _problem(path, 500, "internal_error", detail, "Ask the operator to look in the logs.")
 
 
+_PLACES = {"query": "Query parameter", "header": "Header"}
+
+
 def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     """The validation errors of FastAPI with pointers into the body."""
     details = error.errors()
@@ -242,8 +245,8 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
         suggestion = "Correct the JSON in the body of the request."
         return RequestError(400, "json_invalid", problems[0].detail, suggestion, problems=problems)
     for entry in details:
-        if entry["loc"][0] == "query":
-            detail = f"Query parameter '{entry['loc'][-1]}' is {short_repr(entry['input'])}: {entry['msg']}."
+        if (place := _PLACES.get(entry["loc"][0])) is not None:
+            detail = f"{place} '{entry['loc'][1]}' is {short_repr(entry['input'])}: {entry['msg']}."
             problems.append(Problem("", detail))
     first = problems[0] if problems else Problem("", "The request is invalid.")
     suggestion = first.suggestion or "Correct the places listed in 'errors'."

@@ -18,6 +18,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from psycopg.errors import UndefinedColumn, UndefinedTable
 from sqlalchemy import (
     RowMapping,
     case,
@@ -32,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -64,6 +65,18 @@ class Entry:
     """Columns of the run that change, such as its status at the end of the attempt."""
 
 
+class DatabaseAwayError(RequestError):
+    """The database cannot be used at present: 503.
+
+    Args:
+        detail: What is wrong.
+        suggestion: What to do about it.
+    """
+
+    def __init__(self, detail: str, suggestion: str) -> None:
+        super().__init__(503, "runs_unavailable", detail, suggestion, {"retry-after": "5"})
+
+
 class RunStore:
     """The runs in a database.
 
@@ -90,21 +103,24 @@ class RunStore:
         """A transaction.
 
         Raises:
-            RequestError: 503: the database cannot be reached, or has no tables.
+            DatabaseAwayError: The database cannot be reached, or has no tables.
+            RequestError: 422: it cannot compare its values with one of the request.
         """
         try:
             async with asyncio.timeout(TIMEOUT), self._engine.begin() as connection:
                 yield connection
             if self._reached_since is None:
                 self._reached_since = time.monotonic()
-        except ProgrammingError as error:
-            detail = "The database of background runs does not have the tables of this release."
-            raise RequestError(503, "runs_unavailable", detail, "Run `podwright runs migrate`.", _RETRY) from error
+        except (DataError, OverflowError) as error:  # such as a text with a NUL
+            detail = "The request has a value that the database of background runs cannot look for."
+            raise RequestError(422, "request_invalid", detail) from error
         except (SQLAlchemyError, OSError, TimeoutError) as error:
+            if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
+                detail = "The database of background runs does not have the tables of this release."
+                raise DatabaseAwayError(detail, "Run `podwright runs migrate`.") from error
             self._reached_since = None
             detail = "The database of background runs cannot be reached."
-            suggestion = "Try again after the seconds in the header 'Retry-After'."
-            raise RequestError(503, "runs_unavailable", detail, suggestion, _RETRY) from error
+            raise DatabaseAwayError(detail, "Try again after the seconds in the header 'Retry-After'.") from error
 
     def _time(self) -> Any:
         return time.time() if self._now is None else self._now
@@ -115,7 +131,7 @@ class RunStore:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
-            run: `id`, `component`, `digest`, `request`, `traceparent`, `idempotency_key` and `fingerprint`.
+            run: `id`, `component`, `digest`, `request`, `idempotency_key` and `fingerprint`.
         """
         row = {**_NEW_RUN, **run, "created_at": self._time()}
         statement = self._insert(runs).values(**row).on_conflict_do_nothing(index_elements=["idempotency_key"])
@@ -197,7 +213,13 @@ class RunStore:
 
     async def resume(self, run_id: str) -> StoredRun | None:
         """Have a run that failed or was interrupted go on."""
-        values = {"status": "queued", "ended_at": None, "problem": None, "repeat_calls": True}
+        values = {
+            "status": "queued",
+            "ended_at": None,
+            "problem": None,
+            "repeat_calls": True,
+            "cancel_requested": False,
+        }
         return await self._change(run_id, (runs.c.status.in_(RESUMABLE), values))
 
     async def _change(self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]) -> StoredRun | None:
@@ -318,7 +340,6 @@ class RunStore:
         return len(ids)
 
 
-_RETRY = {"retry-after": "5"}
 _NEW_RUN: Mapping[str, Any] = {
     "status": "queued",
     "attempt": 0,

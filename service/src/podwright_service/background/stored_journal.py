@@ -12,8 +12,7 @@ from podwright.events import Event, adapter
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE
-from podwright_service.background.store import Entry, RunStore, StoredRun
-from podwright_service.problems import RequestError
+from podwright_service.background.store import DatabaseAwayError, Entry, RunStore, StoredRun
 
 _log = logging.getLogger("podwright.background")
 
@@ -194,7 +193,7 @@ class Writer:
             unstored = {journal: journal.unstored() for journal in changed if not journal.is_lost}
             entries = [entry for _, entry in unstored.values()]
             (refused,) = await asyncio.gather(self._store.write(entries), return_exceptions=True)
-            if isinstance(refused, RequestError):  # the database is away
+            if isinstance(refused, DatabaseAwayError):
                 self._changed = changed | self._changed
                 self._wake.set()
                 await asyncio.sleep(RETRY)

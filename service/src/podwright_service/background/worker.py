@@ -20,12 +20,12 @@ from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.run import execute
 from podwright.usage import RunLimits
-from podwright_service.background.store import RunStore, StoredRun, cancelled
+from podwright_service.background.store import DatabaseAwayError, RunStore, StoredRun, cancelled
 from podwright_service.background.stored_journal import RETRY, StoredJournal, Writer
 from podwright_service.execution import result_content, task_of
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
-from podwright_service.problems import RequestError, problem_of, run_problem
+from podwright_service.problems import problem_of, run_problem
 from podwright_service.schemas import RunRequest
 from podwright_service.settings import Settings
 from podwright_service.shutdown import RESPONSE_SECONDS
@@ -71,7 +71,7 @@ class BackgroundRuns:
         """Perform runs within this context; at its end they are finished, or given back."""
         self._id, self.store = os.urandom(16).hex(), RunStore(self.url)
         writer = Writer(self.store)
-        with contextlib.suppress(RequestError):  # the database is away, which `_take_over` logs
+        with contextlib.suppress(DatabaseAwayError):  # the database is away, which `_take_over` logs
             await self.store.renew(self._id)
         tasks = [
             asyncio.create_task(work)
@@ -86,7 +86,7 @@ class BackgroundRuns:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            with contextlib.suppress(RequestError):
+            with contextlib.suppress(DatabaseAwayError):
                 await self.store.leave(self._id)
             await self.store.close()
 
@@ -134,7 +134,7 @@ class BackgroundRuns:
                 if free > 0 and self._leaving_since is None:
                     claimed = list(await self.store.claim(self._id, self.digest, free, list(self._active)))
                 is_away = False
-            except RequestError as error:
+            except DatabaseAwayError as error:
                 if not is_away:
                     _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
                 is_away = True
@@ -273,7 +273,7 @@ class BackgroundRuns:
 
     async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
-            with contextlib.suppress(RequestError):  # the database is away, which `_take_over` logs
+            with contextlib.suppress(DatabaseAwayError):  # the database is away, which `_take_over` logs
                 await work()
             await asyncio.sleep(seconds)
 
@@ -282,7 +282,7 @@ class BackgroundRuns:
         while True:
             try:
                 return await read()
-            except RequestError:
+            except DatabaseAwayError:
                 await asyncio.sleep(RETRY)
 
 

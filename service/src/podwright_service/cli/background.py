@@ -122,8 +122,9 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
     except ValueError:
         problem = {}
     detail = str(problem.get("detail") or f"The service answered {response.status} {response.reason}.")
-    error = RemoteError(detail, suggestion=str(problem.get("suggestion") or "Check --url."))
-    error.status, error.remote_code = response.status, str(problem.get("code") or "") or None
+    suggestion, code = str(problem.get("suggestion") or "Check --url."), str(problem.get("code") or "") or None
+    error = RemoteError(detail, suggestion=suggestion, code=code)
+    error.status = response.status
     return error
 
 

@@ -66,6 +66,7 @@ def logging_config(settings: Settings) -> dict[str, Any]:
             "podwright": {"level": settings.log_level.upper()},
             # gunicorn's workers copy the handlers of this logger to uvicorn's.
             "gunicorn.error": {"handlers": ["stdout"], "propagate": False},
+            "alembic": {"level": "WARNING"},  # else it lists its own plug-ins
             **{name: {"level": "CRITICAL"} for name in _QUIET},
         },
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import time
@@ -15,10 +16,17 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.json_data import to_json_bytes
-from podwright_service.background.store import StoredRun
+from podwright_service.background.store import DatabaseAwayError, StoredRun
 from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundRuns as Worker
-from podwright_service.documentation import BACKGROUND_PARAMETERS, BACKGROUND_PROBLEMS, BODY_PROBLEMS, EVENT_STREAM
+from podwright_service.documentation import (
+    BACKGROUND_PARAMETERS,
+    BODY_PROBLEMS,
+    CHANGE_PROBLEMS,
+    DATABASE_PROBLEMS,
+    EVENT_STREAM,
+    READ_PROBLEMS,
+)
 from podwright_service.execution import task_of
 from podwright_service.limits import granted_limits
 from podwright_service.observability.tracing import current_traceparent
@@ -35,14 +43,13 @@ LOOK = 0.5
 router = APIRouter(tags=["background runs"], prefix="/runs")
 with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
 ROUTERS = (router, with_body)
-_WITH_BODY = {**BODY_PROBLEMS, **BACKGROUND_PROBLEMS}
 
 
 @with_body.post(
-    "", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY,
+    "", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | DATABASE_PROBLEMS,
     openapi_extra=BACKGROUND_PARAMETERS,
 )  # fmt: skip
-async def start(request: Request, body: RunRequest) -> Response:
+async def start_run(request: Request, body: RunRequest) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime, worker = get_runtime(request), _worker(request)
     task_of(runtime.component, body)  # what is wrong with it is said now
@@ -71,15 +78,15 @@ async def start(request: Request, body: RunRequest) -> Response:
     return _response(_shown(run, worker), 202, headers)
 
 
-@router.get("/{run_id}", response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def show(request: Request, run_id: str) -> Response:
+@router.get("/{run_id}", response_model=BackgroundRun, responses=READ_PROBLEMS)
+async def get_run(request: Request, run_id: str) -> Response:
     """A run: its status, and its result or its problem once it has ended."""
     worker = _worker(request)
     return _response(_shown(await _found(worker, run_id), worker))
 
 
-@router.get("", response_model=BackgroundRuns, responses=BACKGROUND_PROBLEMS)
-async def page(
+@router.get("", response_model=BackgroundRuns, responses=DATABASE_PROBLEMS)
+async def list_runs(
     request: Request,
     status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
     component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
@@ -94,11 +101,11 @@ async def page(
     return _response({"runs": [_shown(run, worker) for run in found[:limit]], "next": next_cursor})
 
 
-@router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | BACKGROUND_PROBLEMS)
-async def follow(
+@router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | READ_PROBLEMS)
+async def follow_run(
     request: Request,
     run_id: str,
-    last_event_id: Annotated[int, Header(ge=-1, description="Number of the last event that is known.")] = -1,
+    last_event_id: Annotated[int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")] = -1,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end."""
     await _found(_worker(request), run_id)
@@ -110,51 +117,59 @@ async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[by
     """Server-sent events; the stream ends with the run, or when this process stops: then a client connects again."""
     worker, lifecycle, sent_at = _worker(request), get_runtime(request).lifecycle, time.monotonic()
     while lifecycle.state != "draining":
-        run = await _found(worker, run_id)
-        while found := await worker.store.events(run_id, after):
-            for seq, data in found:
-                yield format_sse_event(event=data["type"], id=str(seq), data_str=to_json_bytes(data).decode())
-            after, sent_at = found[-1][0], time.monotonic()
-        if run["status"] in ENDED:
-            name, content = ("result", run["result"]) if run["status"] == "succeeded" else ("problem", run["problem"])
-            yield format_sse_event(event=name, data_str=to_json_bytes(content).decode())
-            return
+        with contextlib.suppress(DatabaseAwayError):  # the stream goes on when it is back
+            run = await worker.store.get(run_id)
+            while found := await worker.store.events(run_id, after):
+                for seq, data in found:
+                    yield format_sse_event(event=data["type"], id=str(seq), data_str=to_json_bytes(data).decode())
+                after, sent_at = found[-1][0], time.monotonic()
+            if run is None:  # deleted in the meantime
+                return
+            if run["status"] in ENDED:
+                is_good = run["status"] == "succeeded"
+                name, content = ("result", run["result"]) if is_good else ("problem", run["problem"])
+                yield format_sse_event(event=name, data_str=to_json_bytes(content).decode())
+                return
         if time.monotonic() - sent_at > HEARTBEAT:
             yield KEEPALIVE_COMMENT
             sent_at = time.monotonic()
         await asyncio.sleep(LOOK)
 
 
-@router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def cancel(request: Request, run_id: str) -> Response:
+@router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
+async def cancel_run(request: Request, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
     worker = _worker(request)
     run = await worker.store.cancel(run_id)
     if run is None:
-        raise await _conflict(worker, run_id, "cancelled", "that has not ended")
+        raise await _conflict(worker, run_id, "A run can be cancelled until it ends")
     worker.cancel(run_id)
     return _response(_shown(run, worker), 202)
 
 
-@router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=BACKGROUND_PROBLEMS)
-async def resume(request: Request, run_id: str) -> Response:
+@router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
+async def resume_run(request: Request, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
     worker = _worker(request)
     run = await worker.store.resume(run_id)
     if run is None:
-        raise await _conflict(worker, run_id, "resumed", "that failed or was interrupted")
+        raise await _conflict(worker, run_id, "A run can be resumed when it failed or was interrupted")
     worker.wake()
     return _response(_shown(run, worker), 202)
 
 
-@with_body.post("/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY)
-async def approve(request: Request, run_id: str, body: DecisionRequest) -> Response:
+@with_body.post(
+    "/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
+)
+async def approve_run(request: Request, run_id: str, body: DecisionRequest) -> Response:
     """Approve what a run waits for; it goes on."""
     return await _decide(request, run_id, body, approved=True)
 
 
-@with_body.post("/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=_WITH_BODY)
-async def reject(request: Request, run_id: str, body: DecisionRequest) -> Response:
+@with_body.post(
+    "/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
+)
+async def reject_run(request: Request, run_id: str, body: DecisionRequest) -> Response:
     """Reject what a run waits for; it ends as cancelled."""
     return await _decide(request, run_id, body, approved=False)
 
@@ -166,7 +181,7 @@ async def _decide(request: Request, run_id: str, body: DecisionRequest, *, appro
     decision = {"approved": approved, "comment": body.comment}
     decided = await worker.store.decide(run_id, attempt, decision)
     if decided is None:
-        raise await _conflict(worker, run_id, word, "that waits for approval, in the attempt that was read,")
+        raise await _conflict(worker, run_id, f"A run can be {word} while it waits for approval, in the attempt given")
     worker.wake()
     return _response(_shown(decided, worker), 202)
 
@@ -183,9 +198,9 @@ async def _found(worker: Worker, run_id: str) -> StoredRun:
     return run
 
 
-async def _conflict(worker: Worker, run_id: str, word: str, expected: str) -> RequestError:
+async def _conflict(worker: Worker, run_id: str, rule: str) -> RequestError:
     run = await _found(worker, run_id)
-    detail = f"Only a run {expected} can be {word}; this one is '{run['status']}' in attempt {run['attempt']}."
+    detail = f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
     return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
 
 
