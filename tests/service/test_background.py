@@ -62,7 +62,7 @@ def test_a_run(serve: Serve, database: str) -> None:
     client = serve(ECHO, runs_database=database)
     response = client.post("/runs", json={"input": "hello"})
     assert response.status_code == 202
-    assert response.json() | {"status": "queued", "attempt": 0, "decisions": []} == response.json()
+    assert response.json() | {"status": "running", "attempt": 1, "decisions": []} == response.json()
     url = response.headers["location"]
     run = wait(client, url)
     assert (run["status"], run["attempt"], run["result"]) == ("succeeded", 1, {"output": "Echo: hello"})

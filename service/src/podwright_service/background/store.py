@@ -21,6 +21,7 @@ from alembic.config import Config
 from psycopg.errors import UndefinedColumn, UndefinedTable
 from sqlalchemy import (
     RowMapping,
+    bindparam,
     case,
     create_engine,
     delete,
@@ -127,16 +128,21 @@ class RunStore:
 
     # --- Callers ------------------------------------------------------------------------------------------------------
 
-    async def add(self, run: Mapping[str, Any]) -> StoredRun:
+    async def add(self, run: Mapping[str, Any], worker: str | None = None) -> StoredRun:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
             run: `id`, `component`, `digest`, `request`, `idempotency_key` and `fingerprint`.
+            worker: The process that performs it at once; None has it wait for one.
         """
-        row = {**_NEW_RUN, **run, "created_at": self._time()}
-        statement = self._insert(runs).values(**row).on_conflict_do_nothing(index_elements=["idempotency_key"])
+        now = self._time()
+        row, times = {**_NEW_RUN, **run}, {"created_at": now}
+        if worker is not None:
+            row |= {"status": "running", "attempt": 1, "worker": worker}
+            times["started_at"] = now
+        statement = self._insert(runs).values(times).on_conflict_do_nothing(index_elements=["idempotency_key"])
         async with self._transaction() as connection:
-            added = (await connection.execute(statement.returning(runs))).mappings().first()
+            added = (await connection.execute(statement.returning(runs), row)).mappings().first()
             if added is not None:
                 return added
             known = select(runs).where(runs.c.idempotency_key == run["idempotency_key"])
@@ -288,24 +294,23 @@ class RunStore:
         Returns:
             The runs that another attempt has taken over, of which nothing was written.
         """
-        refused: set[str] = set()
+        refused, rows = set[str](), list[dict[str, Any]]()
         async with self._transaction() as connection:
             for entry in sorted(entries, key=lambda entry: entry.run_id):  # in one order, so that none wait in a circle
-                values = dict(entry.values)
+                values = {"held_id": entry.run_id, "held_attempt": entry.attempt, **entry.values}
                 if entry.events:
                     values["seq"] = entry.events[-1][0] + 1
-                if values.get("status") in ENDED:
-                    values["ended_at"] = self._time()
-                held = (runs.c.id == entry.run_id, runs.c.attempt == entry.attempt, runs.c.status == "running")
-                result = await connection.execute(update(runs).where(*held).values(values).returning(runs.c.id))
-                if result.first() is None:
+                has_ended = values.get("status") in ENDED
+                statement = _UPDATE_HELD.values(ended_at=self._time()) if has_ended else _UPDATE_HELD
+                if (await connection.execute(statement, values)).first() is None:
                     refused.add(entry.run_id)
-                elif entry.events:
-                    rows = [
+                else:
+                    rows += [
                         {"run_id": entry.run_id, "seq": seq, "attempt": entry.attempt, "event": data}
                         for seq, data in entry.events
                     ]
-                    await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
+            if rows:
+                await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
         return refused
 
     async def recorded(self, run_id: str) -> Sequence[dict[str, Any]]:
@@ -351,6 +356,12 @@ _NEW_RUN: Mapping[str, Any] = {
     "seq": 0,
     "usage": {},
 }
+_UPDATE_HELD = (
+    update(runs)
+    .where(runs.c.id == bindparam("held_id"), runs.c.attempt == bindparam("held_attempt"), runs.c.status == "running")
+    .returning(runs.c.id)
+)
+"""Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
 
 
 def cancelled(run_id: str) -> dict[str, Any]:
@@ -419,7 +430,9 @@ def _engine(url: URL) -> AsyncEngine:
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine
     connect_args = {"connect_timeout": 5}
-    return create_async_engine(url, pool_size=10, pool_timeout=TIMEOUT, connect_args=connect_args, **options)
+    return create_async_engine(
+        url, pool_size=8, max_overflow=0, pool_timeout=TIMEOUT, connect_args=connect_args, **options
+    )
 
 
 def _to_json(data: Any) -> str:

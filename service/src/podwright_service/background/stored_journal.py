@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from podwright_service.background.store import DatabaseAwayError, Entry, RunStor
 
 _log = logging.getLogger("podwright.background")
 
+LINGER = 0.05
+"""Seconds that events wait for more of them, unless a call waits until they are stored."""
 RETRY = 1.0
 """Seconds between two attempts to reach the database."""
 
@@ -59,6 +62,8 @@ class StoredJournal(Journal):
         self._is_closed = False
         self._next = run["seq"]
         self._version = self._stored_version = 0
+        self._result_version = 0
+        """The version with the last event that another call must not begin without."""
         self._written = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
@@ -70,6 +75,8 @@ class StoredJournal(Journal):
             self._pending.append((self._next, self._data(event)))
             self._next += 1
             self._change()
+            if not isinstance(event, events.RunStarted | events.StepStarted):
+                self._result_version = self._version
         self.calls += _calls_begun(event)
         self.check_idle()
 
@@ -107,8 +114,8 @@ class StoredJournal(Journal):
         self._written.set()
 
     async def before_call(self, *, in_tool: bool) -> None:
-        """Store what has been emitted so far; if the run is leaving, wait for its end."""
-        await self.stored()
+        """Store all results so far; if the run is leaving, wait for its end."""
+        await self._stored(self._result_version)
         if not in_tool:
             self.check_idle()
         if (self.is_leaving and not in_tool) or self.is_lost:
@@ -122,8 +129,11 @@ class StoredJournal(Journal):
 
     async def stored(self) -> None:
         """Wait until all that has been emitted or set is stored, or the run is lost."""
-        version = self._version
+        await self._stored(self._version)
+
+    async def _stored(self, version: int) -> None:
         while self._stored_version < version and not self.is_lost:
+            self._writer.hurry()
             await self._written.wait()
 
     def unstored(self) -> tuple[int, Entry]:
@@ -178,17 +188,26 @@ class Writer:
         self._store = store
         self._changed: dict[StoredJournal, None] = {}
         self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
 
     def add(self, journal: StoredJournal) -> None:
         """Store what a journal has to add."""
         self._changed[journal] = None
         self._wake.set()
 
+    def hurry(self) -> None:
+        """Store now: a run waits for it."""
+        self._hurry.set()
+
     async def run(self) -> None:
         """Store for ever; while the database is away, try again and again."""
         while True:
             await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER):
+                    await self._hurry.wait()
             self._wake.clear()
+            self._hurry.clear()
             changed, self._changed = self._changed, {}
             unstored = {journal: journal.unstored() for journal in changed if not journal.is_lost}
             entries = [entry for _, entry in unstored.values()]
@@ -196,6 +215,7 @@ class Writer:
             if isinstance(refused, DatabaseAwayError):
                 self._changed = changed | self._changed
                 self._wake.set()
+                self._hurry.set()
                 await asyncio.sleep(RETRY)
             elif isinstance(refused, BaseException):  # the runs of other journals must go on
                 ids = [journal.run_id for journal in unstored]

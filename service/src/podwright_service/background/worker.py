@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -63,6 +63,8 @@ class BackgroundRuns:
         self._component, self._settings, self._observability = component, settings, observability
         self._id = os.urandom(16).hex()
         self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
+        self._adding: set[str] = set()
+        """Runs that begin here as soon as they are stored."""
         self._wake = asyncio.Event()
         self._leaving_since: float | None = None
 
@@ -70,12 +72,12 @@ class BackgroundRuns:
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
         self._id, self.store = os.urandom(16).hex(), RunStore(self.url)
-        writer = Writer(self.store)
+        self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseAwayError):  # the database is away, which `_take_over` logs
             await self.store.renew(self._id)
         tasks = [
             asyncio.create_task(work)
-            for work in (writer.run(), self._take_over(writer), self._repeat(RENEWAL, self._renew),
+            for work in (self._writer.run(), self._take_over(), self._repeat(RENEWAL, self._renew),
                          self._repeat(COUNT, self._count), self._repeat(_CLEANUP, self._clean_up))
         ]  # fmt: skip
         try:
@@ -89,6 +91,24 @@ class BackgroundRuns:
             with contextlib.suppress(DatabaseAwayError):
                 await self.store.leave(self._id)
             await self.store.close()
+
+    async def add(self, run: Mapping[str, Any]) -> StoredRun:
+        """Store a new run, or find the one that has its idempotency key; begin it if this process has room.
+
+        Args:
+            run: What `RunStore.add` takes.
+        """
+        if self._room() <= 0:
+            return await self.store.add(run)
+        run_id: str = run["id"]
+        self._adding.add(run_id)
+        try:
+            stored = await self.store.add(run, self._id)
+            if stored["id"] == run_id:
+                self._start(stored)
+            return stored
+        finally:
+            self._adding.discard(run_id)
 
     def wake(self) -> None:
         """Look for runs now: one has been added, or may go on."""
@@ -124,45 +144,57 @@ class BackgroundRuns:
 
     # --- Taking over --------------------------------------------------------------------------------------------------
 
-    async def _take_over(self, writer: Writer) -> None:
+    def _room(self) -> int:
+        """How many more runs this process may perform."""
+        if self._leaving_since is not None:
+            return 0
+        return self._settings.background_runs - len(self._active) - len(self._adding)
+
+    async def _take_over(self) -> None:
         is_away = False
         while True:
             self._wake.clear()
-            free = self._settings.background_runs - len(self._active)
+            room = self._room()
             claimed: list[StoredRun] = []
             try:
-                if free > 0 and self._leaving_since is None:
-                    claimed = list(await self.store.claim(self._id, self.digest, free, list(self._active)))
+                if room > 0:
+                    performed = [*self._active, *self._adding]
+                    claimed = list(await self.store.claim(self._id, self.digest, room, performed))
                 is_away = False
             except DatabaseAwayError as error:
                 if not is_away:
                     _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
                 is_away = True
             for run in claimed:
-                self._start(run, writer)
-            if len(claimed) < free or free <= 0:
+                self._start(run)
+            if len(claimed) < room or room <= 0:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(POLL):
                         await self._wake.wait()
 
-    def _start(self, run: StoredRun, writer: Writer) -> None:
-        journal = StoredJournal(run, writer, keep_content=self._settings.log_content)
+    def _start(self, run: StoredRun) -> None:
+        journal = StoredJournal(run, self._writer, keep_content=self._settings.log_content)
+        journal.is_leaving = self._leaving_since is not None
         task = asyncio.create_task(self._perform(run, journal))
         self._active[run["id"]] = task, journal
         task.add_done_callback(lambda _: self._ended(run["id"], task))
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
+        was_full = self._room() <= 0
         if run_id in self._active and self._active[run_id][0] is task:
             del self._active[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("An attempt of the background run %s failed unexpectedly.", run_id, exc_info=error)
-        self.wake()
+        if was_full:  # else no run waits
+            self.wake()
 
     # --- Performing ---------------------------------------------------------------------------------------------------
 
     async def _perform(self, run: StoredRun, journal: StoredJournal) -> None:
         """Perform one attempt of a run, and store how it ended."""
-        recorded = await self._until_reached(lambda: self.store.recorded(run["id"]))
+        recorded: Sequence[dict[str, Any]] = ()
+        if run["attempt"] > 1:
+            recorded = await self._until_reached(lambda: self.store.recorded(run["id"]))
         started = time.monotonic()
         try:
             journal.load(recorded)

@@ -57,7 +57,7 @@ async def start_run(request: Request, body: RunRequest) -> Response:
     run_id = os.urandom(16).hex()
     key = key_of(request) if HEADER in request.headers else run_id
     fingerprint = await fingerprint_of(request)
-    run = await worker.store.add(
+    run = await worker.add(
         {
             "id": run_id,
             "component": runtime.component.name,
@@ -73,7 +73,6 @@ async def start_run(request: Request, body: RunRequest) -> Response:
         }
     )
     check_fingerprint(run["fingerprint"], fingerprint)
-    worker.wake()
     headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
     return _response(_shown(run, worker), 202, headers)
 
