@@ -72,7 +72,7 @@ class _Client(asyncio.Protocol):
         self.received += data
         if (head := complete_head(self.received)) is None:
             return
-        if not head.startswith(b"HTTP/1.1 200"):
+        if not head.startswith((b"HTTP/1.1 200", b"HTTP/1.1 202")):
             self.done.set_exception(RuntimeError(self.received[:500].decode(errors="replace")))
             self.transport.close()
             return
@@ -89,7 +89,7 @@ async def load(port: int, path: str, body: bytes, requests: int, connections: in
     """Send a number of requests over a number of connections.
 
     Raises:
-        RuntimeError: A response is not 200.
+        RuntimeError: A response is neither 200 nor 202.
     """
     left, latencies = iter(range(requests)), list[float]()
     request, loop = post(path, body), asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """Measures what Podwright costs, and writes docs/benchmarks.md.
 
-    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [images] [scale]
+    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [background] [images] [scale]
 
 Each figure is compared with something well known that is measured in turns with it, so that it means the same on
 another machine. The page is written if all parts are measured.
@@ -14,6 +14,7 @@ import os
 import sys
 from pathlib import Path
 
+import bench_background
 import bench_images
 import bench_library
 import bench_scale
@@ -23,12 +24,13 @@ from figures import Figure, table
 from servers import CPUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-PARTS = ("library", "images", "service", "scale")
+PARTS = ("library", "images", "service", "background", "scale")
 PAGE_TEXT = """\
 # Benchmarks
 
 What Podwright costs, measured by `make bench`, which writes this page and fails if a figure misses its limit.
-`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `images` or `scale`.
+`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `background`, `images` or
+`scale`.
 
 Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
 Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
@@ -46,6 +48,13 @@ What each layer costs: CPU time of the process, including the threads that expor
 plain application. From the second row on, Python collects garbage as rarely as in the service.
 
 {layers}
+
+## Background runs
+
+One process and PostgreSQL, which stores each run twice: when it is accepted, and with its events at its end. There are
+16 connections, and as many runs at once.
+
+{background}
 
 ## The images
 
@@ -104,6 +113,9 @@ def main() -> int:
         loads = before, os.getloadavg()[0]
     if "service" in parts:
         figures["service"], layers = asyncio.run(measure_service(options.rounds))
+    if "background" in parts:
+        os.sched_setaffinity(0, {CPUS[-1]})
+        figures["background"] = asyncio.run(bench_background.figures(options.rounds))
     tables = {part: table(rows) for part, rows in figures.items()}
     print(*tables.values(), sep="\n\n")
     if set(parts) >= set(PARTS):

@@ -20,7 +20,7 @@ SEEDS = {"seeds": ["a seed for tests, of 32 characters or more"]}
 CUSTOM = {
     "external-secrets.io/v1": {"ExternalSecret"},
     "gateway.networking.k8s.io/v1": {"HTTPRoute"},
-    "keda.sh/v1alpha1": {"ScaledObject"},
+    "keda.sh/v1alpha1": {"ScaledObject", "TriggerAuthentication"},
     "monitoring.coreos.com/v1": {"PodMonitor", "PrometheusRule", "ServiceMonitor"},
 }
 """The kinds of custom resources that the chart can create, by API."""

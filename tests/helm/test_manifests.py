@@ -74,7 +74,8 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
     """Every pod meets the Pod Security Standard `restricted`, and has no access to the API server."""
     manifests = helm(example_values(example))
     deployments = [each for each in manifests if each["kind"] == "Deployment"]
-    pods = [pod_of(each) for each in deployments] + [each["spec"] for each in manifests if each["kind"] == "Pod"]
+    pods = [pod_of(each) for each in manifests if each["kind"] in ("Deployment", "Job")]
+    pods += [each["spec"] for each in manifests if each["kind"] == "Pod"]
     assert len(pods) > len(deployments) > 0
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -169,7 +170,10 @@ def test_an_overlay_keeps_the_files_of_the_image(helm: Helm, component: Manifest
 def mounted_keys(deployment: Manifest) -> dict[str, str]:
     """The files of a pod's volume of keys, by entry of the Secret."""
     volumes = pod_of(deployment)["volumes"]
-    return {item["key"]: item["path"] for each in volumes if each["name"] == "keys" for item in each["secret"]["items"]}
+    sources = [
+        source["secret"] for each in volumes if each["name"] == "keys" for source in each["projected"]["sources"]
+    ]
+    return {item["key"]: item["path"] for source in sources for item in source["items"]}
 
 
 def test_each_component_has_its_keys(helm: Helm) -> None:
@@ -266,6 +270,53 @@ def test_one_object_sets_the_number_of_pods(helm: Helm, kind: str, replicas: int
         (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
         assert trigger["metadata"]["threshold"] == "5"
         assert 'podwright_runs_in_progress{namespace="prod",job="fleet-x"}' in trigger["metadata"]["query"]
+
+
+def test_background_runs_in_postgresql(helm: Helm) -> None:
+    """Pods have the URL as a file, one Job for each database creates its tables first, and KEDA counts the runs."""
+    runs = {"store": "postgres", "postgres": {"secret": "db", "port": 6432}}
+    components = {
+        "x": {"blueprint": {"inline": AGENT}, "runs": runs, "settings": {"background_runs": 4, "workers": 2},
+              "autoscaling": {"type": "keda", "max": 9}},
+        "y": {"runs": runs},
+        "z": {"runs": {**runs, "postgres": {"secret": "other"}}},
+    }  # fmt: skip
+    manifests = by_name(helm({"components": components, "apiKeys": {"enabled": False}}))
+    assert mounted_keys(manifests["Deployment", "fleet-x"]) == {"url": "podwright_runs_database"}
+    assert environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+    jobs = [each for (kind, _), each in manifests.items() if kind == "Job"]
+    assert [volume(job, "database")["secret"]["secretName"] for job in jobs] == ["db", "other"]
+    for job in jobs:
+        validate(job)
+        assert container_of(job)["args"] == ["runs", "migrate"]
+        assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
+    assert "component = 'writer' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
+    assert trigger["metadata"]["targetQueryValue"] == "8"
+    reference = manifests["TriggerAuthentication", trigger["authenticationRef"]["name"]]["spec"]["secretTargetRef"]
+    assert reference == [{"parameter": "connection", "name": "db", "key": "url"}]
+    both = objects(helm, runs=runs, autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}})
+    assert [each["type"] for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]] == [
+        "prometheus",
+        "postgresql",
+    ]
+
+
+def test_background_runs_in_sqlite(helm: Helm) -> None:
+    """The only pod has a volume that outlives the release, and stops before its successor starts."""
+    manifests = objects(helm, runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}})
+    claim = manifests["PersistentVolumeClaim", "fleet-x-runs"]
+    validate(claim)
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"] == {"requests": {"storage": "2Gi"}}
+    rendered = manifests["Deployment", "fleet-x"]
+    assert rendered["spec"]["strategy"] == {"type": "Recreate"}
+    assert volume(rendered, "runs")["persistentVolumeClaim"] == {"claimName": "fleet-x-runs"}
+    assert environment(rendered)["PODWRIGHT_RUNS_DATABASE"] == "sqlite:////runs/runs.db"
+    own = objects(helm, runs={"store": "sqlite", "sqlite": {"existingClaim": "mine"}})
+    assert volume(own["Deployment", "fleet-x"], "runs")["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert ("PersistentVolumeClaim", "fleet-x-runs") not in own
 
 
 def test_metrics_are_not_published(helm: Helm) -> None:

@@ -24,6 +24,7 @@ Peer = Pod | str
 
 DNS = Pod("dns", "kube-system", {"k8s-app": "kube-dns"})
 PROVIDER = "203.0.113.9"
+DATABASE = "198.51.100.20"
 
 
 class Policies:
@@ -161,11 +162,25 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
         assert policies.allow(pod, collector, 4318)
         assert policies.allow(pod, PROVIDER, 443)
         assert policies.allow(pod, "198.51.100.7", 8443) is (name == "newsroom")
+        assert policies.allow(pod, DATABASE, 5432) is (name in ("newsroom", "writer"))
         others: list[tuple[Peer, int]] = [
             (Pod("other", "kube-system"), 53), (collector, 443), (Pod("other", "elsewhere"), 4318), (PROVIDER, 80),
             ("192.0.2.1", 443), *((test, 8000) for test in tests.values()),
         ]  # fmt: skip
         assert not [peer for peer, port in others if policies.allow(pod, peer, port)]
+
+
+def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
+    """It may connect to the database and to DNS only, and nothing to it."""
+    manifests = helm(example_values("production"))
+    (components, _), policies = pods_of(manifests), Policies(manifests)
+    (job,) = [each for each in manifests if each["kind"] == "Job"]
+    pod = Pod("migration", "prod", job["spec"]["template"]["metadata"]["labels"])
+    assert policies.allow(pod, DATABASE, 5432)
+    assert policies.allow(pod, DNS, 53)
+    for peer in (*components.values(), PROVIDER, Pod("stranger", "elsewhere")):
+        assert not policies.allow(pod, peer)
+        assert not policies.allow(peer, pod)
 
 
 def test_the_default_policies(helm: Helm) -> None:

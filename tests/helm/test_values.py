@@ -39,6 +39,12 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
         {"autoscaling": {"type": "keda", "min": 0, "keda": {"prometheus": "http://p"}}},
         ["components.x.autoscaling.keda.query"],
     ),
+    "SQLite for two pods": ({"runs": {"store": "sqlite"}, "replicas": 2}, ["components.x.runs.store"]),
+    "SQLite for scaled pods": (
+        {"runs": {"store": "sqlite"}, "autoscaling": {"type": "hpa"}},
+        ["components.x.runs.store"],
+    ),
+    "PostgreSQL without a Secret": ({"runs": {"store": "postgres"}}, ["components.x.runs.postgres.secret"]),
     "an Ingress without a host": ({"ingress": {"enabled": True}}, ["components.x.ingress.hosts"]),
     "a route without a gateway": ({"httpRoute": {"enabled": True}}, ["components.x.httpRoute.parentRefs"]),
     "no secret store": ({"secrets": {"external": {"enabled": True}}}, ["components.x.secrets.external"]),

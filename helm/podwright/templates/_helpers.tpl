@@ -176,6 +176,24 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
 {{- end }}
 
+{{/* What is wrong with the store of a component's background runs; nothing if it may be used. */}}
+{{- define "podwright.checkRuns" -}}
+{{- $name := index . 0 }}{{ $c := index . 1 }}
+{{- if and (eq $c.runs.store "sqlite") (or (ne $c.autoscaling.type "none") (ne 1 (int $c.replicas))) }}
+{{- fail (printf "components.%s.runs.store: sqlite is for a single pod; use postgres, or set replicas to 1 and autoscaling.type to none" $name) }}
+{{- end }}
+{{- if and (eq $c.runs.store "postgres") (not $c.runs.postgres.secret) }}
+{{- fail (printf "components.%s.runs.postgres.secret: set the name of the Secret with the URL of the database" $name) }}
+{{- end }}
+{{- end }}
+
+{{/* The name in a component's blueprint if the values have it, or else the component's name in the values. */}}
+{{- define "podwright.blueprintName" -}}
+{{- $blueprint := (index . 1).blueprint.inline }}
+{{- if kindIs "string" $blueprint }}{{ $blueprint = fromYaml $blueprint }}{{ end }}
+{{- get ($blueprint | default dict) "name" | default (index . 0) }}
+{{- end }}
+
 {{/* Environment variables of a component, as a JSON object; `env` takes precedence. */}}
 {{- define "podwright.environment" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $c := index . 2 }}{{ $agents := index . 3 }}{{ $env := dict }}
@@ -190,7 +208,8 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $_ := set $env "PODWRIGHT_AGENTS" (toJson $urls) }}
 {{- end }}
 {{- if $root.Values.apiKeys.enabled }}{{ $_ := set $env "PODWRIGHT_API_KEYS_FILE" "/run/podwright/api-keys" }}{{ end }}
-{{- if include "podwright.sendsKeys" (list $root $agents) }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
+{{- if or (include "podwright.sendsKeys" (list $root $agents)) (eq $c.runs.store "postgres") }}{{ $_ := set $env "PODWRIGHT_SECRETS_DIR" "/run/podwright" }}{{ end }}
+{{- if eq $c.runs.store "sqlite" }}{{ $_ := set $env "PODWRIGHT_RUNS_DATABASE" "sqlite:////runs/runs.db" }}{{ end }}
 {{- with $root.Values.telemetry.endpoint }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" . }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_PROTOCOL" "http/protobuf" }}
@@ -231,6 +250,14 @@ capabilities: {drop: [ALL]}
 app.kubernetes.io/name: podwright-test
 app.kubernetes.io/instance: {{ quote $root.Release.Name }}
 app.kubernetes.io/component: {{ quote $name }}
+{{- end }}
+
+{{/* Labels of the pod that creates the tables of a database. */}}
+{{- define "podwright.migrationSelector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: podwright-migration
+app.kubernetes.io/instance: {{ quote $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
 
 {{/* The port of a URL. */}}

@@ -297,7 +297,11 @@ class BackgroundRuns:
                 self.cancel(run_id)
 
     async def _count(self) -> None:
-        self._observability.metrics.set_background_runs(await self.store.counts(self._component.name))
+        metrics = self._observability.metrics
+        try:
+            metrics.set_background_runs(await self.store.counts(self._component.name))
+        except DatabaseAwayError:
+            metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
         while await self.store.delete_ended(self._settings.runs_retention):

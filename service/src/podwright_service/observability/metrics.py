@@ -170,6 +170,9 @@ class Metrics:
         self._background_queue_age = gauge(
             "background_queue_age_seconds", "Age of the oldest queued background run.", mode="livemax"
         )
+        self._background_database = gauge(
+            "background_database_up", "Whether the database of background runs can be reached: 1 or 0.", mode="livemin"
+        )
         self._background_attempts = counter(
             "background_attempts_total", "Attempts of background runs that ended, by outcome.", "outcome"
         )
@@ -181,9 +184,14 @@ class Metrics:
         """Count an attempt of a background run that ended, with how."""
         self._background_attempts(*self._served, outcome).inc()
 
-    def set_background_runs(self, counts: Mapping[str, tuple[int, float]]) -> None:
-        """Show how many background runs the database has, and the age of the oldest in seconds, by status."""
-        for status, (count, age) in counts.items():
+    def set_background_runs(self, counts: Mapping[str, tuple[int, float]] | None) -> None:
+        """Show how many background runs the database has, and the age of the oldest in seconds, by status.
+
+        Args:
+            counts: None if the database cannot be reached.
+        """
+        self._background_database(*self._served).set(counts is not None)
+        for status, (count, age) in (counts or {}).items():
             self._background_runs(*self._served, status).set(count)
             if status == "queued":
                 self._background_queue_age(*self._served).set(age)
@@ -194,7 +202,7 @@ class Metrics:
         return cache(Counter(f"podwright_{name}", documentation, names, registry=self.registry).labels)
 
     def _gauge(
-        self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax"] = "livesum"
+        self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax", "livemin"] = "livesum"
     ) -> Callable[..., Gauge]:
         names = (*_COMMON_LABELS, *labels)
         gauge = Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
