@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from typing import Any
 
 import psycopg
 from figures import Figure
@@ -12,11 +13,17 @@ from load import load
 from servers import BODY, App, provider, serve, wait_for_response
 from tests.postgresql import serve_postgresql
 
-from podwright_service.background.store import database_url, migrate
+from podwright_service.background.database import database_url, migrate
 
 RUNS = 600
 CONNECTIONS = 16
 UNENDED = "SELECT count(*) FROM podwright_runs WHERE status <> 'succeeded'"
+
+
+def wait_for_end(connection: psycopg.Connection[Any]) -> None:
+    """Wait until no run is left."""
+    while connection.execute(UNENDED).fetchone() != (0,):
+        time.sleep(0.02)
 
 
 async def figures(rounds: int) -> list[Figure]:
@@ -35,8 +42,7 @@ async def figures(rounds: int) -> list[Figure]:
                 await load(server.port, "/run", BODY, RUNS, CONNECTIONS)
                 middle = time.perf_counter()
                 await load(server.port, "/runs", BODY, RUNS, CONNECTIONS)
-                while connection.execute(UNENDED).fetchone() != (0,):
-                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(wait_for_end, connection)
                 if round_:  # the first one compiles statements
                     plain.append((middle - start) / RUNS * 1e3)
                     background.append((time.perf_counter() - middle) / RUNS * 1e3)

@@ -24,7 +24,7 @@ from tests.service.support import LISTENING, Address, Command, Example, Serve, S
 import podwright
 from podwright.components import Component
 from podwright_service.app import create_app
-from podwright_service.background.store import database_url, migrate
+from podwright_service.background.database import database_url, migrate
 from podwright_service.server import server_options
 from podwright_service.settings import Settings
 

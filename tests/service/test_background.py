@@ -21,7 +21,7 @@ from tests.service.support import Address, Command, Gate, Serve, Shell, check_pr
 from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, Workflow
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.background.store import database_url, migrate
+from podwright_service.background.database import database_url, migrate
 from podwright_service.background.tables import metadata
 from podwright_service.testing import ComponentProcess, ProblemError, SpanCollector
 
@@ -268,7 +268,10 @@ def test_a_run_waits_for_its_blueprint(serve: Serve, database: str) -> None:
     time.sleep(2.5)
     run = other.get(url).json()
     assert run["status"] == "queued"
-    assert run["notice"] == f"It waits for a service with the blueprint {old.get('/info').json()['digest']}."
+    assert (
+        run["notice"]
+        == f"It waits for a service with the blueprint {old.get('/info').json()['digest']}; this one has another."
+    )
     gate.opened.set()
     assert wait(other, url)["status"] == wait(other, blocking)["status"] == "succeeded"
 
@@ -331,7 +334,7 @@ def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
 
 def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Background runs are counted as runs, and by their status."""
-    monkeypatch.setattr("podwright_service.background.worker.COUNT", 0.1)
+    monkeypatch.setattr("podwright_service.background.worker.METRICS_INTERVAL", 0.1)
     client = serve(FLOW, runs_database=database)
     wait(client, begin(client), "waiting_for_approval")
     labels = 'component="flow",kind="workflow"'
@@ -492,8 +495,8 @@ def test_a_run_that_ends_its_processes_waits_for_a_person(
     client = serve(gate.agent(), runs_database=sqlite_database)
     url = begin(client)
     gate.called.wait(30)
-    monkeypatch.setattr("podwright_service.background.store.LEASE", -1.0)
-    monkeypatch.setattr("podwright_service.background.worker.MAX_TAKEOVERS", 2)
+    monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", -1.0)
+    monkeypatch.setattr("podwright_service.background.attempt.MAX_TAKEOVERS", 2)
     others = [serve(gate.agent(), runs_database=sqlite_database) for _ in range(2)]
     run = wait(client, url, "interrupted")
     assert run["problem"]["code"] == "run_interrupted"

@@ -28,7 +28,7 @@ from tests.ports import free_port
 from tests.postgresql import serve_postgresql
 from tests.service.support import Address, Command, check_problem, discard_output
 
-from podwright_service.background.store import database_url, migrate
+from podwright_service.background.database import database_url, migrate
 
 RUNS = 5000 if os.environ.get("PROOF") else 500
 LATENCY = 0.04

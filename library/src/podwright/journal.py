@@ -34,7 +34,7 @@ class _LastAnswer:
 
 
 class Journal:
-    """The events of a run's earlier attempts, by what they tell. Subclasses store those of the new attempt.
+    """The recorded events of a run's earlier attempts, by what they tell. Subclasses store those of the new attempt.
 
     Args:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
@@ -49,7 +49,7 @@ class Journal:
         self._usage: dict[_Call, dict[str, Usage]] = defaultdict(dict)
         self._conditions: dict[tuple[str, Path], list[bool]] = defaultdict(list)
         self._steps: set[tuple[str, Path, str]] = set()
-        self._moments: set[tuple[str, str, int]] = set()
+        self._emitted: set[tuple[str, str, int]] = set()
         self._runs: dict[str, events.RunFinished] = {}
         for event in recorded:
             self.add(event)
@@ -64,18 +64,18 @@ class Journal:
                 self._call_failed(event.run_id)
             case events.ToolCallStarted() | events.ToolCallFinished() | events.ToolCallFailed():
                 self._tool_calls[event.run_id][event.call] = event
-                if isinstance(event, events.ToolCallFailed) and not _is_wrong(event):
+                if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(event):
                     self._call_failed(event.run_id)
             case events.ConditionChecked():
                 self._conditions[event.run_id, event.path].append(event.result)
             case events.StepFinished(outcome="ok"):
                 self._steps.add((event.run_id, event.path, event.step))
             case events.HistoryCut() | events.PlanMade():
-                self._moments.add(_moment(event))
+                self._emitted.add(_key_of(event))
             case events.RunFinished():
                 self._runs[event.run_id] = event
             case events.RunFailed():
-                self._forget_cause(event)
+                self._discard_failing_response(event)
             case _:
                 pass
         if isinstance(event, events.RunEnded) and event.parent_id and event.tool_call is not None:
@@ -85,7 +85,7 @@ class Journal:
         if last := self._last.get(run_id):
             last.is_cause = False
 
-    def _forget_cause(self, event: events.RunFailed) -> None:
+    def _discard_failing_response(self, event: events.RunFailed) -> None:
         """Have the model asked again if its last answer is why a run failed: it would fail again."""
         last = self._last.pop(event.run_id, None)
         if last and last.is_cause and event.error.get("code") != LimitExceededError.code:
@@ -101,7 +101,7 @@ class Journal:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
         event = self._tool_calls[run_id].get(call)
         if isinstance(event, events.ToolCallFinished) or (
-            isinstance(event, events.ToolCallFailed) and _is_wrong(event)
+            isinstance(event, events.ToolCallFailed) and _has_invalid_arguments(event)
         ):
             return event
         return None
@@ -115,13 +115,13 @@ class Journal:
         results = self._conditions[run_id, path]
         return results[number] if number < len(results) else None
 
-    def has_step(self, run_id: str, path: Path, step: str) -> bool:
+    def is_step_finished(self, run_id: str, path: Path, step: str) -> bool:
         """Whether a step has succeeded."""
         return (run_id, path, step) in self._steps
 
-    def has_moment(self, event: events.Event) -> bool:
-        """Whether an event that is neither a start nor an end has been recorded."""
-        return isinstance(event, events.HistoryCut | events.PlanMade) and _moment(event) in self._moments
+    def was_emitted(self, event: events.Event) -> bool:
+        """Whether an earlier attempt emitted this `HistoryCut` or `PlanMade`; other events are not looked for."""
+        return isinstance(event, events.HistoryCut | events.PlanMade) and _key_of(event) in self._emitted
 
     def finished_run(self, run_id: str) -> events.RunFinished | None:
         """The end of a run that has succeeded."""
@@ -133,20 +133,20 @@ class Journal:
         return [event for event in last_events if isinstance(event, events.ToolCallStarted) and not event.idempotent]
 
     async def before_call(self, *, in_tool: bool) -> None:
-        """Called before each model call and each tool call: stores what has been emitted so far.
+        """Hook before a model call, or a tool call that is no nested run: a subclass stores all results so far.
 
         Args:
             in_tool: Whether the call is part of a tool call of a run around it, which has started and must go on.
         """
 
     async def before_effect(self) -> None:
-        """Called once the start of a tool call has been emitted, before the tool does anything: stores that start."""
+        """Hook between the event of a tool call's start and the tool: a subclass stores that event."""
 
 
-def _moment(event: events.HistoryCut | events.PlanMade) -> tuple[str, str, int]:
+def _key_of(event: events.HistoryCut | events.PlanMade) -> tuple[str, str, int]:
     return event.run_id, event.type, event.revision if isinstance(event, events.PlanMade) else event.messages
 
 
-def _is_wrong(event: events.ToolCallFailed) -> bool:
+def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
     """Whether a tool call was wrong in itself, so that the tool was not called."""
     return event.error.get("code") == ToolArgumentsError.code

@@ -188,7 +188,7 @@ class Run:
 
     def emit(self, event: Event) -> None:
         """Deliver an event to every subscriber; one that raises is logged and gets no more events of this run."""
-        if self.journal and self.journal.has_moment(event):
+        if self.journal and self.journal.was_emitted(event):
             return
         for subscriber in self.subscribers:
             if id(subscriber) in self._tree.failed_subscribers:
@@ -224,7 +224,7 @@ class Run:
             run.usage += usage
             run = run.parent
 
-    def repeat_usage(self, usage: Usage) -> None:
+    def count_recorded_usage(self, usage: Usage) -> None:
         """Count the usage of an earlier attempt: in this run, in those around it, and against their limits."""
         self.add_usage(usage)
         for budget in self.budgets:
@@ -268,7 +268,7 @@ class Run:
                 suggestion="Lower max_iterations, or map over fewer items.",
             )
         self._tree.steps += 1
-        if self.journal and self.journal.has_step(self.id, path, name):
+        if self.journal and self.journal.is_step_finished(self.id, path, name):
             yield
             return
         self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))

@@ -35,7 +35,7 @@ from podwright_service.settings import Settings
 from podwright_service.shutdown import DrainMiddleware, Lifecycle
 
 if TYPE_CHECKING:
-    from podwright_service.background.worker import BackgroundRuns
+    from podwright_service.background.worker import BackgroundWorker
 
 _log = logging.getLogger("podwright.service")
 
@@ -133,18 +133,18 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
     )
 
 
-def _background_runs(settings: Settings, component: Component, observability: Observability) -> BackgroundRuns | None:
+def _background_runs(settings: Settings, component: Component, observability: Observability) -> BackgroundWorker | None:
     if settings.runs_database is None:
         return None
     background.check_installed()
     # imported here, because SQLAlchemy takes time and memory, which a service without background runs does not need
-    from podwright_service.background.store import database_url, migrate
-    from podwright_service.background.worker import BackgroundRuns
+    from podwright_service.background.database import database_url, migrate
+    from podwright_service.background.worker import BackgroundWorker
 
     url = database_url(settings.runs_database.get_secret_value())
     if url.get_backend_name() == "sqlite":  # a database of this service alone
         migrate(url)
-    return BackgroundRuns(url, component, settings, observability)
+    return BackgroundWorker(url, component, settings, observability)
 
 
 def _not_traced(scope: Scope) -> bool:

@@ -18,7 +18,7 @@ from podwright_service.settings import Settings
 from podwright_service.shutdown import Lifecycle
 
 if TYPE_CHECKING:
-    from podwright_service.background.worker import BackgroundRuns
+    from podwright_service.background.worker import BackgroundWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Runtime:
     idempotency: IdempotencyStore
     lifecycle: Lifecycle
     observability: Observability
-    background: BackgroundRuns | None
+    background: BackgroundWorker | None
     """None if the service has no database for background runs."""
 
 

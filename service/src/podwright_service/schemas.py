@@ -143,10 +143,10 @@ class BackgroundRun(BaseModel):
     """Of a run that waits for approval: the question."""
     decisions: list[Decision]
     notice: str | None = None
-    """Why it does not go on, if it waits for a service with another blueprint."""
+    """Set if it is queued and this service has another blueprint, and so cannot perform it."""
 
 
-class BackgroundRuns(BaseModel):
+class BackgroundRunPage(BaseModel):
     """A page of background runs, newest first."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)

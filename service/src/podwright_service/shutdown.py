@@ -21,7 +21,7 @@ from podwright_service.active_runs import ActiveRuns
 from podwright_service.settings import Settings
 
 if TYPE_CHECKING:
-    from podwright_service.background.worker import BackgroundRuns
+    from podwright_service.background.worker import BackgroundWorker
 
 RESPONSE_SECONDS = 2
 """Seconds that cancelled runs have to send their responses."""
@@ -42,7 +42,7 @@ class Lifecycle:
         settings: Settings,
         active_runs: ActiveRuns,
         flush: Callable[[], object],
-        background: BackgroundRuns | None = None,
+        background: BackgroundWorker | None = None,
     ) -> None:
         self._settings, self._active_runs, self._flush = settings, active_runs, flush
         self._background = background
@@ -75,7 +75,7 @@ class Lifecycle:
             delay = 0.0 if self.state == "draining" else self._settings.drain_delay
             self.state = "draining"
             if self._background:
-                loop.call_soon_threadsafe(self._background.leave)
+                loop.call_soon_threadsafe(self._background.drain)
             loop.call_soon_threadsafe(loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)])
 
         for number in handlers:

@@ -134,7 +134,7 @@ async def _recorded(run: Run, model: Model) -> ModelResponse | None:
         await run.journal.before_call(in_tool=run.in_tool)
         return None
     run.calls += 1
-    run.repeat_usage(response.usage.as_call(model.name))
+    run.count_recorded_usage(response.usage.as_call(model.name))
     return response
 
 

@@ -100,7 +100,7 @@ class Remote(PromptComponent):
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
         if run.journal and (finished := run.journal.finished_run(run.id)):
-            run.repeat_usage(finished.usage)
+            run.count_recorded_usage(finished.usage)
             return finished.value
         if task.response_model not in (None, str):
             raise InputError(

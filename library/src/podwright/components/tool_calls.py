@@ -68,7 +68,7 @@ class ToolCaller:
                 self._reported.add(call.name)
                 return _report(call, recorded.error["message"])
             case ToolCallFinished() if journal and not (tool and tool.is_nested_run):
-                self._run.repeat_usage(journal.usage_of(self._run.id, number))
+                self._run.count_recorded_usage(journal.usage_of(self._run.id, number))
                 return Message("tool", recorded.output, tool_call_id=call.id)
             case ToolCallFinished():  # what it runs is recorded itself, and must be performed for the runs after it
                 return Message("tool", await self._result(call, tool, _parse_arguments(call)), tool_call_id=call.id)

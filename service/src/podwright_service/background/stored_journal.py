@@ -13,13 +13,14 @@ from podwright.events import Event, adapter
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE
-from podwright_service.background.store import DatabaseAwayError, Entry, RunStore, StoredRun
+from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.store import AttemptUpdate, RunStore, StoredRun
 
 _log = logging.getLogger("podwright.background")
 
-LINGER = 0.05
+BATCH_DELAY = 0.05
 """Seconds that events wait for more of them, unless a call waits until they are stored."""
-RETRY = 1.0
+RETRY_INTERVAL = 1.0
 """Seconds between two attempts to reach the database."""
 
 _CONTEXTS = ("context",)
@@ -49,31 +50,31 @@ class StoredJournal(Journal):
         """Whether another process has taken the run over: nothing more is stored."""
         self.is_cancelled = False
         """Whether a caller has cancelled the run."""
-        self.is_leaving = False
+        self.is_draining = False
         """Whether the run moves to another process: no new call begins."""
         self.calls = 0
         """Calls in progress, whose results would be lost if the attempt ended now."""
         self.on_idle: Callable[[], object] = lambda: None
-        """Called once when the run is leaving and no call is in progress."""
+        """Called once when the run is to move to another process and no call is in progress."""
         self._writer, self._keep_content = writer, keep_content
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
         self._used = NO_USAGE
         self._is_closed = False
-        self._next = run["seq"]
+        self._next_seq = run["seq"]
         self._version = self._stored_version = 0
         self._result_version = 0
         """The version with the last event that another call must not begin without."""
-        self._written = asyncio.Event()
+        self._stored_event = asyncio.Event()
 
     def __call__(self, event: Event) -> None:
         """Take an event of the run; this is a subscriber."""
         if self.is_lost or self._is_closed:
             return
-        self._count(event)
+        self._count_usage(event)
         if not isinstance(event, events.Token | events.ModelCallStarted):
-            self._pending.append((self._next, self._data(event)))
-            self._next += 1
+            self._pending.append((self._next_seq, self._data(event)))
+            self._next_seq += 1
             self._change()
             if not isinstance(event, events.RunStarted | events.StepStarted):
                 self._result_version = self._version
@@ -85,21 +86,21 @@ class StoredJournal(Journal):
         for data in recorded:
             event = adapter().validate_python(data)
             self.add(event)
-            self._count(event)
+            self._count_usage(event)
 
-    def _count(self, event: Event) -> None:
+    def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
             self._used += event.response.usage.as_call(event.model)
             self._values["usage"] = self._used.to_dict()
 
     def check_idle(self) -> None:
-        """If the run is leaving and no call is in progress, close the journal and call `on_idle`."""
-        if self.is_leaving and not self.calls and not self._is_closed:
+        """If the run is to move to another process and no call is in progress, close the journal and call `on_idle`."""
+        if self.is_draining and not self.calls and not self._is_closed:
             self.close()
             self.on_idle()
 
     def close(self) -> None:
-        """Take no more events: those of an attempt that is stopped here are not those of the run."""
+        """Take no more events: that the task is cancelled here is not the cancellation of the run."""
         self._is_closed = True
 
     def set(self, **values: Any) -> None:
@@ -111,55 +112,65 @@ class StoredJournal(Journal):
         """Store nothing more."""
         self.is_lost = True
         self._pending.clear()
-        self._written.set()
+        self._stored_event.set()
 
     async def before_call(self, *, in_tool: bool) -> None:
-        """Store all results so far; if the run is leaving, wait for its end."""
-        await self._stored(self._result_version)
+        """Store all results so far; if the run is to move to another process, wait for its end."""
+        await self._wait_for_version(self._result_version)
         if not in_tool:
             self.check_idle()
-        if (self.is_leaving and not in_tool) or self.is_lost:
-            await asyncio.Event().wait()
+        if (self.is_draining and not in_tool) or self.is_lost:
+            await _wait_for_cancellation()
 
     async def before_effect(self) -> None:
         """Store the start of a tool call."""
-        await self.stored()
+        await self.wait_until_stored()
         if self.is_lost:
-            await asyncio.Event().wait()
+            await _wait_for_cancellation()
 
-    async def stored(self) -> None:
+    async def wait_until_stored(self) -> None:
         """Wait until all that has been emitted or set is stored, or the run is lost."""
-        await self._stored(self._version)
+        await self._wait_for_version(self._version)
 
-    async def _stored(self, version: int) -> None:
+    async def _wait_for_version(self, version: int) -> None:
         while self._stored_version < version and not self.is_lost:
-            self._writer.hurry()
-            await self._written.wait()
+            self._writer.flush_now()
+            await self._stored_event.wait()
 
-    def unstored(self) -> tuple[int, Entry]:
+    def pending_update(self) -> tuple[int, AttemptUpdate]:
         """What is to be stored now, and the version of the journal that this makes."""
-        return self._version, Entry(self.run_id, self.attempt, tuple(self._pending), dict(self._values))
+        return self._version, AttemptUpdate(self.run_id, self.attempt, tuple(self._pending), dict(self._values))
 
-    def written(self, version: int, entry: Entry) -> None:
+    def mark_stored(self, version: int, update: AttemptUpdate) -> None:
         """Forget what has been stored, and wake those who wait for it."""
-        del self._pending[: len(entry.events)]
-        self._values = {name: value for name, value in self._values.items() if entry.values.get(name) is not value}
+        del self._pending[: len(update.events)]
+        # what was set again meanwhile is kept
+        self._values = {
+            name: value
+            for name, value in self._values.items()
+            if name not in update.values or update.values[name] is not value
+        }
         self._stored_version = version
-        self._written.set()
-        self._written = asyncio.Event()
+        self._stored_event.set()
+        self._stored_event = asyncio.Event()
 
     def _change(self) -> None:
         self._version += 1
-        self._writer.add(self)
+        self._writer.schedule(self)
 
     def _data(self, event: Event) -> dict[str, Any]:
-        data = event.to_dict() | {"seq": self._next}
+        data = event.to_dict() | {"seq": self._next_seq}
         dropped = _CONTEXTS if self._keep_content else (*_CONTEXTS, *_CONTENT.get(type(event), ()))
         for name in dropped:
             data.pop(name, None)
         if isinstance(event, events.RunFailed):
             data["error"] = {key: value for key, value in data["error"].items() if key not in _CONTEXTS}
         return to_json_data(data)
+
+
+async def _wait_for_cancellation() -> None:
+    """Wait until the task of the attempt is cancelled, by `on_idle` or by the worker."""
+    await asyncio.Event().wait()
 
 
 def _calls_begun(event: Event) -> int:
@@ -190,12 +201,12 @@ class Writer:
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    def add(self, journal: StoredJournal) -> None:
+    def schedule(self, journal: StoredJournal) -> None:
         """Store what a journal has to add."""
         self._changed[journal] = None
         self._wake.set()
 
-    def hurry(self) -> None:
+    def flush_now(self) -> None:
         """Store now: a run waits for it."""
         self._hurry.set()
 
@@ -204,26 +215,26 @@ class Writer:
         while True:
             await self._wake.wait()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LINGER):
+                async with asyncio.timeout(BATCH_DELAY):
                     await self._hurry.wait()
             self._wake.clear()
             self._hurry.clear()
             changed, self._changed = self._changed, {}
-            unstored = {journal: journal.unstored() for journal in changed if not journal.is_lost}
-            entries = [entry for _, entry in unstored.values()]
-            (refused,) = await asyncio.gather(self._store.write(entries), return_exceptions=True)
-            if isinstance(refused, DatabaseAwayError):
+            pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
+            try:
+                superseded = await self._store.write([update for _, update in pending.values()])
+            except DatabaseUnavailableError:
                 self._changed = changed | self._changed
                 self._wake.set()
                 self._hurry.set()
-                await asyncio.sleep(RETRY)
-            elif isinstance(refused, BaseException):  # the runs of other journals must go on
-                ids = [journal.run_id for journal in unstored]
-                _log.error("The events of the background runs %s cannot be stored.", ids, exc_info=refused)
-                for journal in unstored:
+                await asyncio.sleep(RETRY_INTERVAL)
+                continue
+            except Exception:  # noqa: BLE001 - the runs that come later must go on
+                _log.exception("The events of background runs cannot be stored: %s.", [each.run_id for each in pending])
+                for journal in pending:
                     journal.lose()
-            else:
-                for journal, (version, entry) in unstored.items():
-                    journal.written(version, entry)
-                    if entry.run_id in refused:
-                        journal.lose()
+                continue
+            for journal, (version, update) in pending.items():
+                journal.mark_stored(version, update)
+                if update.run_id in superseded:
+                    journal.lose()

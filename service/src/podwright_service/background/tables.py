@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table
 
-Status = Literal["queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"]
-"""The status of a run: `interrupted` waits for a person, because nobody knows how one of its tool calls ended."""
+from podwright_service.schemas import RunStatus
 
-ENDED: tuple[Status, ...] = ("succeeded", "failed", "cancelled", "interrupted")
+ENDED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "interrupted")
 """The statuses in which nothing more happens by itself."""
-RESUMABLE: tuple[Status, ...] = ("failed", "interrupted")
+RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The ended statuses from which a person may have the run go on."""
 
 metadata = MetaData()
@@ -24,9 +21,10 @@ runs = Table(
     Column("digest", String, nullable=False, comment="digest of the blueprint that the run began with"),
     Column("status", String(20), nullable=False),
     Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
-    Column("idempotency_key", String(64), unique=True, comment="SHA-256 of the caller and the Idempotency-Key"),
+    Column("idempotency_key", String(64), unique=True, comment="SHA-256 of the caller and its key, if it sent one"),
     Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
     Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),
+    Column("queued_at", Float, nullable=False, comment="when it began to wait for a process, the last time"),
     Column("started_at", Float),
     Column("ended_at", Float),
     Column("attempt", Integer, nullable=False, comment="number of the current or last attempt, from 1; 0 before it"),

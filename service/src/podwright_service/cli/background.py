@@ -79,9 +79,9 @@ class RunsClient:
                         if event.name in ("result", "problem"):
                             return
                         last, lost = str(json.loads(event.data)["seq"]), 0
-            except (RemoteConnectionError, OSError, http.client.HTTPException):
+            except (RemoteError, OSError, http.client.HTTPException) as error:
                 lost += 1
-                if lost > _RECONNECTS:
+                if lost > _RECONNECTS or not _is_passing(error):
                     raise
             time.sleep(_RECONNECT)
 
@@ -108,6 +108,11 @@ class RunsClient:
             yield response
         finally:
             connection.close()
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether a stream may be opened again later: the connection was lost, or the service cannot answer now."""
+    return not isinstance(error, RemoteError) or isinstance(error, RemoteConnectionError) or error.status == 503
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[Any]:
@@ -183,7 +188,7 @@ def migrate_database() -> None:
         ConfigurationError: It is not set, or the database cannot be used.
     """
     check_installed()
-    from podwright_service.background.store import database_url, migrate  # slow to import
+    from podwright_service.background.database import database_url, migrate  # slow to import
 
     settings = read_settings()
     adopt_secrets()

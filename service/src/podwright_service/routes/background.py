@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -16,9 +15,10 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.json_data import to_json_bytes
-from podwright_service.background.store import DatabaseAwayError, StoredRun
+from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.store import StoredRun
 from podwright_service.background.tables import ENDED
-from podwright_service.background.worker import BackgroundRuns as Worker
+from podwright_service.background.worker import BackgroundWorker
 from podwright_service.documentation import (
     BACKGROUND_PARAMETERS,
     BODY_PROBLEMS,
@@ -34,11 +34,11 @@ from podwright_service.problems import RequestError
 from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerprint, fingerprint_of, key_of
 from podwright_service.routes.json_body import JSONRoute
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import BackgroundRun, BackgroundRuns, DecisionRequest, RunRequest, RunStatus
+from podwright_service.schemas import BackgroundRun, BackgroundRunPage, DecisionRequest, RunRequest, RunStatus
 from podwright_service.streams import HEARTBEAT
 
-LOOK = 0.5
-"""Seconds between two looks for events of a run that another process performs."""
+EVENT_POLL_INTERVAL = 0.5
+"""Seconds between two queries for events of a run that another process performs."""
 
 router = APIRouter(tags=["background runs"], prefix="/runs")
 with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
@@ -52,10 +52,9 @@ ROUTERS = (router, with_body)
 async def start_run(request: Request, body: RunRequest) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime, worker = get_runtime(request), _worker(request)
-    task_of(runtime.component, body)  # what is wrong with it is said now
+    task_of(runtime.component, body)  # refuses invalid input before the run is stored
     limits, hops = granted_limits(request.headers, runtime.settings)
     run_id = os.urandom(16).hex()
-    key = key_of(request) if HEADER in request.headers else run_id
     fingerprint = await fingerprint_of(request)
     run = await worker.add(
         {
@@ -68,23 +67,23 @@ async def start_run(request: Request, body: RunRequest) -> Response:
                 "hops": hops,
                 "traceparent": current_traceparent(),
             },
-            "idempotency_key": hashlib.sha256(key.encode()).hexdigest(),
+            "idempotency_key": key_of(request) if HEADER in request.headers else None,
             "fingerprint": fingerprint,
         }
     )
     check_fingerprint(run["fingerprint"], fingerprint)
     headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
-    return _response(_shown(run, worker), 202, headers)
+    return _response(_response_data(run, worker), 202, headers)
 
 
 @router.get("/{run_id}", response_model=BackgroundRun, responses=READ_PROBLEMS)
 async def get_run(request: Request, run_id: str) -> Response:
     """A run: its status, and its result or its problem once it has ended."""
     worker = _worker(request)
-    return _response(_shown(await _found(worker, run_id), worker))
+    return _response(_response_data(await _get_or_404(worker, run_id), worker))
 
 
-@router.get("", response_model=BackgroundRuns, responses=DATABASE_PROBLEMS)
+@router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
 async def list_runs(
     request: Request,
     status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
@@ -97,7 +96,7 @@ async def list_runs(
     found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
     last = found[limit - 1] if len(found) > limit else None
     next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
-    return _response({"runs": [_shown(run, worker) for run in found[:limit]], "next": next_cursor})
+    return _response({"runs": [_response_data(run, worker) for run in found[:limit]], "next": next_cursor})
 
 
 @router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | READ_PROBLEMS)
@@ -107,7 +106,7 @@ async def follow_run(
     last_event_id: Annotated[int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")] = -1,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end."""
-    await _found(_worker(request), run_id)
+    await _get_or_404(_worker(request), run_id)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return EventSourceResponse(_events(request, run_id, last_event_id), headers=headers)
 
@@ -116,8 +115,8 @@ async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[by
     """Server-sent events; the stream ends with the run, or when this process stops: then a client connects again."""
     worker, lifecycle, sent_at = _worker(request), get_runtime(request).lifecycle, time.monotonic()
     while lifecycle.state != "draining":
-        with contextlib.suppress(DatabaseAwayError):  # the stream goes on when it is back
-            run = await worker.store.get(run_id)
+        with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
+            run = await worker.store.get(run_id)  # before the events, which are complete if it has ended
             while found := await worker.store.events(run_id, after):
                 for seq, data in found:
                     yield format_sse_event(event=data["type"], id=str(seq), data_str=to_json_bytes(data).decode())
@@ -132,7 +131,7 @@ async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[by
         if time.monotonic() - sent_at > HEARTBEAT:
             yield KEEPALIVE_COMMENT
             sent_at = time.monotonic()
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(EVENT_POLL_INTERVAL)
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
@@ -143,7 +142,7 @@ async def cancel_run(request: Request, run_id: str) -> Response:
     if run is None:
         raise await _conflict(worker, run_id, "A run can be cancelled until it ends")
     worker.cancel(run_id)
-    return _response(_shown(run, worker), 202)
+    return _response(_response_data(run, worker), 202)
 
 
 @router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
@@ -154,7 +153,7 @@ async def resume_run(request: Request, run_id: str) -> Response:
     if run is None:
         raise await _conflict(worker, run_id, "A run can be resumed when it failed or was interrupted")
     worker.wake()
-    return _response(_shown(run, worker), 202)
+    return _response(_response_data(run, worker), 202)
 
 
 @with_body.post(
@@ -175,21 +174,21 @@ async def reject_run(request: Request, run_id: str, body: DecisionRequest) -> Re
 
 async def _decide(request: Request, run_id: str, body: DecisionRequest, *, approved: bool) -> Response:
     worker, word = _worker(request), "approved" if approved else "rejected"
-    run = await _found(worker, run_id)
+    run = await _get_or_404(worker, run_id)
     attempt = run["attempt"] if body.attempt is None else body.attempt
     decision = {"approved": approved, "comment": body.comment}
     decided = await worker.store.decide(run_id, attempt, decision)
     if decided is None:
         raise await _conflict(worker, run_id, f"A run can be {word} while it waits for approval, in the attempt given")
     worker.wake()
-    return _response(_shown(decided, worker), 202)
+    return _response(_response_data(decided, worker), 202)
 
 
-def _worker(request: Request) -> Worker:
-    return cast("Worker", get_runtime(request).background)  # these routes exist only with one
+def _worker(request: Request) -> BackgroundWorker:
+    return cast("BackgroundWorker", get_runtime(request).background)  # these routes exist only with one
 
 
-async def _found(worker: Worker, run_id: str) -> StoredRun:
+async def _get_or_404(worker: BackgroundWorker, run_id: str) -> StoredRun:
     run = await worker.store.get(run_id)
     if run is None:
         detail = "There is no such run: it never existed, or was deleted some time after its end."
@@ -197,8 +196,8 @@ async def _found(worker: Worker, run_id: str) -> StoredRun:
     return run
 
 
-async def _conflict(worker: Worker, run_id: str, rule: str) -> RequestError:
-    run = await _found(worker, run_id)
+async def _conflict(worker: BackgroundWorker, run_id: str, rule: str) -> RequestError:
+    run = await _get_or_404(worker, run_id)
     detail = f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
     return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
 
@@ -219,7 +218,7 @@ def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str
     return Response(to_json_bytes(data), status, headers, "application/json")
 
 
-def _shown(run: StoredRun, worker: Worker) -> dict[str, Any]:
+def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
     """A run as callers see it."""
     shown = {name: run[name] for name in ("id", "component", "status", "attempt", "usage", "result", "problem")}
     for name in ("created_at", "started_at", "ended_at"):
@@ -227,7 +226,9 @@ def _shown(run: StoredRun, worker: Worker) -> dict[str, Any]:
     shown["approval"] = run["approval"] if run["status"] == "waiting_for_approval" else None
     shown["decisions"] = [{**decision, "at": _date(decision["at"])} for decision in run["decisions"]]
     waits = run["status"] == "queued" and run["digest"] != worker.digest
-    shown["notice"] = f"It waits for a service with the blueprint {run['digest']}." if waits else None
+    shown["notice"] = (
+        f"It waits for a service with the blueprint {run['digest']}; this one has another." if waits else None
+    )
     return shown
 
 

@@ -138,9 +138,9 @@ class Served(ABC):
                     yield adapter().validate_json(event.data)
 
     @property
-    def runs(self) -> BackgroundRuns:
+    def runs(self) -> RunsClient:
         """The background runs of the component, if it has a database for them."""
-        return BackgroundRuns(self)
+        return RunsClient(self)
 
     def metrics(self) -> Metrics:
         """The current metrics."""
@@ -202,7 +202,7 @@ class Served(ABC):
             self._client = None
 
 
-class BackgroundRuns:
+class RunsClient:
     """The background runs of a served component; each is a dictionary as `GET /runs/{id}` returns it.
 
     All methods raise `ProblemError` if the service refuses.

@@ -19,6 +19,7 @@ def upgrade() -> None:
         sa.Column("idempotency_key", sa.String(64), unique=True),
         sa.Column("fingerprint", sa.String(64)),
         sa.Column("created_at", sa.Float, nullable=False),
+        sa.Column("queued_at", sa.Float, nullable=False),
         sa.Column("started_at", sa.Float),
         sa.Column("ended_at", sa.Float),
         sa.Column("attempt", sa.Integer, nullable=False),

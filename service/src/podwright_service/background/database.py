@@ -1,0 +1,169 @@
+"""Connections to the database of background runs, its transactions, and its migrations."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from psycopg.errors import UndefinedColumn, UndefinedTable
+from sqlalchemy import create_engine, event, literal_column
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DataError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql.elements import ColumnElement
+
+from podwright.errors import ConfigurationError
+from podwright.json_data import to_json_bytes
+from podwright_service.background.tables import metadata
+from podwright_service.problems import RequestError
+
+TRANSACTION_TIMEOUT = 10.0
+"""Seconds that a transaction may take."""
+
+
+class DatabaseUnavailableError(RequestError):
+    """The database cannot be used at present: 503.
+
+    Args:
+        detail: What is wrong.
+        suggestion: What to do about it.
+    """
+
+    def __init__(self, detail: str, suggestion: str) -> None:
+        super().__init__(503, "runs_unavailable", detail, suggestion, {"retry-after": "5"})
+
+
+_CLOCK: ColumnElement[float] = literal_column("extract(epoch from clock_timestamp())")
+
+
+class Database:
+    """A database, in short transactions.
+
+    Args:
+        url: Its URL, as `database_url` returns it.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._engine = _engine(url)
+        self.is_sqlite = self._engine.dialect.name == "sqlite"
+        self._reached_since: float | None = -math.inf
+        """When the database was reached again; None while it cannot be reached."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+    def now(self) -> Any:
+        """Unix time in seconds, by the clock that all processes share."""
+        return time.time() if self.is_sqlite else _CLOCK
+
+    def seconds_reached(self) -> float:
+        """For how long the database has been reached; 0 while it cannot be reached."""
+        return 0.0 if self._reached_since is None else time.monotonic() - self._reached_since
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction.
+
+        Raises:
+            DatabaseUnavailableError: The database cannot be reached, or has no tables.
+            RequestError: 422: the database cannot represent a value of the request, such as a text with a NUL.
+        """
+        try:
+            async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.begin() as connection:
+                yield connection
+            if self._reached_since is None:
+                self._reached_since = time.monotonic()
+        except (DataError, OverflowError) as error:
+            detail = "The request has a value that the database of background runs cannot look for."
+            raise RequestError(422, "request_invalid", detail) from error
+        except (SQLAlchemyError, OSError, TimeoutError) as error:
+            if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
+                detail = "The database of background runs does not have the tables of this release."
+                raise DatabaseUnavailableError(detail, "Run `podwright runs migrate`.") from error
+            self._reached_since = None
+            detail = "The database of background runs cannot be reached."
+            suggestion = "Try again after the seconds in the header 'Retry-After'."
+            raise DatabaseUnavailableError(detail, suggestion) from error
+
+
+def database_url(text: str) -> URL:
+    """The URL of a database, with the driver that is used for it.
+
+    Raises:
+        ConfigurationError: It is neither a SQLite nor a PostgreSQL URL. The message does not repeat it.
+    """
+    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+    try:
+        url = make_url(text)
+        if (driver := drivers.get(url.drivername)) is None or not url.database:
+            raise ArgumentError
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            "PODWRIGHT_RUNS_DATABASE: Expected the URL of a database.",
+            suggestion="Write sqlite:////data/runs.db or postgresql://user:password@host/name.",
+        ) from None
+    return url.set(drivername=driver)
+
+
+def migrate(url: URL) -> None:
+    """Create the tables, or bring those of an earlier release up to date.
+
+    Raises:
+        ConfigurationError: The database cannot be reached or changed.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    try:
+        engine = create_engine(url.set(drivername=url.drivername.replace("+aiosqlite", "")))
+        try:
+            with engine.begin() as connection:
+                if engine.dialect.name == "postgresql":  # several pods may start at once
+                    connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7240117)")
+                config.attributes.update(connection=connection, metadata=metadata)
+                command.upgrade(config, "head")
+        finally:
+            engine.dispose()
+    except (SQLAlchemyError, OSError) as error:
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        raise ConfigurationError(
+            f"The database of background runs cannot be used: {reason}.",
+            suggestion="Check PODWRIGHT_RUNS_DATABASE, and that this user may create tables or files there.",
+        ) from None
+
+
+def _engine(url: URL) -> AsyncEngine:
+    """An engine with the settings that a store needs."""
+    options: dict[str, Any] = {
+        "json_serializer": _to_json,
+        "json_deserializer": json.loads,  # unlike orjson, it reads the lone surrogates that a model may write
+    }
+    if url.drivername.startswith("sqlite"):
+        engine = create_async_engine(
+            url, connect_args={"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}, **options
+        )
+        event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+        return engine
+    connect_args = {"connect_timeout": 5}
+    return create_async_engine(
+        url, pool_size=8, max_overflow=0, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options
+    )
+
+
+def _to_json(data: Any) -> str:
+    return to_json_bytes(data).decode()
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
