@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-import urllib.request
 from collections import defaultdict
 
+import httpx
 from figures import Figure, median_ratio, ratio
 from load import KEY, post
 from servers import BODY, CPUS, App, Loads, compare, free_port, process, provider, serve, wait_for_response
@@ -48,8 +48,7 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
             pairs[name] = await compare({"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds)
         both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}
         lite, service = (await compare(both, "/run", requests, CONNECTIONS, rounds)).values()
-        with urllib.request.urlopen(f"{collector}/spans") as response:  # noqa: S310 - a constant scheme
-            received = int(response.read())
+        received = int(httpx.get(f"{collector}/spans").text)
     expected = SPANS_PER_RUN * pairs["spans"]["spans"].requests
 
     def share(title: str, name: str, limit: float | None = None) -> Figure:

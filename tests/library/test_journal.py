@@ -223,6 +223,7 @@ async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
         await execute(agent, Task("go", int), subscribers=(recorded.append,), run_id=RUN, journal=Journal())
     result = await execute(agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded)))
     assert result.value == 3
+    assert result.usage.model_calls == 3, "the answer that is not used was paid too"
 
 
 async def test_a_tool_that_failed_is_called_again() -> None:
@@ -279,11 +280,11 @@ async def test_an_approved_run_goes_on() -> None:
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [1]
     effects.clear()
-    error, new = await attempt(flow, recorded, approved={(1,)})
+    error, new = await attempt(flow, recorded, approved={(RUN, (1,))})
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [2]
     assert not effects
-    result, _ = await attempt(flow, [*recorded, *new], approved={(1,), (2,)})
+    result, _ = await attempt(flow, [*recorded, *new], approved={(RUN, (1,)), (RUN, (2,))})
     assert result.value["looker_output"] == "looker: nothing in y"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import threading
@@ -18,7 +19,8 @@ from tests.helpers import NEWSROOM, until
 from tests.postgresql import PostgreSQL
 from tests.service.support import Address, Command, Gate, Serve, Shell, check_problem, pointers, sse_events
 
-from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, Workflow
+from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, ParallelStep, Pipeline, Workflow
+from podwright.components import Component
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.background.database import database_url, migrate
@@ -107,6 +109,8 @@ def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str
     assert wait(second, one)["status"] == "succeeded"
     assert second.post("/runs", json={"input": "x"}, headers=key).json()["status"] == "succeeded"
     assert len(first.get("/runs").json()["runs"]) == 1
+    begin(serve(FLOW, runs_database=database), "x", **key)  # another component has keys of its own
+    assert len(first.get("/runs").json()["runs"]) == 2
 
 
 def test_pages_of_runs(serve: Serve, database: str) -> None:
@@ -193,7 +197,7 @@ def test_an_approval(serve: Serve, database: str) -> None:
     client = serve(FLOW, runs_database=database)
     url = begin(client)
     run = wait(client, url, "waiting_for_approval")
-    assert run["approval"] == {"message": "Publish Echo: x?", "path": [1]}
+    assert run["approval"] == {"message": "Publish Echo: x?", "run_id": run["id"], "path": [1]}
     problem = check_problem(
         client.post(f"{url}/approve", json={"context": {"helper_output": "!"}}), 422, "request_invalid"
     )
@@ -204,9 +208,116 @@ def test_an_approval(serve: Serve, database: str) -> None:
     run = wait(client, url)
     assert (run["status"], run["attempt"], run["usage"]["model_calls"]) == ("succeeded", 2, 2)
     assert [decision | {"at": ""} for decision in run["decisions"]] == [
-        {"message": "Publish Echo: x?", "path": [1], "approved": True, "comment": "Good.", "at": ""}
+        {
+            "message": "Publish Echo: x?",
+            "run_id": run["id"],
+            "path": [1],
+            "approved": True,
+            "comment": "Good.",
+            "at": "",
+        }
     ]
     check_problem(client.post(f"{url}/approve", json={}), 409, "run_state_conflict")
+
+
+INSIDE = Workflow("inside", steps=[ECHO, ApprovalStep("Sure?"), AgentStep(ECHO, "last")])
+
+
+async def run_inside(text: str) -> str:
+    """Run the workflow."""
+    return str(await INSIDE.arun({"input": text}))
+
+
+def ask_inside(request: ModelRequest) -> Any:
+    """Call the tool once."""
+    return "done" if request.messages[-1].role == "tool" else ToolCall.of("run_inside", "c1", text="x")
+
+
+@pytest.mark.parametrize(
+    "component",
+    [
+        Pipeline("line", steps=[ECHO, INSIDE]),
+        Workflow("outer", steps=[AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")]),
+        Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]),
+    ],
+    ids=["pipeline", "pipeline in a workflow", "tool"],
+)
+def test_an_approval_inside_other_components(serve: Serve, sqlite_database: str, component: Component) -> None:
+    """It is asked for once, wherever the workflow with the step is, and the process goes on with other runs."""
+    client = serve(component, runs_database=sqlite_database, unfinished_tool_calls="repeat")
+    url, other = begin(client), begin(client)
+    for each in (url, other):
+        wait(client, each, "waiting_for_approval")
+    assert client.post(f"{url}/approve", json={}).status_code == 202
+    assert wait(client, url, *ENDED, "waiting_for_approval")["status"] == "succeeded"
+    assert client.post(f"{other}/cancel").json()["status"] == "cancelled"
+
+
+def test_a_cancelled_run_does_not_wait_for_approval(serve: Serve, database: str) -> None:
+    """If it pauses before its process sees that another one was asked to cancel it, it ends all the same."""
+    gate = Gate()
+    flow = Workflow("flow", steps=[gate.agent(), ApprovalStep("Sure?")])
+    performer = serve(flow, runs_database=database)
+    other = serve(flow, runs_database=database)
+    url = begin(performer)
+    gate.called.wait(30)
+    other.post(f"{url}/cancel")
+    gate.opened.set()
+    assert wait(other, url, *ENDED)["status"] == "cancelled"
+
+
+def test_a_tool_that_went_on_after_a_failure(serve: Serve, sqlite_database: str) -> None:
+    """A failed branch cancels the other, whose tool goes on in its thread: resuming asks a person first."""
+    calls, called, done, broken = list[str](), threading.Event(), threading.Event(), [True]
+
+    def charge(amount: str) -> str:
+        """Charge."""
+        calls.append(amount)
+        called.set()
+        done.wait(30)
+        return "charged"
+
+    def pay(request: ModelRequest) -> Any:
+        return "paid" if request.messages[-1].role == "tool" else ToolCall.of("charge", "c1", amount="5")
+
+    async def fail(request: ModelRequest) -> str:
+        if broken:
+            await asyncio.to_thread(called.wait, 30)
+            raise ModelError("The provider is down.")
+        return "fine"
+
+    branches = [
+        [Agent("payer", "Pay.", FunctionModel(pay), tools=[charge])],
+        [Agent("failing", "Fail.", FunctionModel(fail))],
+    ]
+    client = serve(Workflow("flow", steps=[ParallelStep(branches)]), runs_database=sqlite_database)
+    url = begin(client)
+    assert wait(client, url)["status"] == "failed"
+    done.set()
+    broken.clear()
+    client.post(f"{url}/resume")
+    run = wait(client, url)
+    assert (run["status"], run["problem"]["code"]) == ("interrupted", "run_interrupted")
+    assert "'charge' of 'payer'" in run["problem"]["detail"]
+    assert calls == ["5"]
+    client.post(f"{url}/resume")
+    assert wait(client, url)["status"] == "succeeded"
+    assert calls == ["5", "5"]
+
+
+def test_a_process_does_not_take_its_own_runs_over(
+    serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although it could not renew its lease for a while, for example because its machine slept."""
+    gate = Gate()
+    client = serve(gate.agent(), runs_database=database)
+    monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", -1.0)
+    url = begin(client)
+    gate.called.wait(30)
+    time.sleep(4)  # longer than it takes to look for runs and to renew
+    gate.opened.set()
+    run = wait(client, url)
+    assert (run["status"], run["attempt"]) == ("succeeded", 1)
 
 
 def test_a_rejection(serve: Serve, database: str) -> None:

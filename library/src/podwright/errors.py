@@ -492,6 +492,8 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
 
     code = "approval_required"
     default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
+    step: tuple[str, tuple[int, ...]] = ("", ())
+    """Id of the run with the approval step, which may be nested, and the position of the step."""
 
 
 class RunCancelledError(RunError):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from podwright import events
-from podwright.errors import LimitExceededError, ToolArgumentsError
+from podwright.errors import LimitExceededError, RunCancelledError, ToolArgumentsError
 from podwright.messages import ModelResponse
 from podwright.usage import NO_USAGE, Usage
 
@@ -38,14 +38,24 @@ class Journal:
 
     Args:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
-        approved: Positions of the approval steps that a person has approved.
+        approved: The approval steps that a person has approved: ids of their runs, and positions.
+        seconds: How long the earlier attempts ran; counts against `wall_time`.
     """
 
-    def __init__(self, recorded: Iterable[events.Event] = (), approved: Collection[Path] = ()) -> None:
-        self.approved = frozenset(approved)
-        self._answers: dict[_Call, ModelResponse] = {}
+    def __init__(
+        self,
+        recorded: Iterable[events.Event] = (),
+        approved: Collection[tuple[str, Path]] = (),
+        seconds: float = 0.0,
+    ) -> None:
+        self.approved, self.seconds = frozenset(approved), seconds
+        self.discarded = NO_USAGE
+        """What the answers used that are asked for again."""
+        self._answers: dict[_Call, events.ModelCallFinished] = {}
         self._last: dict[str, _LastAnswer] = {}
         self._tool_calls: dict[str, dict[int, _ToolCall]] = defaultdict(dict)
+        self._started: dict[_Call, events.ToolCallStarted] = {}
+        """Tool calls that have not ended, or that were cancelled, which does not stop a tool in a thread."""
         self._usage: dict[_Call, dict[str, Usage]] = defaultdict(dict)
         self._conditions: dict[tuple[str, Path], list[bool]] = defaultdict(list)
         self._steps: set[tuple[str, Path, str]] = set()
@@ -58,14 +68,12 @@ class Journal:
         """Add an event of an earlier attempt; in order, and before the new attempt begins."""
         match event:
             case events.ModelCallFinished():
-                self._answers[event.run_id, event.call] = event.response
+                self._answers[event.run_id, event.call] = event
                 self._last[event.run_id] = _LastAnswer(event.call, len(self._tool_calls[event.run_id]))
             case events.ModelCallFailed():
                 self._call_failed(event.run_id)
             case events.ToolCallStarted() | events.ToolCallFinished() | events.ToolCallFailed():
-                self._tool_calls[event.run_id][event.call] = event
-                if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(event):
-                    self._call_failed(event.run_id)
+                self._add_tool_call(event)
             case events.ConditionChecked():
                 self._conditions[event.run_id, event.path].append(event.result)
             case events.StepFinished(outcome="ok"):
@@ -81,6 +89,15 @@ class Journal:
         if isinstance(event, events.RunEnded) and event.parent_id and event.tool_call is not None:
             self._usage[event.parent_id, event.tool_call][event.run_id] = event.usage
 
+    def _add_tool_call(self, event: _ToolCall) -> None:
+        self._tool_calls[event.run_id][event.call] = event
+        if isinstance(event, events.ToolCallStarted):
+            self._started[event.run_id, event.call] = event
+        elif not _is_cancelled(event):
+            self._started.pop((event.run_id, event.call), None)
+        if isinstance(event, events.ToolCallFailed) and not _has_invalid_arguments(event):
+            self._call_failed(event.run_id)
+
     def _call_failed(self, run_id: str) -> None:
         if last := self._last.get(run_id):
             last.is_cause = False
@@ -89,13 +106,15 @@ class Journal:
         """Have the model asked again if its last answer is why a run failed: it would fail again."""
         last = self._last.pop(event.run_id, None)
         if last and last.is_cause and event.error.get("code") != LimitExceededError.code:
-            del self._answers[event.run_id, last.call]
+            answer = self._answers.pop((event.run_id, last.call))
+            self.discarded += answer.response.usage.as_call(answer.model)
             tool_calls = self._tool_calls[event.run_id]
             self._tool_calls[event.run_id] = {call: tool_calls[call] for call in tool_calls if call < last.tool_calls}
 
     def answer(self, run_id: str, call: int) -> ModelResponse | None:
         """The model's answer to a call; None if the call has to be made."""
-        return self._answers.get((run_id, call))
+        answer = self._answers.get((run_id, call))
+        return answer and answer.response
 
     def tool_call(self, run_id: str, call: int) -> events.ToolCallFinished | events.ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
@@ -128,9 +147,8 @@ class Journal:
         return self._runs.get(run_id)
 
     def unfinished_tool_calls(self) -> list[events.ToolCallStarted]:
-        """The calls of tools that are not idempotent that had started and not ended: nobody knows what they did."""
-        last_events = (event for calls in self._tool_calls.values() for event in calls.values())
-        return [event for event in last_events if isinstance(event, events.ToolCallStarted) and not event.idempotent]
+        """The calls of tools that are not idempotent that were not seen to end: nobody knows what they did."""
+        return [event for event in self._started.values() if not event.idempotent]
 
     async def before_call(self, *, in_tool: bool) -> None:
         """Hook before a model call, or a tool call that is no nested run: a subclass stores all results so far.
@@ -149,4 +167,8 @@ def _key_of(event: events.HistoryCut | events.PlanMade) -> tuple[str, str, int]:
 
 def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
     """Whether a tool call was wrong in itself, so that the tool was not called."""
-    return event.error.get("code") == ToolArgumentsError.code
+    return event.error.get("code") == ToolArgumentsError.code and not event.error.get("run_id")
+
+
+def _is_cancelled(event: events.ToolCallFinished | events.ToolCallFailed) -> bool:
+    return isinstance(event, events.ToolCallFailed) and event.error.get("code") == RunCancelledError.code

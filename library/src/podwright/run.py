@@ -119,6 +119,8 @@ class Run:
         """The limits that apply to it, outermost first."""
         self.wall_time = min((own.wall_time for own in limits if own.wall_time is not None), default=None)
         """Its own time limit in seconds."""
+        self._earlier = tree.journal.seconds if tree.journal and parent is None else 0.0
+        """How many of these seconds its earlier attempts took."""
         self.usage = NO_USAGE
         """What it has used so far, nested runs included."""
         self.calls = 0
@@ -167,7 +169,7 @@ class Run:
     @property
     def time_left(self) -> float:
         """Seconds until the tightest time limit of this run and the runs around it; infinite without one."""
-        own = math.inf if self.wall_time is None else self.started + self.wall_time - perf_counter()
+        own = math.inf if self.wall_time is None else self.started + self.wall_time - self._earlier - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
     def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -336,7 +338,7 @@ class Run:
                 await asyncio.wait(self.nested)
 
     async def _perform_in_time(self, component: Component, task: Task) -> Any:
-        timeout = asyncio.timeout(self.wall_time)
+        timeout = asyncio.timeout(None if self.wall_time is None else max(0.0, self.wall_time - self._earlier))
         try:
             async with timeout:
                 return await component.perform(self, task)
@@ -434,6 +436,8 @@ async def execute(
         own_limits = [own for own in (limits, component.limits) if own is not None]
         tree, subscribers = _RunTree(loop, hops, journal), added + component.subscribers
         run = Run(component, tree, None, (), subscribers, own_limits, stream, run_id)
+        if journal:
+            run.count_recorded_usage(journal.discarded)
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)

@@ -101,12 +101,14 @@ RunStatus = Literal["queued", "running", "waiting_for_approval", "succeeded", "f
 
 
 class Approval(BaseModel):
-    """What a background run waits for."""
+    """What a background run waits for: an approval step, which may be in a nested run."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     message: str
     """The question to the person who approves."""
+    run_id: str
+    """Id of the run with the approval step."""
     path: list[int]
     """Position of the approval step."""
 

@@ -109,8 +109,11 @@ class StepRunner:
             case steps.WorkflowStep():
                 await self._run_workflow(step, scope, node, path)
             case steps.ApprovalStep():
-                if self._approved != path and not (self._run.journal and path in self._run.journal.approved):
-                    raise ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
+                place, journal = (self._run.id, path), self._run.journal
+                if self._approved != path and not (journal and place in journal.approved):
+                    pause = ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
+                    pause.step = place
+                    raise pause
 
     async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
         name = cast("str", step.agent)

@@ -9,16 +9,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from starlette.datastructures import Headers
+
 from podwright.components import Component
 from podwright.errors import ApprovalRequired, PodwrightError
 from podwright.events import Event, Subscriber
-from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.run import execute
-from podwright.usage import RunLimits
+from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
 from podwright_service.background.stored_journal import StoredJournal
 from podwright_service.execution import result_content, task_of
+from podwright_service.limits import granted_limits
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
 from podwright_service.problems import problem_of, run_problem
@@ -99,11 +101,8 @@ class Attempt:
     async def _execute(self) -> str:
         """Run the component, note the end of the attempt in the journal, and return its outcome."""
         component, request = self._component, self._run["request"]
-        limits, model = RunLimits(**request["limits"]), self._settings.model
-        if limits.wall_time is not None:
-            limits = RunLimits(
-                max(0.0, limits.wall_time - self._run["seconds"]), limits.model_calls, limits.tokens, limits.cost
-            )
+        limits, hops = granted_limits(Headers(request["headers"]), self._settings)
+        model = self._settings.model
         task = asyncio.current_task()
         self._journal.on_idle = lambda: task.cancel() if task else None
         self._journal.set(repeat_calls=False)
@@ -117,46 +116,48 @@ class Attempt:
                     task_of(component, RunRequest.model_validate(request["body"])),
                     subscribers=subscribers,
                     limits=limits,
-                    hops=request["hops"],
+                    hops=hops,
                     run_id=self._run["id"],
                     journal=self._journal,
                 )
         except asyncio.CancelledError as error:
             return self._stopped(error)
         except ApprovalRequired as pause:
-            approval = {"message": pause.message, "path": to_json_data(pause.resume_path)}
-            self._journal.set(status="waiting_for_approval", approval=approval, **_usage(pause))
+            run_id, path = pause.step
+            approval = {"message": pause.message, "run_id": run_id, "path": list(path)}
+            self._journal.set(status="waiting_for_approval", approval=approval, usage=self._usage(pause.usage))
             return "waiting_for_approval"
         finally:
             resumed_run.reset(link)
         content = result_content(component, result)
-        self._journal.set(status="succeeded", result=content, usage=result.usage.to_dict())
+        self._journal.set(status="succeeded", result=content, usage=self._usage(result.usage))
         return "succeeded"
 
     def _failed(self, error: Exception) -> str:
         if not isinstance(error, PodwrightError):
             _log.error("The background run %s failed unexpectedly.", self._run["id"], exc_info=error)
         problem = problem_of(self._run["id"], error, self._settings.provider_errors)
-        self._journal.set(status="failed", problem=problem, **_usage(error))
+        usage = error.usage if isinstance(error, PodwrightError) else None
+        self._journal.set(status="failed", problem=problem, usage=self._usage(usage))
         return "failed"
 
     def _stopped(self, error: asyncio.CancelledError) -> str:
         if self._journal.is_cancelled:
+            usage = error.__cause__.usage if isinstance(error.__cause__, PodwrightError) else None
             self._journal.set(
-                status="cancelled", problem=cancelled_problem(self._journal.run_id), **_usage(error.__cause__)
+                status="cancelled", problem=cancelled_problem(self._journal.run_id), usage=self._usage(usage)
             )
             return "cancelled"
         self._journal.set(status="queued")
         return "moved"
+
+    def _usage(self, usage: Usage | None) -> dict[str, Any]:
+        """The usage at the end of the attempt, as a column: an attempt that fails early has not replayed all calls."""
+        usages = [self._journal.used] if usage is None else [usage, self._journal.used]
+        return max(usages, key=lambda each: (each.model_calls, each.tool_calls)).to_dict()
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""
         is_start = event.run_id == self._run["id"] and event.type == "run_started"
         if is_start and (span := current_traceparent()):
             self._journal.set(traceparent=span)
-
-
-def _usage(error: BaseException | None) -> dict[str, Any]:
-    """The usage of a run up to its error, as a column."""
-    usage = error.usage if isinstance(error, PodwrightError) else None
-    return {"usage": usage.to_dict()} if usage else {}

@@ -104,7 +104,7 @@ def database_url(text: str) -> URL:
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     try:
         url = make_url(text)
-        if (driver := drivers.get(url.drivername)) is None or not url.database:
+        if (driver := drivers.get(url.drivername)) is None or url.database in (None, "", ":memory:"):
             raise ArgumentError
     except (ArgumentError, ValueError):
         raise ConfigurationError(

@@ -71,12 +71,14 @@ class RunStore:
         if worker is not None:
             row |= {"status": "running", "attempt": 1, "worker": worker}
             times["started_at"] = now
-        statement = self._insert(runs).values(times).on_conflict_do_nothing(index_elements=["idempotency_key"])
+        statement = self._insert(runs).values(times)
+        statement = statement.on_conflict_do_nothing(index_elements=["component", "idempotency_key"])
         async with self._database.transaction() as connection:
             added = (await connection.execute(statement.returning(runs), row)).mappings().first()
             if added is not None:
                 return added
-            known = select(runs).where(runs.c.idempotency_key == run["idempotency_key"])
+            same_key = (runs.c.component == run["component"]) & (runs.c.idempotency_key == run["idempotency_key"])
+            known = select(runs).where(same_key)
             return (await connection.execute(known)).mappings().one()
 
     async def get(self, run_id: str) -> StoredRun | None:
@@ -152,7 +154,9 @@ class RunStore:
 
     async def resume(self, run_id: str) -> StoredRun | None:
         """Have a run that failed or was interrupted go on."""
-        values = {"ended_at": None, "problem": None, "repeat_calls": True, "cancel_requested": False, **self._queued()}
+        values = {"ended_at": None, "problem": None, "cancel_requested": False, **self._queued()}
+        # who resumes a run that failed has not been told of tool calls whose end is unknown
+        values["repeat_calls"] = runs.c.status == "interrupted"
         return await self._change(run_id, (runs.c.status.in_(RESUMABLE), values))
 
     def _queued(self) -> dict[str, Any]:
@@ -185,7 +189,7 @@ class RunStore:
         free = (runs.c.status == "queued") | (is_running & (runs.c.worker == worker) & runs.c.id.not_in(performed))
         if self._database.seconds_reached() > LEASE_SECONDS:
             # not before, because after an outage of the database the others have to renew their leases first
-            free |= is_running & ~is_held
+            free |= is_running & ~is_held & (runs.c.worker != worker)
         candidates = select(runs.c.id).where(free, runs.c.digest == digest).order_by(runs.c.created_at).limit(most)
         chosen = candidates.with_for_update(skip_locked=True, of=runs).cte("chosen")
         statement = (
@@ -232,6 +236,9 @@ class RunStore:
                 if each.events:
                     values["seq"] = each.events[-1][0] + 1
                 statement = _UPDATE_HELD
+                if values.get("status") == "waiting_for_approval":  # if it was cancelled meanwhile, it ends at its turn
+                    status = case((runs.c.cancel_requested, "queued"), else_=values.pop("status"))
+                    statement = statement.values(status=status)
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
                     statement = statement.values({time_column: self._database.now()})
                 if (await connection.execute(statement, values)).first() is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,11 +11,9 @@ from podwright import events
 from podwright.events import Event, adapter
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
-from podwright.usage import NO_USAGE
+from podwright.usage import NO_USAGE, Usage
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import AttemptUpdate, RunStore, StoredRun
-
-_log = logging.getLogger("podwright.background")
 
 BATCH_DELAY = 0.05
 """Seconds that events wait for more of them, unless a call waits until they are stored."""
@@ -43,7 +40,10 @@ class StoredJournal(Journal):
     """
 
     def __init__(self, run: StoredRun, writer: Writer, keep_content: bool) -> None:
-        super().__init__(approved=[tuple(each["path"]) for each in run["decisions"] if each["approved"]])
+        super().__init__(
+            approved=[(each["run_id"], tuple(each["path"])) for each in run["decisions"] if each["approved"]],
+            seconds=run["seconds"],
+        )
         self.run_id: str = run["id"]
         self.attempt: int = run["attempt"]
         self.is_lost = False
@@ -59,7 +59,8 @@ class StoredJournal(Journal):
         self._writer, self._keep_content = writer, keep_content
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
-        self._used = NO_USAGE
+        self.used = NO_USAGE
+        """What the calls of all attempts used that are recorded."""
         self._is_closed = False
         self._next_seq = run["seq"]
         self._version = self._stored_version = 0
@@ -90,8 +91,12 @@ class StoredJournal(Journal):
 
     def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
-            self._used += event.response.usage.as_call(event.model)
-            self._values["usage"] = self._used.to_dict()
+            self.used += event.response.usage.as_call(event.model)
+        elif isinstance(event, events.ToolCallStarted):
+            self.used += Usage(tool_calls=1)
+        else:
+            return
+        self._values["usage"] = self.used.to_dict()
 
     def check_idle(self) -> None:
         """If the run is to move to another process and no call is in progress, close the journal and call `on_idle`."""
@@ -210,31 +215,33 @@ class Writer:
         """Store now: a run waits for it."""
         self._hurry.set()
 
-    async def run(self) -> None:
-        """Store for ever; while the database is away, try again and again."""
-        while True:
-            await self._wake.wait()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BATCH_DELAY):
-                    await self._hurry.wait()
-            self._wake.clear()
-            self._hurry.clear()
-            changed, self._changed = self._changed, {}
-            pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
-            try:
-                superseded = await self._store.write([update for _, update in pending.values()])
-            except DatabaseUnavailableError:
-                self._changed = changed | self._changed
-                self._wake.set()
-                self._hurry.set()
-                await asyncio.sleep(RETRY_INTERVAL)
-                continue
-            except Exception:  # noqa: BLE001 - the runs that come later must go on
-                _log.exception("The events of background runs cannot be stored: %s.", [each.run_id for each in pending])
-                for journal in pending:
-                    journal.lose()
-                continue
-            for journal, (version, update) in pending.items():
-                journal.mark_stored(version, update)
-                if update.run_id in superseded:
-                    journal.lose()
+    async def write(self) -> None:
+        """Wait for something to store, and store it; what cannot be stored now is stored later.
+
+        Raises:
+            Exception: It can never be stored; then its journals are lost.
+        """
+        await self._wake.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BATCH_DELAY):
+                await self._hurry.wait()
+        self._wake.clear()
+        self._hurry.clear()
+        changed, self._changed = self._changed, {}
+        pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
+        try:
+            superseded = await self._store.write([update for _, update in pending.values()])
+        except DatabaseUnavailableError:
+            self._changed = changed | self._changed
+            self._wake.set()
+            self._hurry.set()
+            await asyncio.sleep(RETRY_INTERVAL)
+            return
+        except Exception:
+            for journal in pending:
+                journal.lose()
+            raise
+        for journal, (version, update) in pending.items():
+            journal.mark_stored(version, update)
+            if update.run_id in superseded:
+                journal.lose()

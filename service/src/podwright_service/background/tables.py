@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table
+from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table, UniqueConstraint
 
 from podwright_service.schemas import RunStatus
 
@@ -21,7 +21,7 @@ runs = Table(
     Column("digest", String, nullable=False, comment="digest of the blueprint that the run began with"),
     Column("status", String(20), nullable=False),
     Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
-    Column("idempotency_key", String(64), unique=True, comment="SHA-256 of the caller and its key, if it sent one"),
+    Column("idempotency_key", String(64), comment="SHA-256 of the caller and its key, if it sent one"),
     Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
     Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),
     Column("queued_at", Float, nullable=False, comment="when it began to wait for a process, the last time"),
@@ -40,6 +40,7 @@ runs = Table(
     Column("usage", JSON, nullable=False),
     Column("result", JSON),
     Column("problem", JSON),
+    UniqueConstraint("component", "idempotency_key", name="podwright_runs_by_key"),
     Index("podwright_runs_by_status", "status", "created_at"),
     Index("podwright_runs_by_time", "created_at", "id"),
     Index("podwright_runs_by_worker", "worker"),

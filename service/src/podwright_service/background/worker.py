@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
@@ -30,6 +31,9 @@ CLEANUP_INTERVAL = 300.0
 """Seconds between two deletions of old runs."""
 METRICS_INTERVAL = 10.0
 """Seconds between two counts for the metrics."""
+
+LOG_INTERVAL = 60.0
+"""Seconds between two log lines about a database that cannot be reached."""
 
 _log = logging.getLogger("podwright.background")
 
@@ -58,19 +62,23 @@ class BackgroundWorker:
         """Runs that begin here as soon as they are stored."""
         self._wake = asyncio.Event()
         self._draining_since: float | None = None
+        self._logged_at = -math.inf
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
         self._id, self.store = os.urandom(16).hex(), RunStore(self.url)
         self._writer = Writer(self.store)
-        with contextlib.suppress(DatabaseUnavailableError):  # the database is away, which `_take_over` logs
+        with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
             await self.store.renew(self._id)
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._writer.run(), self._take_over(), self._repeat(RENEWAL_INTERVAL, self._renew),
-                         self._repeat(METRICS_INTERVAL, self._count), self._repeat(CLEANUP_INTERVAL, self._clean_up))
-        ]  # fmt: skip
+        work = (
+            (0.0, self._writer.write),
+            (0.0, self._take_over),
+            (RENEWAL_INTERVAL, self._renew),
+            (METRICS_INTERVAL, self._count),
+            (CLEANUP_INTERVAL, self._clean_up),
+        )
+        tasks = [asyncio.create_task(self._repeat(seconds, each)) for seconds, each in work]
         try:
             yield
         finally:
@@ -142,26 +150,18 @@ class BackgroundWorker:
         return self._settings.background_runs - len(self._active) - len(self._starting)
 
     async def _take_over(self) -> None:
-        is_unavailable = False
-        while True:
-            self._wake.clear()
-            room = self._room()
-            claimed: list[StoredRun] = []
-            try:
-                if room > 0:
-                    performed = [*self._active, *self._starting]
-                    claimed = list(await self.store.claim(self._id, self.digest, room, performed))
-                is_unavailable = False
-            except DatabaseUnavailableError as error:
-                if not is_unavailable:
-                    _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
-                is_unavailable = True
-            for run in claimed:
+        """Take runs over, and wait for the next reason to do so if there are no more."""
+        self._wake.clear()
+        room, claimed = self._room(), 0
+        if room > 0:
+            runs = await self.store.claim(self._id, self.digest, room, [*self._active, *self._starting])
+            claimed = len(runs)
+            for run in runs:
                 self._start(run)
-            if len(claimed) < room or room <= 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_INTERVAL):
-                        await self._wake.wait()
+        if claimed < room or room <= 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_INTERVAL):
+                    await self._wake.wait()
 
     def _start(self, run: StoredRun) -> None:
         journal = StoredJournal(run, self._writer, keep_content=self._settings.log_content)
@@ -213,10 +213,21 @@ class BackgroundWorker:
             pass
 
     async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do some work again and again; no error ends it."""
         while True:
-            with contextlib.suppress(DatabaseUnavailableError):  # the database is away, which `_take_over` logs
+            try:
                 await work()
+            except DatabaseUnavailableError as error:
+                self._log_unavailable(error)
+            except Exception:  # noqa: BLE001 - whatever it is, the runs of other callers must go on
+                _log.exception("The work on background runs failed unexpectedly and goes on.")
             await asyncio.sleep(seconds)
+
+    def _log_unavailable(self, error: DatabaseUnavailableError) -> None:
+        """Log the cause once in a while."""
+        if time.monotonic() - self._logged_at > LOG_INTERVAL:
+            self._logged_at = time.monotonic()
+            _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
 
     async def _until_reached(self, read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """What a read of the database returns, once the database can be reached."""

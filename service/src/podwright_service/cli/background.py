@@ -43,7 +43,11 @@ class RunsClient:
 
     def __init__(self, url: str, api_key: str | None) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # the port is no number, or too large
+            is_valid = False
+        if not is_valid:
             raise ConfigurationError("Invalid address of the service.", suggestion="Write it as http://host:port.")
         self._parts = parts
         key = name_and_key(url, read_settings())[1]
@@ -60,7 +64,10 @@ class RunsClient:
             RemoteError: The service refused the request, or could not be reached.
         """
         with self._open(method, path, body) as response:
-            return json.loads(response.read())
+            try:
+                return json.loads(response.read())
+            except ValueError:
+                raise RemoteError("What answered is not a Podwright service.", suggestion="Check --url.") from None
 
     def follow(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Names and data of the events of a run to its end; a lost stream is opened again where it was.
@@ -103,7 +110,7 @@ class RunsClient:
                 raise RemoteConnectionError(
                     f"The service at {address} cannot be reached: {error}.", suggestion="Check --url."
                 ) from error
-            if response.status >= 400:
+            if response.status >= 300:
                 raise _refused(response)
             yield response
         finally:

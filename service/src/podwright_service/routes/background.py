@@ -14,6 +14,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
+from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import StoredRun
@@ -53,7 +54,7 @@ async def start_run(request: Request, body: RunRequest) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
     runtime, worker = get_runtime(request), _worker(request)
     task_of(runtime.component, body)  # refuses invalid input before the run is stored
-    limits, hops = granted_limits(request.headers, runtime.settings)
+    granted_limits(request.headers, runtime.settings)  # the same for its headers
     run_id = os.urandom(16).hex()
     fingerprint = await fingerprint_of(request)
     run = await worker.add(
@@ -63,8 +64,7 @@ async def start_run(request: Request, body: RunRequest) -> Response:
             "digest": worker.digest,
             "request": {
                 "body": body.model_dump(mode="json", exclude_unset=True),
-                "limits": {name: getattr(limits, name) for name in limits.__slots__},
-                "hops": hops,
+                "headers": {name: request.headers[name] for name in (BUDGET, HOPS) if name in request.headers},
                 "traceparent": current_traceparent(),
             },
             "idempotency_key": key_of(request) if HEADER in request.headers else None,

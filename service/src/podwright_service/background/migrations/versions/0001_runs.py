@@ -16,7 +16,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.String, nullable=False),
         sa.Column("status", sa.String(20), nullable=False),
         sa.Column("request", sa.JSON, nullable=False),
-        sa.Column("idempotency_key", sa.String(64), unique=True),
+        sa.Column("idempotency_key", sa.String(64)),
         sa.Column("fingerprint", sa.String(64)),
         sa.Column("created_at", sa.Float, nullable=False),
         sa.Column("queued_at", sa.Float, nullable=False),
@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.Column("usage", sa.JSON, nullable=False),
         sa.Column("result", sa.JSON),
         sa.Column("problem", sa.JSON),
+        sa.UniqueConstraint("component", "idempotency_key", name="podwright_runs_by_key"),
     )
     op.create_index("podwright_runs_by_status", "podwright_runs", ["status", "created_at"])
     op.create_index("podwright_runs_by_time", "podwright_runs", ["created_at", "id"])
