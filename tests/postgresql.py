@@ -28,27 +28,23 @@ def programs() -> Path | None:
 
 
 class PostgreSQL:
-    """A server that listens on a Unix socket and on a port.
+    """A server that listens on a Unix socket and on a port of 127.0.0.1.
 
     Args:
         programs: The folder with its programs.
         folder: A folder for its data, which its user may write.
         port: A free port.
-        host: The address of this machine that it listens on.
     """
 
-    def __init__(self, programs: Path, folder: Path, port: int, host: str) -> None:
-        self.port, self.host = port, host
+    def __init__(self, programs: Path, folder: Path, port: int) -> None:
+        self.port = port
         self._programs, self._folder = programs, folder
         self._names = (f"test{number}" for number in count())
         self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync")
-        if host != "127.0.0.1":
-            with (folder / "data" / "pg_hba.conf").open("a") as rules:
-                rules.write("host all all all trust\n")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = f"-p {self.port} -c listen_addresses={self.host} -k {self._folder}"
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"
         self._call("pg_ctl", "--wait", f"--log={self._folder}/log", f"--options={options}", "start")
 
     def stop(self, mode: str = "fast") -> None:
@@ -63,7 +59,7 @@ class PostgreSQL:
         return self._url(name)
 
     def _url(self, name: str) -> str:
-        return f"postgresql://postgres@{self.host}:{self.port}/{name}"
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{name}"
 
     def _call(self, program: str, *arguments: str) -> None:
         command = [str(self._programs / program), f"--pgdata={self._folder}/data", *arguments]
@@ -77,15 +73,15 @@ class PostgreSQL:
 
 
 @contextlib.contextmanager
-def serve_postgresql(host: str = "127.0.0.1") -> Iterator[PostgreSQL]:
-    """A running server that listens on an address, in a folder that is deleted at the end."""
+def serve_postgresql() -> Iterator[PostgreSQL]:
+    """A running server, in a folder that is deleted at the end."""
     found = programs()
     if found is None:
         skip("PostgreSQL is missing: `make tools` installs it on Debian.")
     with tempfile.TemporaryDirectory() as folder:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres")
-        server = PostgreSQL(found, Path(folder), free_port(), host)
+        server = PostgreSQL(found, Path(folder), free_port())
         server.start()
         try:
             yield server

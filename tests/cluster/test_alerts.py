@@ -29,6 +29,8 @@ EXPECTED = {
     "crashing": {"PodwrightDown"},
 }
 """The alerts of each component."""
+BACKGROUND = {"PodwrightRunsDatabaseDown", "PodwrightRunsQueued", "PodwrightRunsInterrupted"}
+"""Those of background runs, which this fleet does not have; Prometheus' unit tests of the rules have them."""
 PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow": 1, "openai/costly": 100_000}
 """USD per million tokens."""
 CALLERS = [
@@ -136,7 +138,7 @@ def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]
 
 def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
     """Alertmanager gets each alert for its cause, and no other, with a link to its section of the runbook."""
-    assert set[str]().union(*EXPECTED.values()) == ALERTS
+    assert set[str]().union(*EXPECTED.values()) == ALERTS - BACKGROUND
     wait(namespace, watchers, {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts})
     sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     links = [alert["annotations"]["runbook_url"].rpartition("/")[2] for alert in watchers.alerts(namespace.name)]
