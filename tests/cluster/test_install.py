@@ -283,11 +283,12 @@ def resources(namespace: Namespace) -> list[Manifest]:
 
 def test_custom_resources(cluster: Cluster, installed: list[Installed], resources: list[Manifest]) -> None:
     """The API server accepts every object of the production example, without unknown fields, and has them."""
-    cluster.apply(resources, "--dry-run=server")
+    # as Helm 4, whose fields may be taken away: a Deployment of a component without SQLite has another strategy
+    cluster.apply(resources, "--dry-run=server", "--field-manager=helm")
     custom = {(each["apiVersion"], each["kind"]): each for each in resources if each["apiVersion"] in CUSTOM}
     assert set(custom) == {(api, kind) for api, kinds in CUSTOM.items() for kind in kinds}
     for each in installed:
-        for _, kind in custom:
+        for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:  # there is no database
             rendered = {one["metadata"]["name"] for one in resources if one["kind"] == kind}
             assert names(each.production, kind) == rendered
 

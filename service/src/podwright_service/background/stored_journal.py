@@ -60,7 +60,8 @@ class StoredJournal(Journal):
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
         self.used = NO_USAGE
-        """What the calls of all attempts used that are recorded."""
+        """What the calls of all attempts used that are recorded; a repeated tool call is one."""
+        self._tools_called = set[tuple[str, int]]()
         self._is_closed = False
         self._next_seq = run["seq"]
         self._version = self._stored_version = 0
@@ -92,7 +93,8 @@ class StoredJournal(Journal):
     def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
             self.used += event.response.usage.as_call(event.model)
-        elif isinstance(event, events.ToolCallStarted):
+        elif isinstance(event, events.ToolCallStarted) and (event.run_id, event.call) not in self._tools_called:
+            self._tools_called.add((event.run_id, event.call))
             self.used += Usage(tool_calls=1)
         else:
             return
