@@ -23,7 +23,7 @@ from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, 
 from podwright.components import Component
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
-from podwright_service.background.database import database_url, migrate
+from podwright_service.background.database import DatabaseUnavailableError, database_url, migrate
 from podwright_service.background.store import RunStore
 from podwright_service.background.tables import metadata
 from podwright_service.testing import ComponentProcess, ProblemError, SpanCollector
@@ -634,6 +634,27 @@ def test_a_run_whose_events_cannot_be_stored_is_taken_again(
     client = serve(ECHO, runs_database=sqlite_database)
     run = wait(client, begin(client))
     assert (run["status"], run["attempt"]) == ("succeeded", 2)
+
+
+@pytest.mark.parametrize("error", [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")])
+def test_work_that_fails_is_repeated_at_intervals(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A process that cannot look for runs tries it again, without taking the CPU, and goes on when it can."""
+    claim, tries, broken = RunStore.claim, list[float](), [True]
+
+    async def fail(store: RunStore, *arguments: Any) -> Any:
+        tries.append(time.monotonic())
+        if broken:
+            raise error
+        return await claim(store, *arguments)
+
+    monkeypatch.setattr(RunStore, "claim", fail)
+    client = serve(ECHO, runs_database=sqlite_database)
+    until(lambda: len(tries) == 3, 30)
+    assert tries[2] - tries[0] >= 1.9
+    broken.clear()
+    assert wait(client, begin(client))["status"] == "succeeded"
 
 
 def test_the_migrations_make_the_tables(database: str) -> None:

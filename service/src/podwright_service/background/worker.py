@@ -217,11 +217,13 @@ class BackgroundWorker:
         while True:
             try:
                 await work()
+                await asyncio.sleep(seconds)
             except DatabaseUnavailableError as error:
                 self._log_unavailable(error)
+                await asyncio.sleep(RETRY_INTERVAL)
             except Exception:  # noqa: BLE001 - whatever it is, the runs of other callers must go on
                 _log.exception("The work on background runs failed unexpectedly and goes on.")
-            await asyncio.sleep(seconds)
+                await asyncio.sleep(RETRY_INTERVAL)
 
     def _log_unavailable(self, error: DatabaseUnavailableError) -> None:
         """Log the cause once in a while."""
