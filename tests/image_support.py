@@ -89,6 +89,13 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
     assert done.returncode == 0, done.stderr
 
 
+def build_postgresql() -> str:
+    """Build an image of PostgreSQL, and return its tag."""
+    tag = "podwright/postgresql:test"
+    docker()("build", "--quiet", f"--build-arg=BASE_IMAGE={BASE}", f"--tag={tag}", "tests/database")
+    return tag
+
+
 @contextlib.contextmanager
 def shared(
     folders: pytest.TempPathFactory, name: str, start: Callable[[], bool | None], stop: Callable[[], object]

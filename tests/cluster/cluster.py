@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import string
 import subprocess
 import threading
 import uuid
@@ -17,9 +18,11 @@ from urllib.parse import urlencode
 import yaml
 from tests.helm.conftest import CHART, Manifest
 from tests.helpers import ROOT, tool, until
+from tests.image_support import build_postgresql
 
 CLIENT = Path(__file__).parent / "pods" / "client.py"
 LOAD = CLIENT.with_name("load.py")
+DATABASE = Path(__file__).with_name("database.yaml")
 OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
 TIMEOUT = 180
@@ -162,7 +165,11 @@ class Namespace:
             "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
             "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
         }  # fmt: skip
-        container = {"name": "main", "image": self.image, "command": command, "securityContext": security}
+        container = {
+            "name": "main", "image": self.image, "command": command, "securityContext": security,
+            # a pod without a request gets no CPU while others start
+            "resources": {"requests": {"cpu": "50m"}},
+        }  # fmt: skip
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
         metadata = {"name": name, "labels": labels or {}}
         self.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}])
@@ -174,6 +181,17 @@ class Namespace:
         ports = [{"port": port, "targetPort": port}]
         spec = {"selector": {"app": name}, "ports": ports}
         self.apply([{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}])
+
+    def start_database(self) -> None:
+        """Start PostgreSQL, with a Secret `database` that has the URL of its database."""
+        text = string.Template(DATABASE.read_text()).substitute(image=build_postgresql())
+        self.apply(yaml.safe_load_all(text))
+        self.wait("condition=Ready", "pod/database")
+
+    def query(self, statement: str) -> list[str]:
+        """The lines that PostgreSQL's client prints for a statement."""
+        options = ("--username=podwright", "--tuples-only", "--no-align", "--command")
+        return self.exec("database", "psql", *options, statement).splitlines()
 
     def exec(self, pod: str, *command: str) -> str:
         return self.kubectl("exec", pod, "--", *command)

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.cluster import Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import ROOT, skip
-from tests.image_support import Docker, shared
+from tests.image_support import Docker, build_postgresql, shared
 
 SCRIPT = ROOT / "deploy" / "cluster.sh"
 DEFINITIONS = (
@@ -59,13 +59,20 @@ def define(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
 
 
+@pytest.fixture(scope="session")
+def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The image of the flavour `full`, in the cluster, which also has PostgreSQL's."""
+    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(full, build_postgresql()), lambda: None):
+        yield full
+
+
 @pytest.fixture(scope="module")
-def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[[], Namespace]]:
-    """Makes a namespace, which is deleted after the module's tests."""
+def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[..., Namespace]]:
+    """Makes a namespace for an image, by default `slim`, which is deleted after the module's tests."""
     made: list[Namespace] = []
 
-    def make() -> Namespace:
-        made.append(Namespace(cluster, slim))
+    def make(image: str = slim) -> Namespace:
+        made.append(Namespace(cluster, image))
         return made[-1]
 
     yield make

@@ -27,14 +27,16 @@ EXPECTED = {
     "unpriced": {"PodwrightUnpricedModelCalls"},
     "full": {"PodwrightWaiting", "PodwrightRejecting"} | FAILING,
     "crashing": {"PodwrightDown"},
+    "stranded": {"PodwrightRunsDatabaseDown"},
+    "queued": {"PodwrightRunsQueued"},
+    "interrupted": {"PodwrightRunsInterrupted"},
 }
 """The alerts of each component."""
-BACKGROUND = {"PodwrightRunsDatabaseDown", "PodwrightRunsQueued", "PodwrightRunsInterrupted"}
-"""Those of background runs, which this fleet does not have; Prometheus' unit tests of the rules have them."""
 PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow": 1, "openai/costly": 100_000}
 """USD per million tokens."""
 CALLERS = [
     "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
+    "queued/runs",
 ]  # fmt: skip
 """Requests that are sent again and again."""
 TOOLS = '''
@@ -42,6 +44,17 @@ def search(query: str) -> str:
     """Search the archive."""
     return "Nothing found."
 '''
+DEADLY = '''
+import os
+import signal
+
+
+def search(query: str) -> str:
+    """Search the archive, which ends the process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+'''
+STORED: Manifest = {"store": "postgres", "postgres": {"secret": "database"}}
+"""The values of a component whose background runs are stored."""
 
 
 def component(name: str, model: str, files: Manifest, **settings: Any) -> Manifest:
@@ -61,6 +74,7 @@ def prices(models: Mapping[str, float]) -> dict[str, str]:
 
 def broken(watchers: Watchers) -> Manifest:
     """The values of a release whose components each have a cause of alerts."""
+    unreachable = {"store": "postgres", "postgres": {"secret": "unreachable", "migrate": False}}
     files = {"tools.py": TOOLS}
     peers = [watchers.peer, {"podSelector": {"matchLabels": {"app": "client"}}}]
     return {
@@ -80,6 +94,9 @@ def broken(watchers: Watchers) -> Manifest:
             "unpriced": component("unpriced", "unheard-of", files),
             "full": component("full", "slow", files, max_runs=1, max_waiting=3),
             "crashing": component("crashing", "good", {}),
+            "stranded": component("stranded", "good", files) | {"runs": unreachable},
+            "queued": component("queued", "slow", files, background_runs=1) | {"runs": STORED},
+            "interrupted": component("interrupted", "good", {"tools.py": DEADLY}) | {"runs": STORED},
         },
     }
 
@@ -93,13 +110,17 @@ def mended(values: Manifest) -> Manifest:
     components["limited"]["settings"]["run_tokens"] = 100_000
     values["defaults"]["files"] = prices(PRICES | {"openai/unheard-of": 1})
     components["full"]["settings"]["max_runs"] = 16
-    components["crashing"]["files"] = {"tools.py": TOOLS}
+    for name in ("crashing", "interrupted"):
+        components[name]["files"] = {"tools.py": TOOLS}
+    components["stranded"]["runs"] = STORED
+    components["queued"]["settings"]["background_runs"] = 16
     return values
 
 
 def hastened(rule: Manifest) -> Manifest:
     """A PrometheusRule with minutes instead of hours, and seconds instead of minutes."""
     spec = re.sub(r"(?<=\d)[hm]\b", lambda unit: {"h": "m", "m": "s"}[unit[0]], json.dumps(rule["spec"]))
+    spec = spec.replace("> 600", "> 10")  # seconds that background runs wait
     return {**rule, "metadata": {"name": "hastened"}, "spec": json.loads(spec)}
 
 
@@ -109,21 +130,32 @@ def values(watchers: Watchers) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[[], Namespace], values: Manifest) -> Iterator[Namespace]:
+def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Iterator[Namespace]:
     """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
-    namespace = make_namespace()
+    namespace = make_namespace(loaded_full)
     with ThreadPoolExecutor() as executor:
         provider = executor.submit(namespace.serve, "provider", PODS / "provider.py")
         client = executor.submit(Client.start, namespace)
+        namespace.start_database()
+        url = {"url": "postgresql://podwright@provider/podwright"}
+        namespace.apply(
+            [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unreachable"}, "stringData": url}]
+        )
         namespace.install(values, options=["--wait=hookOnly"])
         rule = namespace.get("prometheusrule", "fleet-alerts")
         # its own alerts would end after hours
         namespace.kubectl("delete", "prometheusrule", "fleet-alerts")
         namespace.apply([hastened(rule)])
         provider.result()
+    namespace.until(lambda: interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0] == 202)
     urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
     with Load(client.result(), urls, body={"input": "the moon"}, pause=0.5):
         yield namespace
+
+
+def interrupted(client: Client, method: str, path: str, body: Manifest | None = None) -> tuple[int, Any]:
+    """A response of the component whose background runs are interrupted."""
+    return client.request(method, f"http://fleet-interrupted:8000{path}", body=body)
 
 
 def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
@@ -138,7 +170,7 @@ def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]
 
 def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
     """Alertmanager gets each alert for its cause, and no other, with a link to its section of the runbook."""
-    assert set[str]().union(*EXPECTED.values()) == ALERTS - BACKGROUND
+    assert set[str]().union(*EXPECTED.values()) == ALERTS
     wait(namespace, watchers, {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts})
     sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     links = [alert["annotations"]["runbook_url"].rpartition("/")[2] for alert in watchers.alerts(namespace.name)]
@@ -154,11 +186,7 @@ def fill(expression: str, namespace: str) -> str:
     return expression
 
 
-# the fleet has no database of background runs, and so no data for their panels
-SHOWN = {title: target for title, target in TARGETS.items() if "podwright_background_" not in target["expr"]}
-
-
-@pytest.mark.parametrize("target", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_each_query_of_the_dashboard_has_data(namespace: Namespace, watchers: Watchers, target: dict[str, str]) -> None:
     """Each query returns numbers, with the labels of its legend."""
     query = fill(target["expr"], namespace.name)
@@ -173,4 +201,7 @@ def test_each_query_of_the_dashboard_has_data(namespace: Namespace, watchers: Wa
 def test_the_alerts_end(namespace: Namespace, watchers: Watchers, values: Manifest) -> None:
     """After an upgrade that mends the causes, and under the same load, all alerts are resolved."""
     namespace.install(mended(values))
+    client = Client(namespace, "client")
+    for run in interrupted(client, "GET", "/runs?status=interrupted")[1]["runs"]:
+        assert interrupted(client, "POST", f"/runs/{run['id']}/resume")[0] == 202
     wait(namespace, watchers, set())

@@ -275,23 +275,34 @@ def test_one_object_sets_the_number_of_pods(helm: Helm, kind: str, replicas: int
 def test_background_runs_in_postgresql(helm: Helm) -> None:
     """Pods have the URL as a file, one Job for each database creates its tables first, and KEDA counts the runs."""
     runs = {"store": "postgres", "postgres": {"secret": "db", "port": 6432}}
+    defaults = {
+        "volumes": {"certificates": {"mountPath": "/certificates", "secret": {"secretName": "authority"}}},
+        "env": {"PGSSLROOTCERT": "/certificates/ca.crt"},
+        "podAnnotations": {"sidecar.istio.io/inject": "false"},
+        "podLabels": {"team": "news"},
+    }
     components = {
-        "x": {"blueprint": {"inline": AGENT}, "runs": runs, "settings": {"background_runs": 4, "workers": 2},
-              "autoscaling": {"type": "keda", "max": 9}},
+        "x": {"blueprint": {"inline": AGENT | {"name": "o'neil"}}, "runs": runs,
+              "settings": {"background_runs": 4, "workers": 2}, "autoscaling": {"type": "keda", "max": 9}},
         "y": {"runs": runs},
         "z": {"runs": {**runs, "postgres": {"secret": "other"}}},
     }  # fmt: skip
-    manifests = by_name(helm({"components": components, "apiKeys": {"enabled": False}}))
+    manifests = by_name(helm({"defaults": defaults, "components": components, "apiKeys": {"enabled": False}}))
     assert mounted_keys(manifests["Deployment", "fleet-x"]) == {"url": "podwright_runs_database"}
     assert environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
     jobs = [each for (kind, _), each in manifests.items() if kind == "Job"]
-    assert [volume(job, "database")["secret"]["secretName"] for job in jobs] == ["db", "other"]
+    assert [volume(job, "keys")["secret"]["secretName"] for job in jobs] == ["db", "other"]
     for job in jobs:
         validate(job)
         assert container_of(job)["args"] == ["runs", "migrate"]
         assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+        assert volume(job, "certificates") == volume(manifests["Deployment", "fleet-x"], "certificates")
+        assert environment(job)["PGSSLROOTCERT"] == "/certificates/ca.crt"
+        metadata = job["spec"]["template"]["metadata"]
+        assert metadata["annotations"] == defaults["podAnnotations"]
+        assert metadata["labels"]["team"] == "news"
     (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
-    assert "component = 'writer' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
+    assert "component = 'o''neil' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
     assert trigger["metadata"]["targetQueryValue"] == "8"
     reference = manifests["TriggerAuthentication", trigger["authenticationRef"]["name"]]["spec"]["secretTargetRef"]
     assert reference == [{"parameter": "connection", "name": "db", "key": "url"}]
@@ -330,3 +341,14 @@ def test_metrics_are_not_published(helm: Helm) -> None:
     assert [match["path"] for match in rule["matches"]] == [
         {"type": "Exact", "value": path} for path in ("/run", "/run/stream")
     ]
+
+
+def test_background_runs_are_published(helm: Helm) -> None:
+    """With all paths below theirs, which have the ids of runs."""
+    published = {"enabled": True, "paths": ["/run", "/runs"]}
+    route = {**published, "parentRefs": [{"name": "gateway"}]}
+    manifests = objects(helm, ingress={**published, "hosts": ["example.com"]}, httpRoute=route)
+    (rule,) = manifests["Ingress", "fleet-x"]["spec"]["rules"]
+    assert {path["path"]: path["pathType"] for path in rule["http"]["paths"]} == {"/run": "Exact", "/runs": "Prefix"}
+    (rule,) = manifests["HTTPRoute", "fleet-x"]["spec"]["rules"]
+    assert [match["path"]["type"] for match in rule["matches"]] == ["Exact", "PathPrefix"]

@@ -321,3 +321,22 @@ async def test_a_bare_mark_changes_nothing() -> None:
 
     assert plain("x") == "x"
     assert not Agent("a", "Do.", MODEL, tools=[plain]).tools["plain"].idempotent
+
+
+async def test_the_time_of_earlier_attempts_counts() -> None:
+    """A run that has had its time in earlier attempts gets no more."""
+
+    async def think(request: ModelRequest) -> str:
+        await asyncio.sleep(0.1)
+        return "So."
+
+    agent = Agent("expert", "Know.", FunctionModel(think))
+    for seconds, is_over in ((59.0, True), (1.0, False)):
+        running = execute(
+            agent, Task("x"), limits=RunLimits(wall_time=30), run_id=RUN, journal=Journal(seconds=seconds)
+        )
+        if is_over:
+            with pytest.raises(LimitExceededError, match="longer than 30 s"):
+                await running
+        else:
+            assert (await running).value

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import uvicorn
 from tests.forked import complete
 from tests.helpers import COMMAND, NEWSROOM, environment, until
 from tests.postgresql import PostgreSQL, serve_postgresql
-from tests.service.support import LISTENING, Address, Command, Example, Serve, Shell
+from tests.service.support import LISTENING, Address, Command, Example, Serve, Served, Shell
 
 import podwright
 from podwright.components import Component
@@ -62,7 +62,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def served() -> Callable[..., contextlib.AbstractContextManager[httpx.Client]]:
+def served() -> Served:
     """Serves a component for as long as a `with` block: `with served(component, model=…) as client`."""
     return _served
 

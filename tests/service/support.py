@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -17,6 +18,7 @@ from podwright import Agent, FunctionModel
 from podwright.testing import ModelRequest
 
 Serve = Callable[..., httpx.Client]
+Served = Callable[..., contextlib.AbstractContextManager[httpx.Client]]
 Example = Callable[[str], httpx.Client]
 Command = Callable[..., subprocess.Popen[str]]
 Address = Callable[[subprocess.Popen[str]], str]

@@ -192,6 +192,18 @@ class Fleet:
                 os.kill(random.choice(workers), signal.SIGKILL)
                 self.kills += 1
 
+    def stop_worker(self, seconds: float) -> None:
+        """Stop a worker process at random for some seconds, longer than its lease; it goes on as if it had slept."""
+        worker = random.choice(self.workers())
+        os.kill(worker, signal.SIGSTOP)
+        self.kills += 1
+        threading.Timer(seconds, self._go_on, [worker]).start()
+
+    @staticmethod
+    def _go_on(worker: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it was killed meanwhile
+            os.kill(worker, signal.SIGCONT)
+
     def kill_service(self, number: int) -> None:
         """Kill a whole service, and start it again."""
         self.kills += len(self.workers_of(self.processes[number]))
@@ -216,13 +228,16 @@ class Fleet:
             time.sleep(0.5)
         return self.runs()
 
-    def check(self, ids: list[str], ends: int = 0, beside: int = 0) -> None:
+    def check(self, ids: list[str], ends: int = 0, beside: int = 0) -> int:
         """Every run has succeeded with the true result; the provider's books are the journals.
 
         Args:
             ids: The runs, in the order of their numbers.
             ends: How many processes were killed: a call that was in progress then may be made again.
             beside: Tool calls of other runs.
+
+        Returns:
+            How many runs another process has taken over.
         """
         ended = self.finish()
         assert set(ended) == set(ids)
@@ -256,6 +271,7 @@ class Fleet:
         moved, again = sum(run["attempt"] > 1 for run in ended.values()), counts.total() - len(counts)
         print(f"{len(ids)} runs, {ends} kills, {repeated} model calls cut off,", end=" ")
         print(f"{moved} runs moved, {again} tool calls repeated")
+        return moved
 
     def events(self, run_id: str) -> list[dict[str, Any]]:
         """The events of an ended run, each of which has its number."""
@@ -307,6 +323,7 @@ def test_nothing_is_lost_when_processes_are_killed(
     ids = list[str]()
     begin = threading.Thread(target=lambda: ids.extend(found.begin(number) for number in range(count)))
     begin.start()
+    found.stop_worker(25)
     while begin.is_alive() or found.runs("queued", "running"):
         time.sleep(random.uniform(0.5, 1.5))
         if services > 1 and random.random() < 0.1:
@@ -351,4 +368,4 @@ def test_a_rolling_restart_moves_runs(fleet: Callable[..., Fleet], postgresql_da
         time.sleep(1)
         found.restart(number)
     begin.join()
-    found.check(ids)
+    assert found.check(ids) > 0

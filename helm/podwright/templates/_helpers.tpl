@@ -176,6 +176,26 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- $c.apiKeys.existingSecret | default (printf "%s-keys" (include "podwright.fullname" .)) }}
 {{- end }}
 
+{{/* Where the container has the volumes of `volumes`. */}}
+{{- define "podwright.ownMounts" -}}
+{{- range $volume, $source := .volumes }}
+- name: {{ quote $volume }}
+  mountPath: {{ quote $source.mountPath }}
+  readOnly: {{ hasKey $source "readOnly" | ternary $source.readOnly true }}
+{{- end }}
+{{- end }}
+
+{{- define "podwright.ownVolumes" -}}
+{{- $name := index . 0 }}
+{{- range $volume, $source := (index . 1).volumes }}
+{{- if has $volume (list "tmp" "keys" "component" "runs") }}
+{{- fail (printf "components.%s.volumes.%s: the name is used by the chart; choose another one" $name $volume) }}
+{{- end }}
+- name: {{ quote $volume }}
+  {{- omit $source "mountPath" "readOnly" | toYaml | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* What is wrong with the store of a component's background runs; nothing if it may be used. */}}
 {{- define "podwright.checkRuns" -}}
 {{- $name := index . 0 }}{{ $c := index . 1 }}

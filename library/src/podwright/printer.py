@@ -78,7 +78,7 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
     """The style and the text of an event's line; the text is empty for events without one."""
     match event:
         case events.RunStarted():
-            return "bold", f"started: {to_text(event.input)}"
+            return "bold", "started" if event.input is None else f"started: {to_text(event.input)}"
         case events.RunFinished():
             usage = event.usage
             cost = "cost unknown" if usage.cost is None else f"{usage.cost:.6g} USD"
@@ -98,7 +98,8 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
             wait = f"{event.wait_ms / 1000:.1f} s"
             return "yellow", f"model call failed, retrying in {wait}: {event.error.get('message', '')}"
         case events.ToolCallStarted():
-            return "blue", f"calling {event.tool}({to_text(event.arguments)})"
+            arguments = "" if event.arguments is None else to_text(event.arguments)  # a journal has none
+            return "blue", f"calling {event.tool}({arguments})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {event.output}"
         case events.ToolCallFailed():

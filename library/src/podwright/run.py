@@ -119,8 +119,6 @@ class Run:
         """The limits that apply to it, outermost first."""
         self.wall_time = min((own.wall_time for own in limits if own.wall_time is not None), default=None)
         """Its own time limit in seconds."""
-        self._earlier = tree.journal.seconds if tree.journal and parent is None else 0.0
-        """How many of these seconds its earlier attempts took."""
         self.usage = NO_USAGE
         """What it has used so far, nested runs included."""
         self.calls = 0
@@ -145,6 +143,9 @@ class Run:
         self.over = False
         """Whether it has ended or is being stopped."""
         self.started = perf_counter()
+        earlier = tree.journal.seconds if tree.journal and parent is None else 0.0
+        self._deadline = self.started + (math.inf if self.wall_time is None else max(0.0, self.wall_time - earlier))
+        """When its own time is over, that of earlier attempts included; infinite without a limit."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -169,7 +170,7 @@ class Run:
     @property
     def time_left(self) -> float:
         """Seconds until the tightest time limit of this run and the runs around it; infinite without one."""
-        own = math.inf if self.wall_time is None else self.started + self.wall_time - self._earlier - perf_counter()
+        own = self._deadline - perf_counter()
         return own if self.parent is None else min(own, self.parent.time_left)
 
     def stamp(self, path: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -338,7 +339,7 @@ class Run:
                 await asyncio.wait(self.nested)
 
     async def _perform_in_time(self, component: Component, task: Task) -> Any:
-        timeout = asyncio.timeout(None if self.wall_time is None else max(0.0, self.wall_time - self._earlier))
+        timeout = asyncio.timeout(None if self.wall_time is None else self._deadline - perf_counter())
         try:
             async with timeout:
                 return await component.perform(self, task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 
 def truncate(text: str, length: int) -> str:
@@ -13,19 +13,21 @@ def truncate(text: str, length: int) -> str:
 
 def short_repr(value: object, length: int = 60) -> str:
     """The `repr` of a value of any type, cut to `length` characters; never raises."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - `__repr__` of a caller's class may raise anything
-        text = f"({type(value).__name__})"
-    return truncate(text, length)
+    return truncate(_convert(repr, value) or f"({type(value).__name__})", length)
 
 
 def describe_error(error: BaseException) -> str:
     """The type and the message of an exception, even if its `__str__` raises."""
+    message = _convert(str, error)
+    return type(error).__name__ if message is None else f"{type(error).__name__}: {message}"
+
+
+def _convert(function: Callable[[object], str], value: object) -> str | None:
+    """What `repr` or `str` makes of a value; None if the value's own method raises."""
     try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - `__str__` of a caller's class may raise anything
-        return type(error).__name__
+        return function(value)
+    except Exception:  # noqa: BLE001 - the methods of a caller's class may raise anything
+        return None
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

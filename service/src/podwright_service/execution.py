@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -50,7 +49,7 @@ async def execute_request(
     observability, model = runtime.observability, runtime.settings.model
     shared = observability.subscribers if component is runtime.component else observability.inline_subscribers
     async with runtime.admission.run_slot():
-        with use_model(model) if model else contextlib.nullcontext():
+        with use_model(model):
             try:
                 return await execute(
                     component,

@@ -141,9 +141,8 @@ def problem_response(request: Request, error: Exception) -> Response:
     """
     problem = problem_details(request, error)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    if problem.status == 405 and (path := request.app.openapi()["paths"].get(route_of(request.url.path))):
-        # Starlette names those of one route only
-        headers = {"Allow": ", ".join(method.upper() for method in path if method in _METHODS)}
+    if problem.status == 405:
+        headers = {"Allow": _allowed_methods(request, headers)}
     if isinstance(error, PodwrightError) and error.run_id:
         headers[RUN_ID] = error.run_id
         if error.usage is not None:
@@ -155,6 +154,12 @@ def problem_response(request: Request, error: Exception) -> Response:
             headers["x-should-retry"] = "false"  # OpenAI's clients would repeat, and pay for, a run that failed
         return Response(to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json")
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
+
+
+def _allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
+    """The methods of a path; Starlette's header names those of one route only."""
+    path = request.app.openapi()["paths"].get(route_of(request.url.path), {})
+    return ", ".join(method.upper() for method in path if method in _METHODS) or headers.get("Allow", "")
 
 
 def problem_details(request: Request, error: Exception) -> ProblemDetails:
@@ -170,7 +175,7 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             phrase = "body too large" if error.status_code == 413 else HTTPStatus(error.status_code).phrase
             code = phrase.lower().replace(" ", "_")
             detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
-            hint = "Send a smaller body." if error.status_code == 413 else _route_suggestion(path, error)
+            hint = "Send a smaller body." if error.status_code == 413 else _route_suggestion(request, error)
             return _problem(path, error.status_code, code, detail, hint)
         case PodwrightError():
             shown: str = request.app.state.runtime.settings.provider_errors
@@ -189,7 +194,7 @@ def run_problem(run_id: str, status: int, code: str, detail: str, suggestion: st
     return _problem(f"/runs/{run_id}", status, code, detail, suggestion).model_dump(exclude_unset=True)
 
 
-def problem_of(run_id: str, error: Exception, shown: str) -> dict[str, Any]:
+def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
     """The problem document of what ended a background run; it has no context, because the service keeps that itself.
 
     Args:
@@ -253,10 +258,11 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     return RequestError(422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems)
 
 
-def _route_suggestion(path: str, error: HTTPException) -> str:
-    if methods := (error.headers or {}).get("Allow"):
-        return f"Use {methods} here."
-    if path.startswith("/runs"):
+def _route_suggestion(request: Request, error: HTTPException) -> str:
+    if error.status_code == 405:
+        return f"Use {_allowed_methods(request, error.headers or {})} here."
+    path = request.url.path
+    if path.startswith("/runs") and request.app.state.runtime.background is None:
         return "Set PODWRIGHT_RUNS_DATABASE to have background runs."
     return did_you_mean(path, PATHS)
 

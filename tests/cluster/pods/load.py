@@ -28,7 +28,7 @@ async def send(url: str) -> None:
                 async with session.post(url, json=ask["body"]) as response:
                     text = await response.text()
                     first = texts.setdefault(response.status, text[:300])
-                    outcome = "ok" if response.status == 200 else f"{response.status}: {first}"
+                    outcome = "ok" if response.ok else f"{response.status}: {first}"
             except (aiohttp.ClientError, TimeoutError) as error:
                 outcome = repr(error)
             outcomes[outcome] += 1

@@ -70,9 +70,9 @@ def resolve(name: str, model: Model | None = None, connection: Connection = DEFA
 
 
 @contextlib.contextmanager
-def use_model(model: Model | str) -> Generator[Model]:
-    """Within this context, this model answers every model call, whatever the components name."""
-    chosen = _by_name(model, DEFAULT) if isinstance(model, str) else model
+def use_model(model: Model | str | None) -> Generator[Model | None]:
+    """Within this context, this model answers every model call, whatever the components name; None changes nothing."""
+    chosen = _by_name(model, DEFAULT) if isinstance(model, str) else model or _override.get()
     token = _override.set(chosen)
     try:
         yield chosen

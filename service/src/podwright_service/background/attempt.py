@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -24,7 +23,7 @@ from podwright_service.limits import granted_limits
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
 from podwright_service.problems import problem_of, run_problem
-from podwright_service.schemas import RunRequest
+from podwright_service.schemas import RunRequest, RunStatus
 from podwright_service.settings import Settings
 
 MAX_TAKEOVERS = 10
@@ -70,6 +69,7 @@ class Attempt:
             outcome = self._end_at_once() or await self._execute()
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt would end like this one
             outcome = self._failed(error)
+        self._journal.close()  # from here on, neither a shutdown nor a caller may cancel what is being stored
         if self._journal.is_lost:
             return "lost"
         self._journal.set(seconds=self._run["seconds"] + time.monotonic() - started)
@@ -79,8 +79,7 @@ class Attempt:
     def _end_at_once(self) -> str | None:
         """End a run that must not go on, and return its outcome; None if it may go on."""
         if self._run["cancel_requested"]:
-            self._journal.set(status="cancelled", problem=cancelled_problem(self._run["id"]))
-            return "cancelled"
+            return self._cancelled()
         if self._run["takeovers"] >= MAX_TAKEOVERS:
             detail = f"{MAX_TAKEOVERS} processes ended during the run, one after the other; it may be what ends them."
             suggestion = "Look in the logs of the pods, for example for too little memory; then resume the run."
@@ -94,15 +93,13 @@ class Attempt:
         return self._interrupt(detail, suggestion)
 
     def _interrupt(self, detail: str, suggestion: str) -> str:
-        problem = run_problem(self._journal.run_id, 409, "run_interrupted", detail, suggestion)
-        self._journal.set(status="interrupted", problem=problem)
-        return "interrupted"
+        problem = run_problem(self._run["id"], 409, "run_interrupted", detail, suggestion)
+        return self._end("interrupted", problem=problem)
 
     async def _execute(self) -> str:
         """Run the component, note the end of the attempt in the journal, and return its outcome."""
         component, request = self._component, self._run["request"]
         limits, hops = granted_limits(Headers(request["headers"]), self._settings)
-        model = self._settings.model
         task = asyncio.current_task()
         self._journal.on_idle = lambda: task.cancel() if task else None
         self._journal.set(repeat_calls=False)
@@ -110,7 +107,7 @@ class Attempt:
         subscribers: tuple[Subscriber, ...] = (*self._observability.subscribers, self._journal, self._note_span)
         link = resumed_run.set(link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None)
         try:
-            with trace_of(request.get("traceparent")), use_model(model) if model else contextlib.nullcontext():
+            with trace_of(request.get("traceparent")), use_model(self._settings.model):
                 result = await execute(
                     component,
                     task_of(component, RunRequest.model_validate(request["body"])),
@@ -125,39 +122,41 @@ class Attempt:
         except ApprovalRequired as pause:
             run_id, path = pause.step
             approval = {"message": pause.message, "run_id": run_id, "path": list(path)}
-            self._journal.set(status="waiting_for_approval", approval=approval, usage=self._usage(pause.usage))
-            return "waiting_for_approval"
+            return self._end("waiting_for_approval", approval=approval, usage=pause.usage)
         finally:
             resumed_run.reset(link)
-        content = result_content(component, result)
-        self._journal.set(status="succeeded", result=content, usage=self._usage(result.usage))
-        return "succeeded"
+        return self._end("succeeded", result=result_content(component, result), usage=result.usage)
 
-    def _failed(self, error: Exception) -> str:
+    def _failed(self, error: BaseException) -> str:
         if not isinstance(error, PodwrightError):
             _log.error("The background run %s failed unexpectedly.", self._run["id"], exc_info=error)
         problem = problem_of(self._run["id"], error, self._settings.provider_errors)
-        usage = error.usage if isinstance(error, PodwrightError) else None
-        self._journal.set(status="failed", problem=problem, usage=self._usage(usage))
-        return "failed"
+        return self._end("failed", problem=problem, usage=_usage_of(error))
 
     def _stopped(self, error: asyncio.CancelledError) -> str:
         if self._journal.is_cancelled:
-            usage = error.__cause__.usage if isinstance(error.__cause__, PodwrightError) else None
-            self._journal.set(
-                status="cancelled", problem=cancelled_problem(self._journal.run_id), usage=self._usage(usage)
-            )
-            return "cancelled"
-        self._journal.set(status="queued")
-        return "moved"
+            return self._cancelled(_usage_of(error.__cause__))
+        if self._journal.is_lost or self._journal.is_draining:
+            self._journal.set(status="queued")
+            return "moved"
+        return self._failed(error)  # what is performed has cancelled itself
 
-    def _usage(self, usage: Usage | None) -> dict[str, Any]:
-        """The usage at the end of the attempt, as a column: an attempt that fails early has not replayed all calls."""
+    def _cancelled(self, usage: Usage | None = None) -> str:
+        return self._end("cancelled", problem=cancelled_problem(self._run["id"]), usage=usage)
+
+    def _end(self, status: RunStatus, *, usage: Usage | None = None, **values: Any) -> str:
+        """Set how the attempt ended, with its usage: an attempt that fails early has not replayed all calls."""
         usages = [self._journal.used] if usage is None else [usage, self._journal.used]
-        return max(usages, key=lambda each: (each.model_calls, each.tool_calls)).to_dict()
+        most = max(usages, key=lambda each: (each.model_calls, each.tool_calls))
+        self._journal.set(status=status, usage=most.to_dict(), **values)
+        return status
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""
         is_start = event.run_id == self._run["id"] and event.type == "run_started"
         if is_start and (span := current_traceparent()):
             self._journal.set(traceparent=span)
+
+
+def _usage_of(error: BaseException | None) -> Usage | None:
+    return error.usage if isinstance(error, PodwrightError) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,13 +15,13 @@ from alembic.config import Config
 from psycopg.errors import UndefinedColumn, UndefinedTable
 from sqlalchemy import create_engine, event, literal_column
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DataError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright.errors import ConfigurationError
 from podwright.json_data import to_json_bytes
-from podwright_service.background.tables import metadata
 from podwright_service.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
@@ -54,8 +53,8 @@ class Database:
     def __init__(self, url: URL) -> None:
         self._engine = _engine(url)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
-        self._reached_since: float | None = -math.inf
-        """When the database was reached again; None while it cannot be reached."""
+        self._reached_since: float | None = None
+        """Since when the database has been reached; None while it cannot be reached."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -85,7 +84,7 @@ class Database:
         except (DataError, OverflowError) as error:
             detail = "The request has a value that the database of background runs cannot look for."
             raise RequestError(422, "request_invalid", detail) from error
-        except (SQLAlchemyError, OSError, TimeoutError) as error:
+        except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
             if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
                 detail = "The database of background runs does not have the tables of this release."
                 raise DatabaseUnavailableError(detail, "Run `podwright runs migrate`.") from error
@@ -128,7 +127,7 @@ def migrate(url: URL) -> None:
             with engine.begin() as connection:
                 if engine.dialect.name == "postgresql":  # several pods may start at once
                     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7240117)")
-                config.attributes.update(connection=connection, metadata=metadata)
+                config.attributes["connection"] = connection
                 command.upgrade(config, "head")
         finally:
             engine.dispose()

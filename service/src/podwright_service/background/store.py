@@ -23,9 +23,6 @@ from podwright_service.schemas import RunStatus
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
-MAX_EVENTS = 500
-"""Most events that are read at once."""
-
 StoredRun = RowMapping
 """A row of the runs, by column."""
 
@@ -63,11 +60,11 @@ class RunStore:
         """Add a run, or return the one that has its idempotency key.
 
         Args:
-            run: `id`, `component`, `digest`, `request`, `idempotency_key` and `fingerprint`.
+            run: `id`, `component`, `digest`, `request`, and with an idempotency key also that and its `fingerprint`.
             worker: The process that performs it at once; None has it wait for one.
         """
         now = self._database.now()
-        row, times = {**_NEW_RUN, **run}, {"created_at": now, "queued_at": now}
+        row, times = dict(run), {"created_at": now, "queued_at": now}
         if worker is not None:
             row |= {"status": "running", "attempt": 1, "worker": worker}
             times["started_at"] = now
@@ -77,7 +74,7 @@ class RunStore:
             added = (await connection.execute(statement.returning(runs), row)).mappings().first()
             if added is not None:
                 return added
-            same_key = (runs.c.component == run["component"]) & (runs.c.idempotency_key == run["idempotency_key"])
+            same_key = (runs.c.component == run["component"]) & (runs.c.idempotency_key == run.get("idempotency_key"))
             known = select(runs).where(same_key)
             return (await connection.execute(known)).mappings().one()
 
@@ -97,7 +94,8 @@ class RunStore:
             before: Time of creation and id of the last run of the page before.
             size: How many.
         """
-        query = select(runs).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
+        shown = [column for column in runs.c if column is not runs.c.request]  # which may be megabytes
+        query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
         if component is not None:
@@ -109,22 +107,30 @@ class RunStore:
         async with self._database.transaction() as connection:
             return (await connection.execute(query)).mappings().all()
 
-    async def events(self, run_id: str, after: int) -> Sequence[tuple[int, dict[str, Any]]]:
-        """The next events of a run, at most `MAX_EVENTS`, with their numbers.
+    async def status(self, run_id: str) -> RunStatus | None:
+        """The status of a run."""
+        async with self._database.transaction() as connection:
+            return (await connection.execute(select(runs.c.status).where(runs.c.id == run_id))).scalar()
+
+    async def events(
+        self, run_id: str, after: int = -1, most: int | None = None
+    ) -> Sequence[tuple[int, dict[str, Any]]]:
+        """Events of a run, with their numbers.
 
         Args:
             run_id: The run.
             after: Number of the last event that is known; -1 begins with the first.
+            most: How many at most; None is all.
         """
         columns = run_events.c
         query = select(columns.seq, columns.event).where(columns.run_id == run_id, columns.seq > after)
         async with self._database.transaction() as connection:
-            rows = await connection.execute(query.order_by(columns.seq).limit(MAX_EVENTS))
+            rows = await connection.execute(query.order_by(columns.seq).limit(most))
             return [(row.seq, row.event) for row in rows]
 
     async def cancel(self, run_id: str) -> StoredRun | None:
         """Cancel a run: at once if no process performs it, else have that process do so."""
-        waiting = runs.c.status.in_(("queued", "waiting_for_approval"))
+        waiting = runs.c.status.in_(("queued", "waiting_for_approval", "interrupted"))
         cancel_now = {"status": "cancelled", "ended_at": self._database.now(), "problem": cancelled_problem(run_id)}
         return await self._change(
             run_id, (waiting, cancel_now), (runs.c.status == "running", {"cancel_requested": True})
@@ -238,25 +244,16 @@ class RunStore:
                 statement = _UPDATE_HELD
                 if values.get("status") == "waiting_for_approval":  # if it was cancelled meanwhile, it ends at its turn
                     status = case((runs.c.cancel_requested, "queued"), else_=values.pop("status"))
-                    statement = statement.values(status=status)
+                    statement = statement.values(status=status, queued_at=self._database.now())
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
                     statement = statement.values({time_column: self._database.now()})
                 if (await connection.execute(statement, values)).first() is None:
                     refused.add(each.run_id)
                 else:
-                    rows += [
-                        {"run_id": each.run_id, "seq": seq, "attempt": each.attempt, "event": data}
-                        for seq, data in each.events
-                    ]
+                    rows += [{"run_id": each.run_id, "seq": seq, "event": data} for seq, data in each.events]
             if rows:
                 await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
         return refused
-
-    async def all_events(self, run_id: str) -> Sequence[dict[str, Any]]:
-        """All events of a run so far."""
-        query = select(run_events.c.event).where(run_events.c.run_id == run_id).order_by(run_events.c.seq)
-        async with self._database.transaction() as connection:
-            return (await connection.execute(query)).scalars().all()
 
     async def counts(self, component: str) -> dict[str, tuple[int, float]]:
         """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
@@ -270,10 +267,11 @@ class RunStore:
             found = {status: (count, float(age)) for status, count, age in await connection.execute(query)}
         return {status: found.get(status, (0, 0.0)) for status in open_statuses}
 
-    async def delete_ended(self, seconds: float) -> int:
-        """Delete the runs that ended at least some seconds ago, and old leases; returns how many runs."""
+    async def delete_ended(self, component: str, seconds: float) -> int:
+        """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""
         now = self._database.now()
-        old = select(runs.c.id).where(runs.c.status.in_(ENDED), runs.c.ended_at < now - seconds).limit(1000)
+        is_old = (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < now - seconds)
+        old = select(runs.c.id).where(is_old).limit(1000)
         old = old.with_for_update(skip_locked=True)  # another process may delete at the same time
         async with self._database.transaction() as connection:
             await connection.execute(delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS))
@@ -284,17 +282,6 @@ class RunStore:
         return len(ids)
 
 
-_NEW_RUN: Mapping[str, Any] = {
-    "status": "queued",
-    "attempt": 0,
-    "takeovers": 0,
-    "seconds": 0.0,
-    "cancel_requested": False,
-    "repeat_calls": False,
-    "decisions": [],
-    "seq": 0,
-    "usage": {},
-}
 _TIME_OF_STATUS: Mapping[str, str] = {**dict.fromkeys(ENDED, "ended_at"), "queued": "queued_at"}
 _UPDATE_HELD = (
     update(runs)

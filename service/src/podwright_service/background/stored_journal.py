@@ -17,8 +17,6 @@ from podwright_service.background.store import AttemptUpdate, RunStore, StoredRu
 
 BATCH_DELAY = 0.05
 """Seconds that events wait for more of them, unless a call waits until they are stored."""
-RETRY_INTERVAL = 1.0
-"""Seconds between two attempts to reach the database."""
 
 _CONTEXTS = ("context",)
 """Fields that are never stored: a new attempt does without the contexts of stopped workflows."""
@@ -54,15 +52,16 @@ class StoredJournal(Journal):
         """Whether the run moves to another process: no new call begins."""
         self.calls = 0
         """Calls in progress, whose results would be lost if the attempt ended now."""
-        self.on_idle: Callable[[], object] = lambda: None
-        """Called once when the run is to move to another process and no call is in progress."""
+        self.on_idle: Callable[[], object] | None = None
+        """Called once when the run is to move to another process and no call is in progress; None until it can be."""
         self._writer, self._keep_content = writer, keep_content
         self._pending: list[tuple[int, dict[str, Any]]] = []
         self._values: dict[str, Any] = {}
         self.used = NO_USAGE
         """What the calls of all attempts used that are recorded; a repeated tool call is one."""
         self._tools_called = set[tuple[str, int]]()
-        self._is_closed = False
+        self.is_closed = False
+        """Whether it takes no more events: the attempt ends."""
         self._next_seq = run["seq"]
         self._version = self._stored_version = 0
         self._result_version = 0
@@ -71,7 +70,7 @@ class StoredJournal(Journal):
 
     def __call__(self, event: Event) -> None:
         """Take an event of the run; this is a subscriber."""
-        if self.is_lost or self._is_closed:
+        if self.is_lost or self.is_closed:
             return
         self._count_usage(event)
         if not isinstance(event, events.Token | events.ModelCallStarted):
@@ -102,13 +101,13 @@ class StoredJournal(Journal):
 
     def check_idle(self) -> None:
         """If the run is to move to another process and no call is in progress, close the journal and call `on_idle`."""
-        if self.is_draining and not self.calls and not self._is_closed:
+        if self.is_draining and not self.calls and not self.is_closed and self.on_idle is not None:
             self.close()
             self.on_idle()
 
     def close(self) -> None:
         """Take no more events: that the task is cancelled here is not the cancellation of the run."""
-        self._is_closed = True
+        self.is_closed = True
 
     def set(self, **values: Any) -> None:
         """Change columns of the run, with the events so far."""
@@ -218,9 +217,10 @@ class Writer:
         self._hurry.set()
 
     async def write(self) -> None:
-        """Wait for something to store, and store it; what cannot be stored now is stored later.
+        """Wait for something to store, and store it.
 
         Raises:
+            DatabaseUnavailableError: It cannot be stored now; the next call does so.
             Exception: It can never be stored; then its journals are lost.
         """
         await self._wake.wait()
@@ -237,8 +237,7 @@ class Writer:
             self._changed = changed | self._changed
             self._wake.set()
             self._hurry.set()
-            await asyncio.sleep(RETRY_INTERVAL)
-            return
+            raise
         except Exception:
             for journal in pending:
                 journal.lose()

@@ -18,7 +18,7 @@ from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import RunStore, StoredRun
-from podwright_service.background.stored_journal import RETRY_INTERVAL, StoredJournal, Writer
+from podwright_service.background.stored_journal import StoredJournal, Writer
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
 from podwright_service.shutdown import RESPONSE_SECONDS
@@ -31,7 +31,8 @@ CLEANUP_INTERVAL = 300.0
 """Seconds between two deletions of old runs."""
 METRICS_INTERVAL = 10.0
 """Seconds between two counts for the metrics."""
-
+RETRY_INTERVAL = 1.0
+"""Seconds between two attempts to reach the database."""
 LOG_INTERVAL = 60.0
 """Seconds between two log lines about a database that cannot be reached."""
 
@@ -115,8 +116,8 @@ class BackgroundWorker:
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run at once, if it is performed here; its row says so already."""
-        if run_id in self._active:
-            task, journal = self._active[run_id]
+        task, journal = self._active.get(run_id, (None, None))
+        if task and journal and not (journal.is_cancelled or journal.is_closed):
             journal.is_cancelled = True
             task.cancel()
 
@@ -180,11 +181,11 @@ class BackgroundWorker:
             self.wake()
 
     async def _perform(self, run: StoredRun, journal: StoredJournal) -> None:
-        recorded: Sequence[dict[str, Any]] = ()
+        recorded: Sequence[tuple[int, dict[str, Any]]] = ()
         if run["attempt"] > 1:
-            recorded = await self._until_reached(lambda: self.store.all_events(run["id"]))
+            recorded = await self._until_reached(lambda: self.store.events(run["id"]))
         attempt = Attempt(run, journal, self._component, self._settings, self._observability)
-        self._observability.metrics.count_attempt(await attempt.perform(recorded))
+        self._observability.metrics.count_attempt(await attempt.perform([event for _, event in recorded]))
 
     # --- Housekeeping -------------------------------------------------------------------------------------------------
 
@@ -209,7 +210,7 @@ class BackgroundWorker:
             metrics.set_background_runs(None)
 
     async def _clean_up(self) -> None:
-        while await self.store.delete_ended(self._settings.runs_retention):
+        while await self.store.delete_ended(self._component.name, self._settings.runs_retention):
             pass
 
     async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -18,7 +18,7 @@ from podwright.models.sse import EventParser
 from podwright.models.urls import is_header_value
 from podwright.printer import Printer
 from podwright_service.background import check_installed
-from podwright_service.cli.console import print_json, print_text, read_text
+from podwright_service.cli.console import print_json, print_text, read_key
 from podwright_service.remotes import name_and_key
 from podwright_service.settings import adopt_secrets, read_settings
 
@@ -30,7 +30,7 @@ _RECONNECTS = 30
 """Most attempts to open it without an event between them."""
 
 
-class RunsClient:
+class RunsAt:
     """The background runs of a service.
 
     Args:
@@ -50,9 +50,7 @@ class RunsClient:
         if not is_valid:
             raise ConfigurationError("Invalid address of the service.", suggestion="Write it as http://host:port.")
         self._parts = parts
-        key = name_and_key(url, read_settings())[1]
-        if api_key is not None:
-            key = read_text(api_key[1:]).strip() if api_key.startswith("@") else api_key
+        key = name_and_key(url, read_settings())[1] if api_key is None else read_key(api_key)
         if key and not is_header_value(key):
             raise ConfigurationError("The API key has invalid characters.")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -140,13 +138,13 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
     return error
 
 
-def start_run(client: RunsClient, run_input: str | dict[str, Any]) -> None:
+def start_run(client: RunsAt, run_input: str | dict[str, Any]) -> None:
     """Start a run, and print its id."""
     body = {"inputs": run_input} if isinstance(run_input, dict) else {"input": run_input}
     print_text(client.request("POST", "/runs", body)["id"])
 
 
-def list_runs(client: RunsClient, statuses: list[str], limit: int, *, as_json: bool) -> None:
+def list_runs(client: RunsAt, statuses: list[str], limit: int, *, as_json: bool) -> None:
     """Print the newest runs, one a line."""
     query = urlencode({"status": statuses, "limit": limit}, doseq=True)
     runs = client.request("GET", f"/runs?{query}")["runs"]
@@ -160,12 +158,12 @@ def list_runs(client: RunsClient, statuses: list[str], limit: int, *, as_json: b
         print_text("  ".join(facts).rstrip())
 
 
-def show_run(client: RunsClient, run_id: str) -> None:
+def show_run(client: RunsAt, run_id: str) -> None:
     """Print a run as JSON."""
     print_json(client.request("GET", f"/runs/{quote(run_id, safe='')}"))
 
 
-def follow_run(client: RunsClient, run_id: str) -> int:
+def follow_run(client: RunsAt, run_id: str) -> int:
     """Print the steps of a run to standard error as they happen, and its output; returns the exit code."""
     printer = Printer(file=sys.stderr)
     for name, data in client.follow(run_id):
@@ -183,7 +181,7 @@ def follow_run(client: RunsClient, run_id: str) -> int:
     return 0
 
 
-def change_run(client: RunsClient, run_id: str, action: str, body: Any = None) -> None:
+def change_run(client: RunsAt, run_id: str, action: str, body: Any = None) -> None:
     """Cancel, resume, approve or reject a run, and print its status."""
     print_text(client.request("POST", f"/runs/{quote(run_id, safe='')}/{action}", body)["status"])
 

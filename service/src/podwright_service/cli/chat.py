@@ -24,7 +24,7 @@ from podwright.run import execute
 from podwright.text import did_you_mean, os_error_reason, truncate
 from podwright.usage import NO_USAGE, RunLimits, Usage
 from podwright_service.cli.check import get
-from podwright_service.cli.console import print_error, print_note, read_text
+from podwright_service.cli.console import print_error, print_note, read_key
 from podwright_service.cli.run import write_trace
 from podwright_service.cli.turn_printer import TurnPrinter
 from podwright_service.remotes import name_and_key, remotes_of
@@ -65,7 +65,7 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
     if sys.stdin.isatty():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # cancels a turn: see asyncio.Runner
         print_note(f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends.")
-    with use_model(settings.model) if settings.model else contextlib.nullcontext(), asyncio.Runner() as runner:
+    with use_model(settings.model), asyncio.Runner() as runner:
         chat = _Chat(component, settings.run_limits, runner)
         while chat.next_line():
             pass
@@ -74,7 +74,7 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
 def _remote(url: str, api_key: str | None, settings: Settings) -> Remote:
     name, key = name_and_key(url, settings)
     if api_key is not None:
-        key = read_text(api_key[1:]).strip() if api_key.startswith("@") else api_key
+        key = read_key(api_key)
     options: dict[str, Any] = {"api_key": key} if key else {}
     Remote(name, url, **options)  # checks URL and key
     return Remote(name, url, _kind_at(url, key), **options)

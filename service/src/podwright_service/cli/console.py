@@ -64,6 +64,11 @@ def read_text(path: str) -> str:
         ) from error
 
 
+def read_key(text: str) -> str:
+    """An API key of the command line: itself, or `@FILE`."""
+    return read_text(text[1:]).strip() if text.startswith("@") else text
+
+
 def check_writable(path: str) -> None:
     """Check that a file can be written, before the work for it is done.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shlex
@@ -98,7 +97,7 @@ def run_component(
     events: list[Event] = []
     subscribers = (events.append,) if quiet else (events.append, Printer(file=sys.stderr))
     try:
-        with use_model(settings.model) if settings.model else contextlib.nullcontext():
+        with use_model(settings.model):
             result = asyncio.run(_execute(component, task, subscribers, settings.run_limits, quiet))
     except PodwrightError as error:
         print_error(error)

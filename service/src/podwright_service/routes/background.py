@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
@@ -36,27 +34,53 @@ from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerpr
 from podwright_service.routes.json_body import JSONRoute
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import BackgroundRun, BackgroundRunPage, DecisionRequest, RunRequest, RunStatus
-from podwright_service.streams import HEARTBEAT
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for events of a run that another process performs."""
+MAX_EVENTS = 500
+"""Most events that are read at once."""
 
 router = APIRouter(tags=["background runs"], prefix="/runs")
 with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
 ROUTERS = (router, with_body)
 
 
+def get_worker(request: Request) -> BackgroundWorker:
+    """The worker of background runs."""
+    return cast("BackgroundWorker", get_runtime(request).background)  # these routes exist only with one
+
+
+Worker = Annotated[BackgroundWorker, Depends(get_worker)]
+
+
+async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
+    """The run of the request's path.
+
+    Raises:
+        RequestError: 404: there is none.
+    """
+    run = await worker.store.get(run_id)
+    if run is None:
+        detail = "There is no such run: it never existed, or was deleted some time after its end."
+        raise RequestError(404, "run_not_found", detail, "Use the 'id' of the response to POST /runs.")
+    return run
+
+
+Run = Annotated[StoredRun, Depends(get_stored_run)]
+
+
 @with_body.post(
     "", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | DATABASE_PROBLEMS,
     openapi_extra=BACKGROUND_PARAMETERS,
 )  # fmt: skip
-async def start_run(request: Request, body: RunRequest) -> Response:
+async def start_run(request: Request, worker: Worker, body: RunRequest) -> Response:
     """Store a run of the served component, which begins as soon as a process is free."""
-    runtime, worker = get_runtime(request), _worker(request)
+    runtime = get_runtime(request)
     task_of(runtime.component, body)  # refuses invalid input before the run is stored
     granted_limits(request.headers, runtime.settings)  # the same for its headers
     run_id = os.urandom(16).hex()
-    fingerprint = await fingerprint_of(request)
+    has_key = HEADER in request.headers
+    fingerprint = await fingerprint_of(request) if has_key else None
     run = await worker.add(
         {
             "id": run_id,
@@ -67,88 +91,82 @@ async def start_run(request: Request, body: RunRequest) -> Response:
                 "headers": {name: request.headers[name] for name in (BUDGET, HOPS) if name in request.headers},
                 "traceparent": current_traceparent(),
             },
-            "idempotency_key": key_of(request) if HEADER in request.headers else None,
+            "idempotency_key": key_of(request) if has_key else None,
             "fingerprint": fingerprint,
         }
     )
-    check_fingerprint(run["fingerprint"], fingerprint)
+    if fingerprint is not None:
+        check_fingerprint(run["fingerprint"], fingerprint)
     headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
     return _response(_response_data(run, worker), 202, headers)
 
 
 @router.get("/{run_id}", response_model=BackgroundRun, responses=READ_PROBLEMS)
-async def get_run(request: Request, run_id: str) -> Response:
+async def get_run(worker: Worker, run: Run) -> Response:
     """A run: its status, and its result or its problem once it has ended."""
-    worker = _worker(request)
-    return _response(_response_data(await _get_or_404(worker, run_id), worker))
+    return _response(_response_data(run, worker))
 
 
 @router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
 async def list_runs(
-    request: Request,
+    worker: Worker,
     status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
     component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
     cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
     """The runs of all components in the database, newest first."""
-    worker = _worker(request)
     found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
     last = found[limit - 1] if len(found) > limit else None
     next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
     return _response({"runs": [_response_data(run, worker) for run in found[:limit]], "next": next_cursor})
 
 
-@router.get("/{run_id}/events", response_class=StreamingResponse, responses=EVENT_STREAM | READ_PROBLEMS)
+@router.get(
+    "/{run_id}/events", response_class=EventSourceResponse, dependencies=[Depends(get_stored_run)],
+    responses=EVENT_STREAM | READ_PROBLEMS,
+)  # fmt: skip
 async def follow_run(
     request: Request,
+    worker: Worker,
     run_id: str,
     last_event_id: Annotated[int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")] = -1,
-) -> EventSourceResponse:
-    """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end."""
-    await _get_or_404(_worker(request), run_id)
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(_events(request, run_id, last_event_id), headers=headers)
+) -> AsyncIterator[ServerSentEvent]:
+    """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
 
-
-async def _events(request: Request, run_id: str, after: int) -> AsyncIterator[bytes]:
-    """Server-sent events; the stream ends with the run, or when this process stops: then a client connects again."""
-    worker, lifecycle, sent_at = _worker(request), get_runtime(request).lifecycle, time.monotonic()
+    The stream also ends when this process stops: then a client connects again.
+    """
+    lifecycle = get_runtime(request).lifecycle
     while lifecycle.state != "draining":
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
-            run = await worker.store.get(run_id)  # before the events, which are complete if it has ended
-            while found := await worker.store.events(run_id, after):
+            status = await worker.store.status(run_id)  # before the events, which are complete if it has ended
+            while found := await worker.store.events(run_id, last_event_id, MAX_EVENTS):
                 for seq, data in found:
-                    yield format_sse_event(event=data["type"], id=str(seq), data_str=to_json_bytes(data).decode())
-                after, sent_at = found[-1][0], time.monotonic()
-            if run is None:  # deleted in the meantime
+                    yield _event(data["type"], data, str(seq))
+                last_event_id = found[-1][0]
+            if status is None:  # deleted in the meantime
                 return
-            if run["status"] in ENDED:
-                is_good = run["status"] == "succeeded"
-                name, content = ("result", run["result"]) if is_good else ("problem", run["problem"])
-                yield format_sse_event(event=name, data_str=to_json_bytes(content).decode())
+            run = await worker.store.get(run_id) if status in ENDED else None
+            if run and run["status"] in ENDED:  # nobody has resumed it in the meantime
+                name = "result" if run["status"] == "succeeded" else "problem"
+                yield _event(name, run[name])
                 return
-        if time.monotonic() - sent_at > HEARTBEAT:
-            yield KEEPALIVE_COMMENT
-            sent_at = time.monotonic()
         await asyncio.sleep(EVENT_POLL_INTERVAL)
 
 
 @router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
-async def cancel_run(request: Request, run_id: str) -> Response:
+async def cancel_run(worker: Worker, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
-    worker = _worker(request)
     run = await worker.store.cancel(run_id)
     if run is None:
-        raise await _conflict(worker, run_id, "A run can be cancelled until it ends")
+        raise await _conflict(worker, run_id, "A run can be cancelled until it has succeeded, failed or been cancelled")
     worker.cancel(run_id)
     return _response(_response_data(run, worker), 202)
 
 
 @router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
-async def resume_run(request: Request, run_id: str) -> Response:
+async def resume_run(worker: Worker, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
-    worker = _worker(request)
     run = await worker.store.resume(run_id)
     if run is None:
         raise await _conflict(worker, run_id, "A run can be resumed when it failed or was interrupted")
@@ -159,45 +177,34 @@ async def resume_run(request: Request, run_id: str) -> Response:
 @with_body.post(
     "/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
 )
-async def approve_run(request: Request, run_id: str, body: DecisionRequest) -> Response:
+async def approve_run(worker: Worker, run: Run, body: DecisionRequest) -> Response:
     """Approve what a run waits for; it goes on."""
-    return await _decide(request, run_id, body, approved=True)
+    return await _decide(worker, run, body, approved=True)
 
 
 @with_body.post(
     "/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
 )
-async def reject_run(request: Request, run_id: str, body: DecisionRequest) -> Response:
+async def reject_run(worker: Worker, run: Run, body: DecisionRequest) -> Response:
     """Reject what a run waits for; it ends as cancelled."""
-    return await _decide(request, run_id, body, approved=False)
+    return await _decide(worker, run, body, approved=False)
 
 
-async def _decide(request: Request, run_id: str, body: DecisionRequest, *, approved: bool) -> Response:
-    worker, word = _worker(request), "approved" if approved else "rejected"
-    run = await _get_or_404(worker, run_id)
+async def _decide(worker: BackgroundWorker, run: StoredRun, body: DecisionRequest, *, approved: bool) -> Response:
     attempt = run["attempt"] if body.attempt is None else body.attempt
     decision = {"approved": approved, "comment": body.comment}
-    decided = await worker.store.decide(run_id, attempt, decision)
+    decided = await worker.store.decide(run["id"], attempt, decision)
     if decided is None:
-        raise await _conflict(worker, run_id, f"A run can be {word} while it waits for approval, in the attempt given")
+        word = "approved" if approved else "rejected"
+        raise await _conflict(
+            worker, run["id"], f"A run can be {word} while it waits for approval, in the attempt given"
+        )
     worker.wake()
     return _response(_response_data(decided, worker), 202)
 
 
-def _worker(request: Request) -> BackgroundWorker:
-    return cast("BackgroundWorker", get_runtime(request).background)  # these routes exist only with one
-
-
-async def _get_or_404(worker: BackgroundWorker, run_id: str) -> StoredRun:
-    run = await worker.store.get(run_id)
-    if run is None:
-        detail = "There is no such run: it never existed, or was deleted some time after its end."
-        raise RequestError(404, "run_not_found", detail, "Use the 'id' of the response to POST /runs.")
-    return run
-
-
 async def _conflict(worker: BackgroundWorker, run_id: str, rule: str) -> RequestError:
-    run = await _get_or_404(worker, run_id)
+    run = await get_stored_run(worker, run_id)
     detail = f"{rule}; this one is '{run['status']}', in attempt {run['attempt']}."
     return RequestError(409, "run_state_conflict", detail, "Look at the run again.")
 
@@ -211,6 +218,10 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     except ValueError:
         detail = "Invalid query parameter 'cursor'."
         raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.") from None
+
+
+def _event(name: str, data: Any, number: str | None = None) -> ServerSentEvent:
+    return ServerSentEvent(raw_data=to_json_bytes(data).decode(), event=name, id=number)
 
 
 def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -269,13 +269,13 @@ class RunsClient:
         """Have a run that failed or was interrupted go on."""
         return self._request("POST", f"/runs/{run_id}/resume")
 
-    def approve(self, run_id: str, comment: str = "") -> dict[str, Any]:
-        """Approve what a run waits for."""
-        return self._request("POST", f"/runs/{run_id}/approve", json={"comment": comment})
+    def approve(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
+        """Approve what a run waits for, if it does so in this attempt."""
+        return self._request("POST", f"/runs/{run_id}/approve", json={"comment": comment, "attempt": attempt})
 
-    def reject(self, run_id: str, comment: str = "") -> dict[str, Any]:
-        """Reject what a run waits for, which ends it."""
-        return self._request("POST", f"/runs/{run_id}/reject", json={"comment": comment})
+    def reject(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
+        """Reject what a run waits for, if it does so in this attempt; the run ends."""
+        return self._request("POST", f"/runs/{run_id}/reject", json={"comment": comment, "attempt": attempt})
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
         return self._served.json_of(self._served.client.request(method, path, **options))

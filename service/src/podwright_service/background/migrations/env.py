@@ -1,11 +1,7 @@
-"""How Alembic applies the migrations: on the connection that `podwright_service.background.store.migrate` opened."""
+"""How Alembic applies the migrations: on the connection that `podwright_service.background.database.migrate` opened."""
 
 from alembic import context
 
-context.configure(
-    connection=context.config.attributes["connection"],
-    version_table="podwright_migrations",
-    target_metadata=context.config.attributes["metadata"],
-)
+context.configure(connection=context.config.attributes["connection"], version_table="podwright_migrations")
 with context.begin_transaction():
     context.run_migrations()

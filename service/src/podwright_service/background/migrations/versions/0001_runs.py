@@ -49,13 +49,5 @@ def upgrade() -> None:
         "podwright_run_events",
         sa.Column("run_id", sa.String(32), primary_key=True),
         sa.Column("seq", sa.Integer, primary_key=True),
-        sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("event", sa.JSON, nullable=False),
     )
-
-
-def downgrade() -> None:
-    """Drop the tables, with all runs."""
-    op.drop_table("podwright_run_events")
-    op.drop_table("podwright_workers")
-    op.drop_table("podwright_runs")

@@ -1,0 +1,98 @@
+"""Background runs of a component with two pods and a PostgreSQL server."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cluster.cluster import Client, Namespace
+from tests.helm.conftest import Manifest
+
+PODS = Path(__file__).parent / "pods"
+RUNS = 24
+STEPS = ("draft", "review", "polish")
+URL = "http://fleet-flow:8000"
+
+
+def component() -> Manifest:
+    """A workflow of three agents, each with a model call of half a second."""
+    agent = {"type": "Agent", "instructions": "Answer.", "tools": [], "config": {"model": "openai/slow"}}
+    steps = [{"type": "agent_step", "name": name, "agent": name} for name in STEPS]
+    return {
+        "blueprint": {"inline": {"type": "Workflow", "name": "flow", "steps": steps}},
+        "files": {f"agents/{name}/blueprint.json": json.dumps(agent | {"name": name}) for name in STEPS},
+    }
+
+
+def apps(*names: str) -> list[Manifest]:
+    """The network policy peers with these labels `app`."""
+    return [{"podSelector": {"matchLabels": {"app": name}}} for name in names]
+
+
+@pytest.fixture(scope="module")
+def values() -> Manifest:
+    """A component with background runs, and one without, which have nothing else that differs."""
+    defaults = {
+        "env": {"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
+        "networkPolicy": {"from": apps("client"), "egress": [{"to": apps("provider")}]},
+        "resources": {"requests": {"cpu": "10m"}},
+        **component(),
+    }
+    runs = {"store": "postgres", "postgres": {"secret": "database", "to": apps("database")}}
+    flow = {"replicas": 2, "settings": {"background_runs": 2}, "runs": runs}
+    return {"defaults": defaults, "components": {"flow": flow, "other": {}}}
+
+
+@pytest.fixture(scope="module")
+def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Namespace:
+    """A namespace with the release, its database and a model provider."""
+    namespace = make_namespace(loaded_full)
+    namespace.start_database()
+    namespace.serve("provider", PODS / "provider.py")
+    namespace.install(values)
+    return namespace
+
+
+def test_runs_survive_their_pod(namespace: Namespace) -> None:
+    """The runs of a pod that is killed are finished by the other one, and no finished call is made again."""
+    assert namespace.objects("jobs") == []  # the one that made the tables is gone
+    client, key = Client.start(namespace), namespace.key("flow")
+
+    def request(method: str, path: str, body: Manifest | None = None) -> Manifest:
+        status, response = client.request(method, f"{URL}{path}", key, body)
+        assert status in (200, 202), response
+        return response
+
+    namespace.until(lambda: client.request("GET", f"{URL}/runs", key)[0] == 200)
+    started = {request("POST", "/runs", {"input": "x"})["id"] for _ in range(RUNS)}
+    namespace.kubectl("delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force")
+    namespace.until(lambda: len(request("GET", f"/runs?status=succeeded&limit={RUNS}")["runs"]) == RUNS)
+    runs = request("GET", "/runs?limit=200")["runs"]
+    assert {run["id"] for run in runs} == started
+    assert {run["attempt"] for run in runs} == {1, 2}
+    assert {run["usage"]["model_calls"] for run in runs} == {len(STEPS)}
+    assert set(runs[0]["result"]) >= {f"{name}_output" for name in STEPS}
+
+
+def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:
+    """The network policies deny it to the other one; its URL is in no environment."""
+    for name, reached in (("flow", ["database:5432"]), ("other", [])):
+        (pod, *_) = namespace.pods(name)
+        output = namespace.exec(pod, "python", "-c", (PODS / "reach.py").read_text(), '["database:5432"]')
+        assert json.loads(output) == reached
+        assert "postgresql:" not in namespace.exec(pod, "python", "-c", "import os; print(os.environ)")
+
+
+def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> None:
+    """The Job runs again, and the autoscaler's query counts the unfinished runs of the database."""
+    scaled = copy.deepcopy(values)
+    scaled["components"]["flow"] |= {"autoscaling": {"type": "keda"}, "settings": {"background_runs": 2, "workers": 2}}
+    namespace.install(scaled)
+    (trigger,) = namespace.get("scaledobject", "fleet-flow")["spec"]["triggers"]
+    assert trigger["metadata"]["targetQueryValue"] == "4"
+    assert namespace.query(trigger["metadata"]["query"]) == ["0"]
+    namespace.query("UPDATE podwright_runs SET status = 'queued', digest = 'of another blueprint'")
+    assert namespace.query(trigger["metadata"]["query"]) == [str(RUNS)]
