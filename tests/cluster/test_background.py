@@ -93,6 +93,8 @@ def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> No
     namespace.install(scaled)
     (trigger,) = namespace.get("scaledobject", "fleet-flow")["spec"]["triggers"]
     assert trigger["metadata"]["targetQueryValue"] == "4"
+    (reference,) = namespace.get("triggerauthentication", "fleet-flow")["spec"]["secretTargetRef"]
+    assert (reference["name"], reference["key"]) == ("database", "url")
     assert namespace.query(trigger["metadata"]["query"]) == ["0"]
     namespace.query("UPDATE podwright_runs SET status = 'queued', digest = 'of another blueprint'")
     assert namespace.query(trigger["metadata"]["query"]) == [str(RUNS)]

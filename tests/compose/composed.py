@@ -13,7 +13,14 @@ from tests.image_support import Docker
 
 STAFF = ["researcher", "reviewer", "writer"]
 COMPONENTS = ["desk", "newsroom", *STAFF]
-PUBLISHED = {"PORT": "0", "DESK_PORT": "0", "PROMETHEUS_PORT": "0", "JAEGER_PORT": "0", "GRAFANA_PORT": "0"}
+PUBLISHED = {
+    "PORT": "0",
+    "DESK_PORT": "0",
+    "BACKGROUND_PORT": "0",
+    "PROMETHEUS_PORT": "0",
+    "JAEGER_PORT": "0",
+    "GRAFANA_PORT": "0",
+}
 """The engine chooses the ports, because several fleets run at once."""
 
 

@@ -14,6 +14,7 @@ from tests.helpers import ROOT
 from tests.image_support import Docker
 
 OBSERVERS = ["collector", "grafana", "jaeger", "prometheus"]
+BACKGROUND = ["background", "database"]
 FOLDER = ROOT / "deploy" / "observability"
 
 
@@ -34,11 +35,12 @@ def mounts(service: dict[str, Any]) -> dict[str, Path]:
 
 
 def test_services(docker: Docker, services: dict[str, Any]) -> None:
-    """The fleet has three agents and two callers; observers come with the profile only, with pinned images."""
+    """The fleet has three agents and two callers; others come with their profile only, with pinned images."""
     assert sorted(config(docker)) == COMPONENTS
-    assert sorted(services) == sorted([*COMPONENTS, *OBSERVERS])
-    for name in OBSERVERS:
-        assert re.fullmatch(r"[a-z]+/[a-z-]+:v?\d+\.\d+\.\d+(-busybox)?", services[name]["image"]), name
+    assert sorted(config(docker, "--profile", "background")) == sorted([*COMPONENTS, *BACKGROUND])
+    assert sorted(services) == sorted([*COMPONENTS, *BACKGROUND, *OBSERVERS])
+    for name in (*OBSERVERS, "database"):
+        assert re.fullmatch(r"[a-z/-]+:v?\d+(\.\d+)+(-busybox)?", services[name]["image"]), name
 
 
 def test_hardened(services: dict[str, Any]) -> None:
@@ -56,9 +58,9 @@ def test_hardened(services: dict[str, Any]) -> None:
 
 
 def test_ports(services: dict[str, Any]) -> None:
-    """Ports are published on the loopback address; agents and the collector publish none."""
+    """Ports are published on the loopback address; agents, the collector and the database publish none."""
     published = {name: service["ports"] for name, service in services.items() if service.get("ports")}
-    assert sorted(published) == ["desk", "grafana", "jaeger", "newsroom", "prometheus"]
+    assert sorted(published) == ["background", "desk", "grafana", "jaeger", "newsroom", "prometheus"]
     ports = [port for ports in published.values() for port in ports]
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
     assert len({port["published"] for port in ports}) == len(ports)
@@ -101,12 +103,12 @@ def test_spans(docker: Docker) -> None:
 
 
 def test_prometheus_scrapes_all(services: dict[str, Any]) -> None:
-    """Prometheus looks up the five components, and finds the rules and the API key."""
+    """Prometheus looks up the components, and finds the rules and the API key."""
     files = mounts(services["prometheus"])
     prometheus = yaml.safe_load(files["/etc/prometheus/prometheus.yaml"].read_text())
     [scrape] = prometheus["scrape_configs"]
     [lookup] = scrape["dns_sd_configs"]
-    assert sorted(lookup["names"]) == COMPONENTS
+    assert sorted(lookup["names"]) == ["background", *COMPONENTS]
     assert files["/etc/prometheus/alerts.yaml"] == FOLDER / "alerts.yaml"
     assert prometheus["rule_files"] == ["alerts.yaml"]
     assert scrape["authorization"]["credentials_file"] in " ".join(services["prometheus"]["entrypoint"])

@@ -6,6 +6,6 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     printf %s "$POSTGRES_PASSWORD" >/tmp/password
     initdb --username="$POSTGRES_USER" --pwfile=/tmp/password --auth-host=scram-sha-256 --auth-local=trust --encoding=UTF8 --no-sync
     echo "host all all all scram-sha-256" >>"$PGDATA/pg_hba.conf"
-    echo "CREATE DATABASE $POSTGRES_DB" | postgres --single -D "$PGDATA" postgres
+    echo "CREATE DATABASE $POSTGRES_USER" | postgres --single -D "$PGDATA" postgres
 fi
 exec postgres -c listen_addresses='*'

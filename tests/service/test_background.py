@@ -761,7 +761,12 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
     assert (claimed["attempt"], claimed["worker"]) == (2, "other")
     assert await held.write([AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})]) == {"r"}
     assert await held.events("r") == []
-    await asyncio.gather(held.close(), new.close())
+    third = RunStore(url)
+    await new.renew("other")
+    await asyncio.sleep(0.6)
+    await third.join("third")  # the database was reached a moment ago, so that the other one is dead
+    assert len(await third.claim("third", "d", 9, [])) == 1
+    await asyncio.gather(held.close(), new.close(), third.close())
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")])

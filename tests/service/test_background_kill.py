@@ -24,6 +24,7 @@ from typing import Any
 import httpx
 import pytest
 from aiohttp import web
+from tests.helpers import until
 from tests.ports import free_port
 from tests.postgresql import serve_postgresql
 from tests.service.support import Address, Command, check_problem, discard_output
@@ -194,7 +195,7 @@ class Fleet:
 
     def stop_worker(self, seconds: float) -> None:
         """Stop a worker process at random for some seconds, longer than its lease; it goes on as if it had slept."""
-        worker = random.choice(self.workers())
+        worker = random.choice(until(self.workers))
         os.kill(worker, signal.SIGSTOP)
         self.kills += 1
         threading.Timer(seconds, self._go_on, [worker]).start()

@@ -53,8 +53,8 @@ class Database:
     def __init__(self, url: URL) -> None:
         self._engine = _engine(url)
         self.is_sqlite = self._engine.dialect.name == "sqlite"
-        self._reached_since: float | None = None
-        """Since when the database has been reached; None while it cannot be reached."""
+        self.reached_since: float | None = None
+        """Since when the database has been reached, by `time.monotonic()`; None while it cannot be reached."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -66,7 +66,7 @@ class Database:
 
     def seconds_reached(self) -> float:
         """For how long the database has been reached; 0 while it cannot be reached."""
-        return 0.0 if self._reached_since is None else time.monotonic() - self._reached_since
+        return 0.0 if self.reached_since is None else time.monotonic() - self.reached_since
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[AsyncConnection]:
@@ -79,8 +79,8 @@ class Database:
         try:
             async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.begin() as connection:
                 yield connection
-            if self._reached_since is None:
-                self._reached_since = time.monotonic()
+            if self.reached_since is None:
+                self.reached_since = time.monotonic()
         except (DataError, OverflowError) as error:
             detail = "The request has a value that the database of background runs cannot look for."
             raise RequestError(422, "request_invalid", detail) from error
@@ -88,7 +88,7 @@ class Database:
             if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
                 detail = "The database of background runs does not have the tables of this release."
                 raise DatabaseUnavailableError(detail, "Run `podwright runs migrate`.") from error
-            self._reached_since = None
+            self.reached_since = None
             detail = "The database of background runs cannot be reached."
             suggestion = "Try again after the seconds in the header 'Retry-After'."
             raise DatabaseUnavailableError(detail, suggestion) from error

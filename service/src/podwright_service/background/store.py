@@ -6,6 +6,7 @@ refused once there is a later one: a process that was thought dead cannot harm a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from podwright_service.schemas import RunStatus
 
 LEASE_SECONDS = 15.0
 """Seconds after which a run whose process is silent is taken over."""
+RECENT_SECONDS = 10.0
+"""Seconds since the last renewal of a lease within which the database was not away for long."""
 StoredRun = RowMapping
 """A row of the runs, by column."""
 
@@ -212,6 +215,17 @@ class RunStore:
         )
         async with self._database.transaction() as connection:
             return (await connection.execute(statement)).mappings().all()
+
+    async def join(self, worker: str) -> None:
+        """Begin to perform runs as a process that is new; runs of dead processes may be taken over at once.
+
+        Only if some process has renewed its lease recently: else the database may just be back after an outage.
+        """
+        async with self._database.transaction() as connection:
+            left = await connection.scalar(select(func.max(workers.c.lease_until) - self._database.now()))
+        if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
+            self._database.reached_since = -math.inf
+        await self.renew(worker)
 
     async def renew(self, worker: str) -> dict[str, tuple[int, bool]]:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""

@@ -71,7 +71,7 @@ class BackgroundWorker:
         self._id, self.store = os.urandom(16).hex(), RunStore(self.url)
         self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
-            await self.store.renew(self._id)
+            await self.store.join(self._id)
         work = (
             (0.0, self._writer.write),
             (0.0, self._take_over),
