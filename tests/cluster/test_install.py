@@ -288,9 +288,7 @@ def test_custom_resources(cluster: Cluster, installed: list[Installed], resource
     custom = {(each["apiVersion"], each["kind"]): each for each in resources if each["apiVersion"] in CUSTOM}
     assert set(custom) == {(api, kind) for api, kinds in CUSTOM.items() for kind in kinds}
     for each in installed:
-        for kind in {kind for _, kind in custom} - {
-            "TriggerAuthentication"
-        }:  # test_background.py has it, with a database
+        for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:  # test_background.py has it
             rendered = {one["metadata"]["name"] for one in resources if one["kind"] == kind}
             assert names(each.production, kind) == rendered
 
