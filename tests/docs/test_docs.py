@@ -154,12 +154,12 @@ def test_make_targets(page: Path) -> None:
 def test_requests(command: str, newsroom: str) -> None:
     """Every request of a page succeeds with the service of `make run`."""
     words = shlex.split(command, comments=True)
-    url = next(word for word in words if word.startswith("localhost:8000"))
+    url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))  # both are the newsroom
     headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
     data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
     response = httpx.request(
         "POST" if data else "GET",
-        url.replace("localhost:8000", newsroom),
+        f"{newsroom}{url[len('localhost:8000') :]}",
         headers=dict(headers),
         content=data,
         timeout=30,

@@ -70,10 +70,18 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
     )
     app.state.runtime = runtime
     add_exception_handlers(app)
-    # the middleware that is added last is the outermost: it sees a request first
+    _add_middleware(app, runtime)
+    _add_routes(app, runtime)
+    extend_openapi(app, component, runtime.policy, runtime.api_keys.required)
+    return app
+
+
+def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
+    """Add the middleware; what is added last is the outermost, and sees a request first."""
+    settings, has_keys = runtime.settings, runtime.api_keys.required
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(AdmissionMiddleware, admission=runtime.admission, settings=settings)
-    if has_keys := runtime.api_keys.required:
+    if has_keys:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
     app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
     app.add_middleware(ExceptionMiddleware, handlers={HTTPException: app.exception_handlers[HTTPException]})
@@ -81,20 +89,21 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
         _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
     app.add_middleware(RequestTelemetryMiddleware, observability=runtime.observability)
-    for router in ROUTERS:
-        app.include_router(router, responses=common_responses(has_keys=has_keys))
-    for router in OPENAI_ROUTERS if settings.openai_routes else ():
-        app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
+
+
+def _add_routes(app: FastAPI, runtime: Runtime) -> None:
+    has_keys, routers = runtime.api_keys.required, ROUTERS
     if runtime.background:
         from podwright_service.routes.background import ROUTERS as BACKGROUND_ROUTERS
 
-        for router in BACKGROUND_ROUTERS:
-            app.include_router(router, responses=common_responses(has_keys=has_keys))
+        routers = (*routers, *BACKGROUND_ROUTERS)
+    for router in routers:
+        app.include_router(router, responses=common_responses(has_keys=has_keys))
+    for router in OPENAI_ROUTERS if runtime.settings.openai_routes else ():
+        app.include_router(router, responses=common_responses(has_keys=has_keys, openai=True))
     for router in OPEN_ROUTERS:
         app.include_router(router)
     app.mount("/docs/static", static_files)
-    extend_openapi(app, component, runtime.policy, has_keys)
-    return app
 
 
 def _allow_origins(app: FastAPI, origins: list[str]) -> None:

@@ -89,7 +89,7 @@ class Database:
                 detail = "The database of background runs does not have the tables of this release."
                 raise DatabaseUnavailableError(detail, "Run `podwright runs migrate`.") from error
             self.reached_since = None
-            detail = "The database of background runs cannot be reached."
+            detail = "The database of background runs cannot be used at present."
             suggestion = "Try again after the seconds in the header 'Retry-After'."
             raise DatabaseUnavailableError(detail, suggestion) from error
 
