@@ -32,7 +32,7 @@ EXPECTED = {
     "interrupted": {"PodwrightRunsInterrupted"},
 }
 """The alerts of each component."""
-PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow": 1, "openai/costly": 100_000}
+PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow-0.5": 1, "openai/costly": 100_000}
 """USD per million tokens."""
 CALLERS = [
     "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
@@ -92,10 +92,10 @@ def broken(watchers: Watchers) -> Manifest:
             "limited": component("limited", "good", files, run_tokens=10),
             "costly": component("costly", "costly", files),
             "unpriced": component("unpriced", "unheard-of", files),
-            "full": component("full", "slow", files, max_runs=1, max_waiting=3),
+            "full": component("full", "slow-0.5", files, max_runs=1, max_waiting=3),
             "crashing": component("crashing", "good", {}),
             "stranded": component("stranded", "good", files) | {"runs": unreachable},
-            "queued": component("queued", "slow", files, background_runs=1) | {"runs": STORED},
+            "queued": component("queued", "slow-0.5", files, background_runs=1) | {"runs": STORED},
             "interrupted": component("interrupted", "good", {"tools.py": DEADLY}) | {"runs": STORED},
         },
     }

@@ -62,14 +62,14 @@ def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_s
     """A HorizontalPodAutoscaler adds pods while a component is loaded, which get requests, and removes them after."""
     space = make_namespace()
     now = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 5}]}
-    autoscaling = {"type": "hpa", "cpu": 50, "max": 3, "behavior": {"scaleUp": now, "scaleDown": now}}
+    autoscaling = {"type": "hpa", "cpu": 25, "max": 3, "behavior": {"scaleUp": now, "scaleDown": now}}
     space.install(values(autoscaling=autoscaling))
     client = Client.start(space)
 
     def ready() -> int:
         return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
 
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8, pause=0.05) as load:
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=4) as load:
         space.until(lambda: ready() == 3)
         load.wait_for(100)
     assert set(load.outcomes) == {"ok"}
@@ -85,7 +85,7 @@ def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Wa
         autoscaling={"type": "keda", "keda": keda},
         settings={"max_runs": 2},
         env={"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
-        model="openai/slow",
+        model="openai/slow-0.5",
         monitor={"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
     )
     component = monitored["components"]["echo"]

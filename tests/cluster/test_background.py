@@ -8,22 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import Client, Namespace
+from tests.cluster.cluster import Client, Namespace, side_by_side
 from tests.helm.conftest import Manifest
 
 PODS = Path(__file__).parent / "pods"
-RUNS = 24
-STEPS = ("draft", "review", "polish")
+RUNS = 12
+MODELS = {"draft": "slow-0.1", "review": "slow-0.1", "polish": "slow-5"}
+"""The steps of the workflow, and their models, of which the last one is asked when the pod is killed."""
 URL = "http://fleet-flow:8000"
 
 
 def component() -> Manifest:
-    """A workflow of three agents, each with a model call of half a second."""
-    agent = {"type": "Agent", "instructions": "Answer.", "tools": [], "config": {"model": "openai/slow"}}
-    steps = [{"type": "agent_step", "name": name, "agent": name} for name in STEPS]
+    """A workflow of three agents."""
+    agents = {
+        name: {
+            "type": "Agent", "name": name, "instructions": "Answer.", "tools": [],
+            "config": {"model": f"openai/{model}"},
+        }
+        for name, model in MODELS.items()
+    }  # fmt: skip
+    steps = [{"type": "agent_step", "name": name, "agent": name} for name in agents]
     return {
         "blueprint": {"inline": {"type": "Workflow", "name": "flow", "steps": steps}},
-        "files": {f"agents/{name}/blueprint.json": json.dumps(agent | {"name": name}) for name in STEPS},
+        "files": {f"agents/{name}/blueprint.json": json.dumps(agent) for name, agent in agents.items()},
     }
 
 
@@ -42,7 +49,7 @@ def values() -> Manifest:
         **component(),
     }
     runs = {"store": "postgres", "postgres": {"secret": "database", "to": apps("database")}}
-    flow = {"replicas": 2, "settings": {"background_runs": 2}, "runs": runs}
+    flow = {"replicas": 2, "runs": runs}
     return {"defaults": defaults, "components": {"flow": flow, "other": {}}}
 
 
@@ -67,14 +74,14 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
         return response
 
     namespace.until(lambda: client.request("GET", f"{URL}/runs", key)[0] == 200)
-    started = {request("POST", "/runs", {"input": "x"})["id"] for _ in range(RUNS)}
+    started = side_by_side(lambda number: request("POST", "/runs", {"input": str(number)})["id"], range(RUNS))
     namespace.kubectl("delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force")
     namespace.until(lambda: len(request("GET", f"/runs?status=succeeded&limit={RUNS}")["runs"]) == RUNS)
     runs = request("GET", "/runs?limit=200")["runs"]
-    assert {run["id"] for run in runs} == started
+    assert {run["id"] for run in runs} == set(started)
     assert {run["attempt"] for run in runs} == {1, 2}
-    assert {run["usage"]["model_calls"] for run in runs} == {len(STEPS)}
-    assert set(runs[0]["result"]) >= {f"{name}_output" for name in STEPS}
+    assert {run["usage"]["model_calls"] for run in runs} == {len(MODELS)}
+    assert set(runs[0]["result"]) >= {f"{name}_output" for name in MODELS}
 
 
 def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:

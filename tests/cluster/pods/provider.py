@@ -1,4 +1,4 @@
-"""A model provider: a Chat Completions endpoint whose models `down` fail and whose models `slow` take half a second.
+"""A model provider: a Chat Completions endpoint whose model `down` fails, and whose models `slow-N` take N seconds.
 
 A model calls its tool first, and then responds with a line.
 """
@@ -22,8 +22,9 @@ async def complete(request: web.Request) -> web.Response:
     body = await request.json()
     if body["model"] == "down":
         return web.json_response({"error": {"message": "The model is down."}}, status=503)
-    if body["model"] == "slow":
-        await asyncio.sleep(0.5)
+    name, _, seconds = body["model"].partition("-")
+    if name == "slow":
+        await asyncio.sleep(float(seconds))
     message = message_for(body)
     reason = "tool_calls" if message.get("tool_calls") else "stop"
     head = {"id": "x", "model": body["model"], "created": 1}
