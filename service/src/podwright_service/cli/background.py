@@ -30,7 +30,7 @@ _RECONNECTS = 30
 """Most attempts to open it without an event between them."""
 
 
-class RunsAt:
+class ServiceClient:
     """The background runs of a service.
 
     Args:
@@ -138,13 +138,13 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
     return error
 
 
-def start_run(client: RunsAt, run_input: str | dict[str, Any]) -> None:
+def start_run(client: ServiceClient, run_input: str | dict[str, Any]) -> None:
     """Start a run, and print its id."""
     body = {"inputs": run_input} if isinstance(run_input, dict) else {"input": run_input}
     print_text(client.request("POST", "/runs", body)["id"])
 
 
-def list_runs(client: RunsAt, statuses: list[str], limit: int, *, as_json: bool) -> None:
+def list_runs(client: ServiceClient, statuses: list[str], limit: int, *, as_json: bool) -> None:
     """Print the newest runs, one a line."""
     query = urlencode({"status": statuses, "limit": limit}, doseq=True)
     runs = client.request("GET", f"/runs?{query}")["runs"]
@@ -158,12 +158,12 @@ def list_runs(client: RunsAt, statuses: list[str], limit: int, *, as_json: bool)
         print_text("  ".join(facts).rstrip())
 
 
-def show_run(client: RunsAt, run_id: str) -> None:
+def show_run(client: ServiceClient, run_id: str) -> None:
     """Print a run as JSON."""
     print_json(client.request("GET", f"/runs/{quote(run_id, safe='')}"))
 
 
-def follow_run(client: RunsAt, run_id: str) -> int:
+def follow_run(client: ServiceClient, run_id: str) -> int:
     """Print the steps of a run to standard error as they happen, and its output; returns the exit code."""
     printer = Printer(file=sys.stderr)
     for name, data in client.follow(run_id):
@@ -181,7 +181,7 @@ def follow_run(client: RunsAt, run_id: str) -> int:
     return 0
 
 
-def change_run(client: RunsAt, run_id: str, action: str, body: Any = None) -> None:
+def change_run(client: ServiceClient, run_id: str, action: str, body: Any = None) -> None:
     """Cancel, resume, approve or reject a run, and print its status."""
     print_text(client.request("POST", f"/runs/{quote(run_id, safe='')}/{action}", body)["status"])
 

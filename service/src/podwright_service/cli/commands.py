@@ -38,7 +38,9 @@ ServiceKey = Annotated[
 ]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
-Asked = Annotated[int | None, typer.Option("--attempt", help="Of the run that you looked at; any other is refused.")]
+AttemptNumber = Annotated[
+    int | None, typer.Option("--attempt", help="Its attempt that you looked at, so that no later question is answered.")
+]
 LOCAL = "http://127.0.0.1:8000"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -329,7 +331,7 @@ def start_run(
     from podwright_service.cli import background
     from podwright_service.cli.run import read_input
 
-    background.start_run(background.RunsAt(url, api_key), read_input(text, inputs))
+    background.start_run(background.ServiceClient(url, api_key), read_input(text, inputs))
 
 
 @runs_commands.command("list")
@@ -343,7 +345,7 @@ def list_runs(
     """List background runs, newest first: id, time of creation, status, component and cost."""
     from podwright_service.cli import background
 
-    background.list_runs(background.RunsAt(url, api_key), status or [], limit, as_json=as_json)
+    background.list_runs(background.ServiceClient(url, api_key), status or [], limit, as_json=as_json)
 
 
 @runs_commands.command("show")
@@ -351,7 +353,7 @@ def show_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = None)
     """Print a background run as JSON."""
     from podwright_service.cli import background
 
-    background.show_run(background.RunsAt(url, api_key), run_id)
+    background.show_run(background.ServiceClient(url, api_key), run_id)
 
 
 @runs_commands.command("follow")
@@ -362,7 +364,7 @@ def follow_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = Non
     """
     from podwright_service.cli import background
 
-    raise typer.Exit(background.follow_run(background.RunsAt(url, api_key), run_id))
+    raise typer.Exit(background.follow_run(background.ServiceClient(url, api_key), run_id))
 
 
 @runs_commands.command("cancel")
@@ -379,7 +381,11 @@ def resume_run(run_id: RunId, url: ServiceUrl = LOCAL, api_key: ServiceKey = Non
 
 @runs_commands.command("approve")
 def approve_run(
-    run_id: RunId, comment: Comment = "", attempt: Asked = None, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+    run_id: RunId,
+    comment: Comment = "",
+    attempt: AttemptNumber = None,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
 ) -> None:
     """Approve what a background run waits for."""
     _change_run(run_id, "approve", url, api_key, {"comment": comment, "attempt": attempt})
@@ -387,7 +393,11 @@ def approve_run(
 
 @runs_commands.command("reject")
 def reject_run(
-    run_id: RunId, comment: Comment = "", attempt: Asked = None, url: ServiceUrl = LOCAL, api_key: ServiceKey = None
+    run_id: RunId,
+    comment: Comment = "",
+    attempt: AttemptNumber = None,
+    url: ServiceUrl = LOCAL,
+    api_key: ServiceKey = None,
 ) -> None:
     """Reject what a background run waits for, which ends it."""
     _change_run(run_id, "reject", url, api_key, {"comment": comment, "attempt": attempt})
@@ -396,7 +406,7 @@ def reject_run(
 def _change_run(run_id: str, action: str, url: str, api_key: str | None, body: object = None) -> None:
     from podwright_service.cli import background
 
-    background.change_run(background.RunsAt(url, api_key), run_id, action, body)
+    background.change_run(background.ServiceClient(url, api_key), run_id, action, body)
 
 
 @runs_commands.command("migrate")
