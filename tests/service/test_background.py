@@ -324,6 +324,30 @@ def test_a_process_does_not_take_its_own_runs_over(
     assert (run["status"], run["attempt"]) == ("succeeded", 1)
 
 
+def test_a_run_that_begins_while_others_are_taken_over(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is stored while the process looks for runs, and begins at once, is not taken a second time."""
+    claim, looking, stored = RunStore.claim, threading.Event(), threading.Event()
+
+    async def claim_late(store: RunStore, *arguments: Any) -> Any:
+        looking.set()
+        await asyncio.to_thread(stored.wait, 30)
+        return await claim(store, *arguments)
+
+    gate = Gate()
+    monkeypatch.setattr(RunStore, "claim", claim_late)
+    client = serve(gate.agent(), runs_database=sqlite_database)
+    looking.wait(30)
+    url = begin(client)
+    stored.set()
+    gate.called.wait(30)
+    time.sleep(0.5)  # longer than the statement takes
+    gate.opened.set()
+    assert wait(client, url)["attempt"] == 1
+    assert len(gate.inputs) == 1
+
+
 def test_a_rejection(serve: Serve, database: str) -> None:
     """The run ends, with the comment as its problem, and is not resumed."""
     client = serve(FLOW, runs_database=database)
@@ -436,6 +460,11 @@ def test_limits_are_those_of_the_request(serve: Serve, database: str) -> None:
     url = begin(client, **{"podwright-budget": "model_calls=1"})
     wait(client, url, "waiting_for_approval")
     client.post(f"{url}/approve", json={})
+    two_lines = [("podwright-budget", "tokens=1000"), ("podwright-budget", "model_calls=1")]
+    other = client.post("/runs", json={"input": "x"}, headers=two_lines).headers["location"]
+    wait(client, other, "waiting_for_approval")
+    client.post(f"{other}/approve", json={})
+    assert wait(client, other)["problem"]["limit"] == "model_calls"
     run = wait(client, url)
     assert (run["status"], run["problem"]["code"], run["problem"]["limit"]) == (
         "failed",
@@ -755,9 +784,9 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
     held, new = RunStore(url), RunStore(url)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.5)
     await held.add({"id": "r", "component": "c", "digest": "d", "request": {}}, "worker")
-    assert await new.claim("other", "d", 9, []) == []
+    assert await new.claim("other", "d", 9, ()) == []
     await asyncio.sleep(0.6)
-    (claimed,) = await new.claim("other", "d", 9, [])
+    (claimed,) = await new.claim("other", "d", 9, ())
     assert (claimed["attempt"], claimed["worker"]) == (2, "other")
     assert await held.write([AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})]) == {"r"}
     assert await held.events("r") == []
@@ -765,7 +794,7 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
     await new.renew("other")
     await asyncio.sleep(0.6)
     await third.join("third")  # the database was reached a moment ago, so that the other one is dead
-    assert len(await third.claim("third", "d", 9, [])) == 1
+    assert len(await third.claim("third", "d", 9, ())) == 1
     await asyncio.gather(held.close(), new.close(), third.close())
 
 

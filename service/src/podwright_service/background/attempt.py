@@ -70,11 +70,9 @@ class Attempt:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt would end like this one
             outcome = self._failed(error)
         self._journal.close()  # from here on, neither a shutdown nor a caller may cancel what is being stored
-        if self._journal.is_lost:
-            return "lost"
         self._journal.set(seconds=self._run["seconds"] + time.monotonic() - started)
         await self._journal.wait_until_stored()
-        return outcome
+        return "lost" if self._journal.is_lost else outcome
 
     def _end_at_once(self) -> str | None:
         """End a run that must not go on, and return its outcome; None if it may go on."""
@@ -89,7 +87,7 @@ class Attempt:
             return None
         names = ", ".join(sorted({f"'{call.tool}' of '{call.component}'" for call in unknown}))
         detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
-        suggestion = "Find out what the call did; then resume the run, which repeats the call, or leave it."
+        suggestion = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
         return self._interrupt(detail, suggestion)
 
     def _interrupt(self, detail: str, suggestion: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from psycopg.errors import UndefinedColumn, UndefinedTable
 from sqlalchemy import create_engine, event, literal_column
 from sqlalchemy.engine import URL, make_url
@@ -82,7 +83,7 @@ class Database:
             if self.reached_since is None:
                 self.reached_since = time.monotonic()
         except (DataError, OverflowError) as error:
-            detail = "The request has a value that the database of background runs cannot look for."
+            detail = "The request has a value that the database of background runs cannot represent."
             raise RequestError(422, "request_invalid", detail) from error
         except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
             if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
@@ -117,7 +118,7 @@ def migrate(url: URL) -> None:
     """Create the tables, or bring those of an earlier release up to date.
 
     Raises:
-        ConfigurationError: The database cannot be reached or changed.
+        ConfigurationError: The database cannot be reached or changed, or is of a later release.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
@@ -131,7 +132,7 @@ def migrate(url: URL) -> None:
                 command.upgrade(config, "head")
         finally:
             engine.dispose()
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, CommandError, OSError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         raise ConfigurationError(
             f"The database of background runs cannot be used: {reason}.",

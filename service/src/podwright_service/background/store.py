@@ -182,20 +182,19 @@ class RunStore:
 
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
-    async def claim(self, worker: str, digest: str, most: int, performed: Collection[str]) -> Sequence[StoredRun]:
+    async def claim(self, worker: str, digest: str, most: int, unknown: Collection[str]) -> Sequence[StoredRun]:
         """Take over runs that nobody performs, oldest first: new ones, and those of processes that are silent.
 
         Args:
             worker: The process that takes them.
             digest: Digest of the blueprint that it serves.
             most: How many at most.
-            performed: The runs that it performs. One that it holds besides was taken by a statement whose response was
-                lost, and is taken again.
+            unknown: Runs that it holds without performing them, which are taken again.
         """
         now = self._database.now()
         is_held = exists().where(workers.c.id == runs.c.worker, workers.c.lease_until >= now)
         is_running = runs.c.status == "running"
-        free = (runs.c.status == "queued") | (is_running & (runs.c.worker == worker) & runs.c.id.not_in(performed))
+        free = (runs.c.status == "queued") | (is_running & (runs.c.worker == worker) & runs.c.id.in_(unknown))
         if self._database.seconds_reached() > LEASE_SECONDS:
             # not before, because after an outage of the database the others have to renew their leases first
             free |= is_running & ~is_held & (runs.c.worker != worker)

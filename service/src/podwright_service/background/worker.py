@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -61,6 +61,8 @@ class BackgroundWorker:
         self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
+        self._unknown: Set[str] = frozenset()
+        """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
         self._draining_since: float | None = None
         self._logged_at = -math.inf
@@ -155,7 +157,8 @@ class BackgroundWorker:
         self._wake.clear()
         room, claimed = self._room(), 0
         if room > 0:
-            runs = await self.store.claim(self._id, self.digest, room, [*self._active, *self._starting])
+            unknown = self._unknown - self._active.keys() - self._starting
+            runs = await self.store.claim(self._id, self.digest, room, unknown)
             claimed = len(runs)
             for run in runs:
                 self._start(run)
@@ -192,9 +195,10 @@ class BackgroundWorker:
     async def _renew(self) -> None:
         performed = dict(self._active)
         held = await self.store.renew(self._id)
+        self._unknown = held.keys() - self._active.keys() - self._starting
         for run_id, (task, journal) in performed.items():
             attempt, cancel_requested = held.get(run_id, (0, False))
-            if task.done():
+            if task.done() or journal.is_closed:  # a late write is refused
                 continue
             if attempt != journal.attempt or journal.is_lost:
                 journal.lose()

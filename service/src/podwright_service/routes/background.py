@@ -36,7 +36,7 @@ from podwright_service.runtime import get_runtime
 from podwright_service.schemas import BackgroundRun, BackgroundRunPage, DecisionRequest, RunRequest, RunStatus
 
 EVENT_POLL_INTERVAL = 0.5
-"""Seconds between two queries for events of a run that another process performs."""
+"""Seconds between two queries for new events of a run."""
 MAX_EVENTS = 500
 """Most events that are read at once."""
 
@@ -88,7 +88,9 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
             "digest": worker.digest,
             "request": {
                 "body": body.model_dump(mode="json", exclude_unset=True),
-                "headers": {name: request.headers[name] for name in (BUDGET, HOPS) if name in request.headers},
+                "headers": {
+                    name: ", ".join(request.headers.getlist(name)) for name in (BUDGET, HOPS) if name in request.headers
+                },
                 "traceparent": current_traceparent(),
             },
             "idempotency_key": key_of(request) if has_key else None,
