@@ -41,7 +41,7 @@ def apps(*names: str) -> list[Manifest]:
 
 @pytest.fixture(scope="module")
 def values() -> Manifest:
-    """A component with background runs, and one without, which have nothing else that differs."""
+    """Two components of which only one has background runs."""
     defaults = {
         "env": {"OPENAI_BASE_URL": "http://provider:8000/v1", "OPENAI_API_KEY": "x"},
         "networkPolicy": {"from": apps("client"), "egress": [{"to": apps("provider")}]},
@@ -94,7 +94,7 @@ def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:
 
 
 def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> None:
-    """The Job runs again, and the autoscaler's query counts the unfinished runs of the database."""
+    """They are all there after it, and the autoscaler's query counts those that wait."""
     scaled = copy.deepcopy(values)
     scaled["components"]["flow"] |= {"autoscaling": {"type": "keda"}, "settings": {"background_runs": 2, "workers": 2}}
     namespace.install(scaled)

@@ -276,7 +276,10 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
     """Pods have the URL as a file, one Job for each database creates its tables first, and KEDA counts the runs."""
     runs = {"store": "postgres", "postgres": {"secret": "db", "port": 6432}}
     defaults = {
-        "volumes": {"certificates": {"mountPath": "/certificates", "secret": {"secretName": "authority"}}},
+        "volumes": {
+            "certificates": {"mountPath": "/certificates", "secret": {"secretName": "authority"}},
+            "data": {"mountPath": "/data", "persistentVolumeClaim": {"claimName": "data"}},
+        },
         "env": {"PGSSLROOTCERT": "/certificates/ca.crt"},
         "podAnnotations": {"sidecar.istio.io/inject": "false"},
         "podLabels": {"team": "news"},
@@ -298,6 +301,7 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
         assert volume(job, "certificates") == volume(manifests["Deployment", "fleet-x"], "certificates")
         assert environment(job)["PGSSLROOTCERT"] == "/certificates/ca.crt"
+        assert not [each for each in pod_of(job)["volumes"] if "persistentVolumeClaim" in each]
         metadata = job["spec"]["template"]["metadata"]
         assert metadata["annotations"] == defaults["podAnnotations"]
         assert metadata["labels"]["team"] == "news"

@@ -15,7 +15,8 @@ import httpx
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, update
+from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, until
 from tests.postgresql import PostgreSQL
 from tests.service.support import Address, Command, Gate, Serve, Served, Shell, check_problem, pointers, sse_events
@@ -26,7 +27,7 @@ from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
 from podwright_service.background.database import DatabaseUnavailableError, database_url, migrate
 from podwright_service.background.store import AttemptUpdate, RunStore
-from podwright_service.background.tables import metadata
+from podwright_service.background.tables import metadata, runs
 from podwright_service.testing import ComponentProcess, ProblemError, SpanCollector
 
 ECHO = Agent("helper", "Help.", EchoModel())
@@ -775,6 +776,22 @@ def test_an_interrupted_run_is_cancelled(serve: Serve, sqlite_database: str, mon
     wait(client, url, "interrupted")
     assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
     check_problem(client.post(f"{url}/cancel"), 409, "run_state_conflict")
+
+
+async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
+    """A run that goes back to the queue while it is cancelled is cancelled."""
+    url = database_url(postgresql_database)
+    migrate(url)
+    store, engine = RunStore(url), create_async_engine(url)
+    await store.add({"id": "r", "component": "c", "digest": "d", "request": {}}, "worker")
+    async with engine.begin() as connection:
+        await connection.execute(update(runs).values(status="queued"))
+        cancelling = asyncio.create_task(store.cancel("r"))
+        await asyncio.sleep(0.3)
+    changed = await cancelling
+    assert changed is not None
+    assert changed["status"] == "cancelled"
+    await asyncio.gather(store.close(), engine.dispose())
 
 
 async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ class Journal:
     Args:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
         approved: The approval steps that a person has approved: ids of their runs, and positions.
-        seconds: How long the earlier attempts ran; counts against `wall_time`.
+        seconds: How long the earlier attempts ran, as far as that is known; counts against `wall_time`.
     """
 
     def __init__(

@@ -153,11 +153,12 @@ class RunStore:
             row = (await connection.execute(query)).first()
             if row is None:
                 return None
-            entry = {**row.approval, **decision, "at": time.time()}
-            values: dict[str, Any] = {"decisions": [*row.decisions, entry], **self._queued()}
-            if not decision["approved"]:
+            if decision["approved"]:
+                values = self._queued()
+            else:
                 problem = _rejected_problem(run_id, decision["comment"])
-                values |= {"status": "cancelled", "ended_at": self._database.now(), "problem": problem}
+                values = {"status": "cancelled", "ended_at": self._database.now(), "problem": problem}
+            values["decisions"] = [*row.decisions, {**row.approval, **decision, "at": time.time()}]
             changed = update(runs).where(waits).values(values).returning(runs)
             return (await connection.execute(changed)).mappings().first()
 
@@ -174,6 +175,8 @@ class RunStore:
     async def _change(self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]) -> StoredRun | None:
         """Apply the first change whose condition holds; None if none does."""
         async with self._database.transaction() as connection:
+            # locked, because between two statements the run could go from one condition to another
+            await connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())
             for condition, values in changes:
                 statement = update(runs).where(runs.c.id == run_id, condition).values(values).returning(runs)
                 if (changed := (await connection.execute(statement)).mappings().first()) is not None:
@@ -246,9 +249,9 @@ class RunStore:
         """Write what attempts have to add, in one transaction; writing the same again changes nothing.
 
         Returns:
-            The runs that another attempt has taken over, of which nothing was written.
+            The runs that these attempts no longer hold, of which nothing was written.
         """
-        refused, rows = set[str](), list[dict[str, Any]]()
+        superseded, rows = set[str](), list[dict[str, Any]]()
         async with self._database.transaction() as connection:
             for each in sorted(updates, key=lambda each: each.run_id):  # an order in which no transactions deadlock
                 values = {"held_id": each.run_id, "held_attempt": each.attempt, **each.values}
@@ -261,12 +264,12 @@ class RunStore:
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
                     statement = statement.values({time_column: self._database.now()})
                 if (await connection.execute(statement, values)).first() is None:
-                    refused.add(each.run_id)
+                    superseded.add(each.run_id)
                 else:
                     rows += [{"run_id": each.run_id, "seq": seq, "event": data} for seq, data in each.events]
             if rows:
                 await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
-        return refused
+        return superseded
 
     async def counts(self, component: str) -> dict[str, tuple[int, float]]:
         """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
@@ -277,8 +280,8 @@ class RunStore:
             .group_by(runs.c.status)
         )
         async with self._database.transaction() as connection:
-            found = {status: (count, float(age)) for status, count, age in await connection.execute(query)}
-        return {status: found.get(status, (0, 0.0)) for status in open_statuses}
+            by_status = {status: (count, float(age)) for status, count, age in await connection.execute(query)}
+        return {status: by_status.get(status, (0, 0.0)) for status in open_statuses}
 
     async def delete_ended(self, component: str, seconds: float) -> int:
         """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""

@@ -50,7 +50,7 @@ class BackgroundWorker:
     """
 
     def __init__(self, url: URL, component: Component, settings: Settings, observability: Observability) -> None:
-        self.url = url
+        self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
         """Digest of the served blueprint: only runs that began with it are performed here."""
         self.store: RunStore
@@ -70,7 +70,7 @@ class BackgroundWorker:
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
-        self._id, self.store = os.urandom(16).hex(), RunStore(self.url)
+        self._id, self.store = os.urandom(16).hex(), RunStore(self._url)
         self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
             await self.store.join(self._id)

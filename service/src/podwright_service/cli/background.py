@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from podwright.errors import ConfigurationError, RemoteConnectionError, RemoteError
 from podwright.events import adapter
 from podwright.json_data import as_object, to_json_bytes
-from podwright.models.sse import EventParser
+from podwright.models.sse import EventParser, ServerSentEvent
 from podwright.models.urls import is_header_value
 from podwright.printer import Printer
 from podwright_service.background import check_installed
@@ -80,10 +80,11 @@ class ServiceClient:
                     "GET", f"/runs/{quote(run_id, safe='')}/events", headers={"Last-Event-ID": last or "-1"}
                 ) as response:
                     for event in _events(response):
-                        yield event.name, json.loads(event.data)
+                        data = json.loads(event.data)
+                        yield event.name, data
                         if event.name in ("result", "problem"):
                             return
-                        last, lost = str(json.loads(event.data)["seq"]), 0
+                        last, lost = str(data["seq"]), 0
             except (RemoteError, OSError, http.client.HTTPException) as error:
                 lost += 1
                 if lost > _RECONNECTS or not _is_passing(error):
@@ -120,7 +121,7 @@ def _is_passing(error: Exception) -> bool:
     return not isinstance(error, RemoteError) or isinstance(error, RemoteConnectionError) or error.status == 503
 
 
-def _events(response: http.client.HTTPResponse) -> Iterator[Any]:
+def _events(response: http.client.HTTPResponse) -> Iterator[ServerSentEvent]:
     parser = EventParser()
     while chunk := response.read1(65536):
         yield from parser.feed(chunk)
