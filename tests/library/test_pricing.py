@@ -8,6 +8,8 @@ from typing import Any
 
 import genai_prices
 import pytest
+from genai_prices.data_snapshot import get_snapshot
+from genai_prices.types import TimeOfDateConstraint
 
 from podwright import Agent, FunctionModel, RunLimits
 from podwright.errors import ConfigurationError, LimitExceededError
@@ -216,12 +218,9 @@ def test_an_unreadable_file_is_an_error(name: str, tmp_path: Path, monkeypatch: 
 
 def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that is cheaper at night is charged by the clock, though prices are cached."""
-    from genai_prices.data import providers
-    from genai_prices.types import TimeOfDateConstraint
-
     by_hour = [
         f"{provider.id}/{model.id}"
-        for provider in providers
+        for provider in get_snapshot().providers
         for model in provider.models
         if isinstance(model.prices, list)
         and any(isinstance(price.constraint, TimeOfDateConstraint) for price in model.prices)
