@@ -10,6 +10,13 @@ from tests import image_support
 from tests.helpers import tool
 from tests.image_support import Docker
 
+from podwright_service.server import relax_garbage_collection
+
+
+def pytest_collection_finish() -> None:
+    """Collect as little garbage as the service does: the tests themselves stay as long as the process."""
+    relax_garbage_collection()
+
 
 @pytest.fixture(scope="session")
 def docker() -> Docker:

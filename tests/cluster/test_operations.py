@@ -76,15 +76,9 @@ class Walk:
         """The template of the pods of each component."""
         return {name: self.deployment(name)["spec"]["template"] for name in COMPONENTS}
 
-    def is_ready(self, component: str) -> bool:
-        """Whether the component has as many pods as it should have, and all of them are new and ready."""
-        deployment = self.deployment(component)
-        counts = [deployment["status"].get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")]
-        return counts == [deployment["spec"]["replicas"]] * 3
-
     def wait(self) -> None:
-        """Wait until all components are ready."""
-        self.namespace.until(lambda: all(map(self.is_ready, COMPONENTS)))
+        """Wait until all components have as many pods as they should have, and all of them are new and ready."""
+        self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
 
     def current_keys(self) -> dict[str, str]:
         return {name: self.namespace.key(name) for name in COMPONENTS}
@@ -172,7 +166,7 @@ def listed(_: Walk, output: str) -> None:
 
 
 def scaled(walk: Walk, _: str) -> None:
-    walk.namespace.until(lambda: walk.is_ready("writer"))
+    walk.wait()
     assert walk.deployment("writer")["spec"]["replicas"] == 3
 
 
