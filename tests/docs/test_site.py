@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -49,14 +50,22 @@ def test_errors_and_alerts_link_into_the_site(pages: dict[str, str]) -> None:
     assert [link for link in links if not has(pages, link.removeprefix(f"{DOCS_URL}/"))] == []
 
 
-@pytest.mark.usefixtures("pages")
-def test_the_search_finds_a_class(page: Page) -> None:
-    """A reader without internet access searches for a class, and gets to its description."""
+@pytest.fixture
+def url(pages: dict[str, str]) -> Iterator[str]:
+    """The address at which the site is served."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=SITE)) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        with page.expect_response("**/search.json"):  # a click before it is lost
-            page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
-        page.get_by_role("button", name="Search").click()
-        page.get_by_placeholder("Search").fill("ScriptedModel")
-        page.locator("a", has_text="ScriptedModel").first.click()
-        expect(page).to_have_url(re.compile(r"/podwright\.html#podwright\.ScriptedModel$"))
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_search_finds_a_class(page: Page, url: str) -> None:
+    """A reader without internet access searches for a class, and gets to its description."""
+    with page.expect_response("**/search.json"):  # a click before it is lost
+        page.goto(f"{url}/index.html")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_placeholder("Search").fill("ScriptedModel")
+    page.locator("a", has_text="ScriptedModel").first.click()
+    expect(page).to_have_url(re.compile(r"/podwright\.html#podwright\.ScriptedModel$"))
