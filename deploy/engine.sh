@@ -76,7 +76,7 @@ start_engine() {
     else
         # the pid file of a killed engine would keep the next one from starting
         dockerd_is_alive || rm -f /var/run/docker.pid
-        setsid dockerd >>"$LOG" 2>&1 </dev/null &
+        GOGC=400 setsid dockerd >>"$LOG" 2>&1 </dev/null & # less CPU for more memory
     fi
     for _ in $(seq 120); do
         if is_running; then return; fi

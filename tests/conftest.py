@@ -7,10 +7,15 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import image_support
-from tests.helpers import tool
+from tests.helpers import ROOT, tool
 from tests.image_support import Docker
 
 from podwright_service.server import relax_garbage_collection
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the library's tests last: they are short, so that all processes of a test run end at about the same time."""
+    items.sort(key=lambda item: item.path.is_relative_to(ROOT / "tests" / "library"))
 
 
 def pytest_collection_finish() -> None:

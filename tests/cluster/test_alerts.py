@@ -36,7 +36,7 @@ PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow-0.5": 1, "openai/cost
 """USD per million tokens."""
 CALLERS = [
     "failing/run", "failing/run", "limited/run", "costly/run", "costly/run/stream", "unpriced/run", *["full/run"] * 8,
-    "queued/runs",
+    "queued/runs", "queued/runs",
 ]  # fmt: skip
 """Requests that are sent again and again."""
 TOOLS = '''
@@ -149,7 +149,7 @@ def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values
         provider.result()
     namespace.until(lambda: interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0] == 202)
     urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
-    with Load(client.result(), urls, body={"input": "the moon"}, pause=0.5):
+    with Load(client.result(), urls, body={"input": "the moon"}, pause=1):
         yield namespace
 
 
