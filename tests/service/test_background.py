@@ -160,7 +160,7 @@ def test_what_is_wrong_is_said_at_once(serve: Serve, database: str) -> None:
     wrong_method = check_problem(client.delete("/runs"), 405, "method_not_allowed")
     assert wrong_method["suggestion"] == f"Use {client.delete('/runs').headers['allow']} here."
     wrong_path = check_problem(client.post(f"{url}/aprove", json={}), 404, "not_found")
-    assert "PODWRIGHT_RUNS_DATABASE" not in wrong_path["suggestion"]
+    assert wrong_path["suggestion"] == "Did you mean '/runs/{run_id}/approve'?"
 
 
 def test_without_a_database_there_are_no_routes(serve: Serve) -> None:

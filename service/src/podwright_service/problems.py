@@ -264,7 +264,7 @@ def _route_suggestion(request: Request, error: HTTPException) -> str:
     path = request.url.path
     if path.startswith("/runs") and request.app.state.runtime.background is None:
         return "Set PODWRIGHT_RUNS_DATABASE to have background runs."
-    return did_you_mean(path, PATHS)
+    return did_you_mean(route_of(path), PATHS)
 
 
 def _of_podwright_error(path: str, error: PodwrightError, **more: Any) -> ProblemDetails:
