@@ -14,8 +14,9 @@ from podwright_service.server import relax_garbage_collection
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the library's tests last: they are short, so that all processes of a test run end at about the same time."""
-    items.sort(key=lambda item: item.path.is_relative_to(ROOT / "tests" / "library"))
+    """Run those of the cluster first, because they take longest, and mix the others: some compute, and some wait."""
+    cluster = ROOT / "tests" / "cluster"
+    items.sort(key=lambda item: (not item.path.is_relative_to(cluster), item.path.name))
 
 
 def pytest_collection_finish() -> None:
