@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import image_support
-from tests.helpers import ROOT, tool
+from tests.helpers import tool
 from tests.image_support import Docker
-
-from podwright_service.server import relax_garbage_collection
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run those of the cluster first, because they take longest, and mix the others: some compute, and some wait."""
-    cluster = ROOT / "tests" / "cluster"
-    items.sort(key=lambda item: (not item.path.is_relative_to(cluster), item.path.name))
 
 
 def pytest_collection_finish() -> None:
-    """Collect as little garbage as the service does: the tests themselves stay as long as the process."""
-    relax_garbage_collection()
+    """Leave the tests themselves out of each garbage collection: they are most of what it would visit."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
