@@ -360,6 +360,24 @@ def test_a_rejection(serve: Serve, database: str) -> None:
     check_problem(client.post(f"{url}/resume"), 409, "run_state_conflict")
 
 
+@pytest.mark.parametrize(("action", "status"), [("approve", "succeeded"), ("reject", "cancelled")])
+def test_the_examples_of_the_document_work(serve: Serve, sqlite_database: str, action: str, status: str) -> None:
+    """A run is started and decided as the API page shows it."""
+    client = serve(FLOW, runs_database=sqlite_database)
+    document = client.get("/openapi.json").json()
+
+    def examples(path: str) -> list[Any]:
+        content = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        return [named["value"] for named in content["examples"].values()]
+
+    (decision,) = examples(f"/runs/{{run_id}}/{action}")
+    for body in examples("/runs"):
+        url = client.post("/runs", json=body).headers["location"]
+        wait(client, url, "waiting_for_approval")
+        assert client.post(f"{url}/{action}", json=decision).status_code == 202
+        assert wait(client, url)["status"] == status
+
+
 def test_approval_has_a_scope_of_its_own(serve: Serve, database: str) -> None:
     """A key that may run may not approve."""
     keys = ("run:" + "r" * 20, "approve:" + "a" * 20)

@@ -253,13 +253,16 @@ def _add_examples(document: dict[str, Any], component: Component, policy: Inline
     by_path = {
         "/run": inputs,
         "/run/stream": inputs,
+        "/runs": inputs,
+        "/runs/{run_id}/approve": {"a comment": {"comment": "Looks good."}},
+        "/runs/{run_id}/reject": {"a comment": {"comment": "Too long."}},
         "/run-blueprint": runs,
         "/validate-blueprint": inline,
         "/v1/chat/completions": {"a message": {**openai, "messages": [question]}},
         "/v1/responses": {"a text": {**openai, "input": "the moon"}},
     }
     for path, operation in _operations(document):
-        if path in by_path:
+        if path in by_path and "requestBody" in operation:
             content = operation["requestBody"]["content"]["application/json"]
             content["examples"] = {name: {"value": example} for name, example in by_path[path].items()}
 
