@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.service.support import Address, Command, discard_output
 
-EXAMPLES = 1300 if os.environ.get("PROOF") else 5
+EXAMPLES = 1300 if os.environ.get("PROOF") else 8
 """Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
 
