@@ -39,7 +39,8 @@ ServiceKey = Annotated[
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
 AttemptNumber = Annotated[
-    int | None, typer.Option("--attempt", help="The attempt whose question you read; a later question is then not answered.")
+    int | None,
+    typer.Option("--attempt", help="The attempt whose question you read, so that no later one is answered."),
 ]
 LOCAL = "http://127.0.0.1:8000"
 
