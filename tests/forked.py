@@ -2,23 +2,82 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import multiprocessing
 import os
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from podwright_service.cli import main
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_MODULES = ["blueprints", "check", "commands", "deploy", "flowchart", "images", "new", "run", "settings"]
+_COMMANDS = ["blueprints", "check", "commands", "deploy", "flowchart", "images", "new", "run", "settings"]
+_LIBRARIES = ["podwright.models.pricing", "rich.table", "uvicorn.protocols.http.auto", "uvicorn_worker"]
 _PROCESSES.set_forkserver_preload(
-    ["__main__", *(f"podwright_service.cli.{name}" for name in _MODULES), "podwright.models.pricing", "rich.table"]
+    # not prometheus_client, which chooses at its import where it keeps values
+    ["__main__", *(f"podwright_service.cli.{name}" for name in _COMMANDS), "podwright_service.app", *_LIBRARIES]
 )
+PIPE_SIZE = 1 << 20
+"""Bytes; for the tests that read the output only at the end."""
+
+Files = tuple[str | Connection | None, str | Connection | None, str | Connection | None]
+"""The paths or pipes of standard input, output and error; None is a closed stream."""
 
 
-Files = tuple[str | None, str | None, str | None]
-"""The files of standard input, output and error; None is a closed stream."""
+class ForkedCommand:
+    """`podwright` in a session of its own, and of `subprocess.Popen` what the tests use.
+
+    Args:
+        arguments: The arguments.
+        folder: The working directory.
+        variables: All environment variables.
+    """
+
+    def __init__(self, arguments: tuple[str, ...], folder: Path, variables: dict[str, str]) -> None:
+        reader, writer = _PROCESSES.Pipe(duplex=False)
+        with reader, writer:
+            fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+            files = (os.devnull, writer, writer)
+            self._process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files, True))
+            self._process.start()
+            self.stdout = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
+            """Output and errors."""
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, and of its session and group."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, or minus the number of the signal that ended the process; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait some seconds for the end, and return the exit code."""
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired("podwright", timeout or 0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """Wait some seconds for the end, and return the rest of the output."""
+        self.wait(timeout)
+        with self.stdout:
+            return self.stdout.read(), None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        self._process.kill()
 
 
 def run_forked(arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files) -> int:
@@ -58,14 +117,19 @@ def complete(
     return subprocess.CompletedProcess(arguments, code, files[1].read_text(), files[2].read_text())
 
 
-def _run(arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files) -> None:
+def _run(
+    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files, leads_session: bool = False
+) -> None:
     """Make of this process what a shell and the start of Python make of it, and run the command."""
+    if leads_session:
+        os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
     sys.argv = ["podwright", *arguments]
+    sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = [path for path in sys.path if path]  # the command adds the working directory if it needs it
-    opened = [None if file is None else os.open(file, os.O_RDWR) for file in files]
+    opened = [None if file is None else _open(file) for file in files]
     for number, (name, descriptor) in enumerate(zip(("stdin", "stdout", "stderr"), opened, strict=True)):
         if descriptor is None:
             os.close(number)
@@ -74,6 +138,11 @@ def _run(arguments: tuple[str, ...], folder: Path, variables: dict[str, str], fi
             os.dup2(descriptor, number)
             # with the handler of undecodable bytes that Python has in the locale of a container
             stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", errors="surrogateescape")
-            stream.reconfigure(line_buffering=name == "stderr" or stream.isatty())
+            is_unbuffered = name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
+            stream.reconfigure(line_buffering=is_unbuffered)
             setattr(sys, name, stream)
     main()
+
+
+def _open(file: str | Connection) -> int:
+    return os.open(file, os.O_RDWR) if isinstance(file, str) else file.fileno()

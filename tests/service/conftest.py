@@ -16,10 +16,10 @@ from typing import Any
 import httpx
 import pytest
 import uvicorn
-from tests.forked import complete
-from tests.helpers import COMMAND, NEWSROOM, environment, until
+from tests.forked import PIPE_SIZE, ForkedCommand, complete
+from tests.helpers import NEWSROOM, environment, until
 from tests.postgresql import PostgreSQL, serve_postgresql
-from tests.service.support import LISTENING, Address, Command, Example, Serve, Served, Shell
+from tests.service.support import LISTENING, Address, Command, Example, Process, Serve, Served, Shell
 
 import podwright
 from podwright.components import Component
@@ -97,35 +97,31 @@ def newsroom() -> Path:
 
 @contextlib.contextmanager
 def _commands() -> Iterator[Command]:
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[Process] = []
 
-    def start(
-        *arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str
-    ) -> subprocess.Popen[str]:
-        program = [sys.executable, "-c", code] if code is not None else [str(COMMAND)]
-        process = subprocess.Popen(
-            [*program, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pipesize=1 << 20,  # for the tests that read the output only at the end
-            text=True,
-            cwd=cwd,
-            env=environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables),
-            start_new_session=True,
-        )
-        processes.append(process)
-        return process
+    def start(*arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str) -> Process:
+        variables = environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables)
+        if code is None:
+            processes.append(ForkedCommand(arguments, cwd or Path.cwd(), variables))
+        else:
+            program = [sys.executable, "-c", code]
+            options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+            processes.append(subprocess.Popen(program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options))
+        return processes[-1]
 
     yield start
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
-        process.communicate()
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 @pytest.fixture
 def command() -> Iterator[Command]:
-    """Starts `podwright` with arguments and variables; `code=` starts Python with that code instead."""
+    """Starts `podwright` in a fork, with arguments and variables; `code=` starts Python with that code instead."""
     with _commands() as start:
         yield start
 
@@ -141,7 +137,7 @@ def lasting_command() -> Iterator[Command]:
 def address() -> Address:
     """Waits until a process listens, and returns its URL."""
 
-    def read(process: subprocess.Popen[str]) -> str:
+    def read(process: Process) -> str:
         assert process.stdout is not None
         output = ""
         for line in process.stdout:

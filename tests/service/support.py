@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+from tests.forked import ForkedCommand
 
 from podwright import Agent, FunctionModel
 from podwright.testing import ModelRequest
@@ -20,8 +21,9 @@ from podwright.testing import ModelRequest
 Serve = Callable[..., httpx.Client]
 Served = Callable[..., contextlib.AbstractContextManager[httpx.Client]]
 Example = Callable[[str], httpx.Client]
-Command = Callable[..., subprocess.Popen[str]]
-Address = Callable[[subprocess.Popen[str]], str]
+Process = ForkedCommand | subprocess.Popen[str]
+Command = Callable[..., Process]
+Address = Callable[[Process], str]
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
@@ -34,7 +36,7 @@ AGENT: dict[str, Any] = {
 """The blueprint of an agent without tools."""
 
 
-def discard_output(process: subprocess.Popen[str]) -> None:
+def discard_output(process: Process) -> None:
     """Read the rest of the output: a process that writes to a full pipe stops."""
     assert process.stdout is not None
     threading.Thread(target=process.stdout.read, daemon=True).start()

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from collections import Counter, defaultdict
@@ -27,7 +26,7 @@ from aiohttp import web
 from tests.helpers import until
 from tests.ports import free_port
 from tests.postgresql import serve_postgresql
-from tests.service.support import Address, Command, check_problem, discard_output
+from tests.service.support import Address, Command, Process, check_problem, discard_output
 
 from podwright_service.background.database import database_url, migrate
 
@@ -144,12 +143,12 @@ def provider() -> Iterator[Provider]:
 class Fleet:
     """Services with the same component on one database, and what was done to them."""
 
-    start: Callable[[int], subprocess.Popen[str]]
+    start: Callable[[int], Process]
     ports: list[int]
     provider: Provider
     book: Path
     client: httpx.Client
-    processes: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
+    processes: list[Process] = field(default_factory=list[Process])
     kills: int = 0
     """Processes that were killed."""
 
@@ -182,7 +181,7 @@ class Fleet:
         """The processes that perform runs."""
         return [worker for process in self.processes for worker in self.workers_of(process)]
 
-    def workers_of(self, process: subprocess.Popen[str]) -> list[int]:
+    def workers_of(self, process: Process) -> list[int]:
         """The worker processes of a service."""
         return [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
@@ -291,7 +290,7 @@ def fleet(
     book, client = tmp_path / "book", httpx.Client(timeout=30, trust_env=False)
 
     def make(database: str, services: int, workers: int) -> Fleet:
-        def start(port: int) -> subprocess.Popen[str]:
+        def start(port: int) -> Process:
             variables = {"PODWRIGHT_RUNS_DATABASE": database, "PROVIDER": provider.url, "BOOK": str(book)}
             variables |= {"PODWRIGHT_WORKERS": str(workers), "PODWRIGHT_SHUTDOWN_TIMEOUT": "10"}
             arguments = ("serve", "component:flow", "--host", "127.0.0.1", "--port", str(port))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     process = command(code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder)
     until(lambda: check(address, 2.0) == 0, pause=0.1)
     assert httpx.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=30)[0]
 
 

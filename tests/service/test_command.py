@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, Process
 
 from podwright import Agent, Pipeline
 from podwright.errors import ConfigurationError
@@ -104,7 +103,7 @@ def test_the_environment_is_enough(command: Command, address: Address, tmp_path:
     assert (info["name"], info["title"]) == ("a", "a")
 
 
-def wait_for(process: subprocess.Popen[str], word: str) -> None:
+def wait_for(process: Process, word: str) -> None:
     """Wait until the process prints a word."""
     assert process.stdout is not None
     assert any(word in line for line in process.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,7 +223,7 @@ def test_keys_are_never_shown(command: Command, address: Address, newsroom: Path
         for key in (ALL, RUN, READ, invalid):
             for path, (method, body, _) in ROUTES.items():
                 responses += client.request(method, path, json=body, headers=bearer(key)).text
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
     assert "No API keys" not in output
     for key in (ALL, RUN, READ, invalid):
@@ -247,6 +248,6 @@ def test_a_service_without_keys_logs_a_warning(
         line = process.stdout.readline()
         assert line, start
         start += line
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
     assert (start + output).count('"level":"warning"') == warnings

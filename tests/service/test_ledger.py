@@ -11,7 +11,6 @@ import os
 import random
 import re
 import signal
-import subprocess
 import threading
 import time
 import zlib
@@ -27,7 +26,7 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, Cl
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.service.support import Address, Command, discard_output
+from tests.service.support import Address, Command, Process, discard_output
 
 import podwright
 from podwright import Agent, AgentStep, Conductor, FunctionModel, ParallelStep, Pipeline, Usage, Workflow
@@ -371,7 +370,7 @@ def usage_in_content(content: bytes) -> tuple[int, int, float]:
 class Ledger:
     """A workflow in four workers, a remote agent, their provider and their collector."""
 
-    def __init__(self, flow: subprocess.Popen[str], urls: list[str], provider: Provider, spans: SpanCollector) -> None:
+    def __init__(self, flow: Process, urls: list[str], provider: Provider, spans: SpanCollector) -> None:
         self.flow, self.urls, self.provider, self.spans = flow, urls, provider, spans
 
     def traced_tokens(self) -> list[int]:

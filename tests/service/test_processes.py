@@ -6,14 +6,13 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.helpers import until
-from tests.service.support import Address, Command, check_problem
+from tests.service.support import Address, Command, Process, check_problem
 
 from podwright_service.testing import Metrics, ModelStub
 
@@ -44,7 +43,7 @@ def start(command: Command, tmp_path: Path) -> Command:
     """Starts a component of the module; a run of the agent waits for the file that its input names."""
     (tmp_path / "made.py").write_text(COMPONENT)
 
-    def start(component: str = "agent", *options: str, **variables: str) -> subprocess.Popen[str]:
+    def start(component: str = "agent", *options: str, **variables: str) -> Process:
         arguments = ("serve", f"made:{component}", "--host", "127.0.0.1", *(options or ("--port", "0")))
         return command(*arguments, cwd=tmp_path, **variables)
 
@@ -55,12 +54,12 @@ def run(url: str, text: str = "pid") -> httpx.Response:
     return httpx.post(f"{url}/run", json={"input": text}, timeout=60)
 
 
-def wait_for_call(process: subprocess.Popen[str]) -> None:
+def wait_for_call(process: Process) -> None:
     assert process.stdout is not None
     assert any("called" in line for line in process.stdout)
 
 
-def children(process: subprocess.Popen[str]) -> list[int]:
+def children(process: Process) -> list[int]:
     """The worker processes."""
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
@@ -70,7 +69,7 @@ def draining(url: str) -> bool:
     return all(httpx.get(f"{url}/ready", timeout=30).status_code == 503 for _ in range(20))
 
 
-def check_end(process: subprocess.Popen[str], code: int = 0) -> str:
+def check_end(process: Process, code: int = 0) -> str:
     output, _ = process.communicate(timeout=60)
     assert process.returncode == code, output
     assert "Traceback" not in output

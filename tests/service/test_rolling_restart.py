@@ -9,15 +9,15 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiohttp
 import httpx
 import pytest
-from tests.helpers import COMMAND, environment, skip, until
+from tests.helpers import skip, until
 from tests.ports import free_port
-from tests.service.support import LISTENING
+from tests.service.support import Address, Command, Process, discard_output
 
 RESTARTS = 20 if os.environ.get("PROOF") else 0
 """Number of restarts; 0 means a few."""
@@ -68,32 +68,12 @@ http {{
 class Replica:
     """A service in a process with its own port."""
 
-    def __init__(self, folder: Path, variables: dict[str, str]) -> None:
-        self._log = folder / f"replica-{time.monotonic_ns()}.log"
-        with self._log.open("w") as log:
-            self.process = subprocess.Popen(
-                [str(COMMAND), "serve", "made:agent", "--host", "127.0.0.1", "--port", "0"],
-                cwd=folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment(**variables),
-                start_new_session=True,
-            )
-        self.url = until(self._address)
-
-    def _address(self) -> str:
-        assert self.process.poll() is None, self._log.read_text()
-        match = LISTENING.search(self._log.read_text())
-        return match[1] if match else ""
+    def __init__(self, process: Process, url: str) -> None:
+        self._process, self.url = process, url
 
     def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(timeout=60) == 0, self._log.read_text()
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(60) == 0
 
 
 class Balancer:
@@ -179,40 +159,53 @@ def nginx() -> None:
         skip("nginx is missing; `make tools` installs it")
 
 
-def restarted(folder: Path, restarts: int, **variables: str) -> Load:
-    """The load during restarts of the replicas, one after the other."""
-    (folder / "made.py").write_text(MADE)
+Restarted = Callable[..., Load]
+
+
+@pytest.fixture
+def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Restarted]:
+    """`restarted(restarts, …)` is the load during restarts of the replicas, one after the other."""
+    (tmp_path / "made.py").write_text(MADE)
+
+    def start(**variables: str) -> Replica:
+        process = command("serve", "made:agent", "--host", "127.0.0.1", "--port", "0", cwd=tmp_path, **variables)
+        url = address(process)
+        discard_output(process)
+        return Replica(process, url)
+
     with contextlib.ExitStack() as stack:
-        replicas: list[Replica] = []
-        stack.callback(lambda: [replica.kill() for replica in replicas])
-        replicas += [Replica(folder, variables) for _ in range(2)]
-        until(lambda: all(_ready(replica.url) for replica in replicas))
-        balancer = Balancer(folder, replicas)
-        stack.callback(balancer.close)
-        until(lambda: _ready(f"http://127.0.0.1:{balancer.port}"))
-        load = Load(balancer.port)
-        stack.callback(load.stop)
-        for number in range(restarts):
-            replicas[number % 2].stop()
-            replicas[number % 2] = Replica(folder, variables)
-            until(lambda: {replica.url for replica in replicas} == balancer.known)
-            load.wait_for(PER_RESTART)
-    return load
+
+        def restart(restarts: int, **variables: str) -> Load:
+            replicas = [start(**variables) for _ in range(2)]
+            until(lambda: all(_ready(replica.url) for replica in replicas))
+            balancer = Balancer(tmp_path, replicas)
+            stack.callback(balancer.close)
+            until(lambda: _ready(f"http://127.0.0.1:{balancer.port}"))
+            load = Load(balancer.port)
+            stack.callback(load.stop)
+            for number in range(restarts):
+                replicas[number % 2].stop()
+                replicas[number % 2] = start(**variables)
+                until(lambda: {replica.url for replica in replicas} == balancer.known)
+                load.wait_for(PER_RESTART)
+            return load
+
+        yield restart
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_rolling_restart_loses_no_request(tmp_path: Path, workers: int) -> None:
+def test_a_rolling_restart_loses_no_request(restarted: Restarted, workers: int) -> None:
     """With a drain delay that is longer than the load balancer's reaction, no request fails."""
     restarts = RESTARTS or 3 - workers
-    load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
+    load = restarted(restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
     print(f"\nprocesses: {workers}, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
     assert load.failed == []
     assert load.sent >= PER_RESTART * restarts
 
 
-def test_without_the_delay_requests_are_lost(tmp_path: Path) -> None:
+def test_without_the_delay_requests_are_lost(restarted: Restarted) -> None:
     """Without a drain delay, requests fail until the load balancer reacts, so the test above can fail."""
     restarts = RESTARTS or 1
-    load = restarted(tmp_path, restarts, PODWRIGHT_DRAIN_DELAY="0")
+    load = restarted(restarts, PODWRIGHT_DRAIN_DELAY="0")
     print(f"\nwithout the delay, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
     assert load.failed

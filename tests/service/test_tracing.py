@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
-from tests.service.support import Address, Command
+from tests.service.support import Address, Command, Process
 
 from podwright_service.testing import Span, SpanCollector
 
@@ -51,7 +50,7 @@ def collector() -> Iterator[SpanCollector]:
 class Serving:
     """A component of `COMPONENTS`, served by the command in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], client: httpx.Client) -> None:
+    def __init__(self, process: Process, client: httpx.Client) -> None:
         self.process, self.client = process, client
 
     def run(self, **options: Any) -> httpx.Response:
