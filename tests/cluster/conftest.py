@@ -20,7 +20,7 @@ DEFINITIONS = (
 """How the names of the files begin whose custom resources are defined."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster of KUBECONFIG, or else one of this machine. It has the image under test and the custom resources."""
     if not os.environ.get("KUBECONFIG") and os.geteuid():
@@ -59,7 +59,7 @@ def define(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image of the flavour `full`, in the cluster, which also has PostgreSQL's."""
     with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(full, build_postgresql()), lambda: None):
@@ -80,7 +80,7 @@ def make_namespace(cluster: Cluster, slim: str) -> Iterator[Callable[..., Namesp
         namespace.delete()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def watchers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watchers]:
     """Prometheus with its operator, Alertmanager, the Collector and Jaeger."""
     watchers = Watchers(cluster)

@@ -21,20 +21,33 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="strict" if stream is sys.stdin else "backslashreplace")
     try:
-        if sys.argv[1:] == ["check"]:  # the health check of the image, without the imports of the other commands
-            from podwright_service.cli.check import check
-
-            code = check()
-        else:
-            from podwright_service.cli.commands import run_command
-
-            code = run_command()
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except OSError as error:  # of the output, because the commands report all others
         if not isinstance(error, BrokenPipeError):  # of `podwright … | head`
             print(f"Error: Cannot write the output: {error}. Write it where there is space.", file=sys.stderr)
         os._exit(1)  # because at its exit the interpreter would report the unwritten text again
     sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command and return its exit code.
+
+    Those that the image runs have no options, and so do without the import of their parser, a sixth of a start.
+    """
+    if arguments == ["check"]:
+        from podwright_service.cli.check import check
+
+        return check()
+    from podwright_service.cli.console import report_error
+
+    if arguments == ["serve"]:
+        from podwright_service.cli.run import serve_component
+
+        return report_error(serve_component)
+    from podwright_service.cli.commands import app
+
+    return report_error(app)
 
 
 def _open_closed_streams() -> None:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from podwright import __version__
-from podwright.errors import PodwrightError
 
 Component = Annotated[
     str | None,
@@ -49,20 +48,6 @@ runs_commands = typer.Typer(no_args_is_help=True, help="Background runs of a ser
 app.add_typer(runs_commands, name="runs")
 deploy_commands = typer.Typer(no_args_is_help=True, help="Create and compare values of the Helm chart.")
 app.add_typer(deploy_commands, name="deploy")
-
-
-def run_command() -> int:
-    """Run the command of the arguments and return its exit code."""
-    try:
-        app()
-    except PodwrightError as error:
-        from podwright_service.cli.console import print_error
-
-        print_error(error)
-        return 1
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0
-    return 0
 
 
 @app.callback(invoke_without_command=True)

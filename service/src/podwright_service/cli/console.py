@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -47,6 +48,18 @@ def print_error(error: PodwrightError) -> None:
         error.rich_print()
     else:
         print_text(f"{type(error).__name__} [{error.code}]: {error}", sys.stderr)
+
+
+def report_error(command: Callable[[], object]) -> int:
+    """Run a command, print its error if it fails, and return its exit code."""
+    try:
+        command()
+    except PodwrightError as error:
+        print_error(error)
+        return 1
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
 
 
 def read_text(path: str) -> str:
