@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -17,7 +17,8 @@ _PROCESSES = multiprocessing.get_context("forkserver")
 _COMMANDS = ["blueprints", "check", "commands", "deploy", "flowchart", "images", "new", "run", "settings"]
 _LIBRARIES = ["podwright.models.pricing", "rich.table", "uvicorn.protocols.http.auto", "uvicorn_worker"]
 _PROCESSES.set_forkserver_preload(
-    # not prometheus_client, which chooses at its import where it keeps values
+    # what these modules read of the environment at their import is that of the tests, and not of the command: so
+    # without prometheus_client, which then chooses where it keeps values
     ["__main__", *(f"podwright_service.cli.{name}" for name in _COMMANDS), "podwright_service.app", *_LIBRARIES]
 )
 PIPE_SIZE = 1 << 20
@@ -28,7 +29,9 @@ Files = tuple[str | Connection | None, str | Connection | None, str | Connection
 
 
 class ForkedCommand:
-    """`podwright` in a session of its own, and of `subprocess.Popen` what the tests use.
+    """Runs `podwright` in a new session, with the part of `subprocess.Popen`'s interface that the tests use.
+
+    What is registered with `atexit` does not run at the end, and all processes have the same hash seed.
 
     Args:
         arguments: The arguments.
@@ -41,7 +44,8 @@ class ForkedCommand:
         with reader, writer:
             fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
             files = (os.devnull, writer, writer)
-            self._process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files, True))
+            options = {"start_new_session": True}
+            self._process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files), kwargs=options)
             self._process.start()
             self.stdout = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
             """Output and errors."""
@@ -65,14 +69,19 @@ class ForkedCommand:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
-        """Wait some seconds for the end, and return the rest of the output."""
+        """Wait some seconds for the end, also of processes that share the output, and return the rest of that."""
+        rest: list[str] = []
+        reader = threading.Thread(target=lambda: rest.append(self.stdout.read()), daemon=True)
+        reader.start()
         self.wait(timeout)
-        with self.stdout:
-            return self.stdout.read(), None
+        reader.join(timeout)
+        if not rest:
+            raise subprocess.TimeoutExpired("podwright", timeout or 0)
+        return rest[0], None
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the process has ended."""
-        with contextlib.suppress(ProcessLookupError):
+        if self.returncode is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -118,10 +127,10 @@ def complete(
 
 
 def _run(
-    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files, leads_session: bool = False
+    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files, start_new_session: bool = False
 ) -> None:
     """Make of this process what a shell and the start of Python make of it, and run the command."""
-    if leads_session:
+    if start_new_session:
         os.setsid()
     os.chdir(folder)
     os.environ.clear()
@@ -138,8 +147,8 @@ def _run(
             os.dup2(descriptor, number)
             # with the handler of undecodable bytes that Python has in the locale of a container
             stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", errors="surrogateescape")
-            is_unbuffered = name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
-            stream.reconfigure(line_buffering=is_unbuffered)
+            is_line_buffered = name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
+            stream.reconfigure(line_buffering=is_line_buffered)
             setattr(sys, name, stream)
     main()
 

@@ -1,1 +1,1 @@
-"""A package, so that its fixtures end after its last test: the cluster needs CPU as long as it runs."""
+"""A package, so that fixtures with the scope `package` stop the cluster after its last test."""

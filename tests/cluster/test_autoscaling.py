@@ -69,7 +69,7 @@ def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_s
     def ready() -> int:
         return space.get("deployment", "fleet-echo")["status"].get("readyReplicas", 0)
 
-    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=4) as load:
+    with Load(client, ["http://fleet-echo:8000/run"], KEY, {"input": "x"}, clients=8) as load:
         space.until(lambda: ready() == 3)
         load.wait_for(100)
     assert set(load.outcomes) == {"ok"}

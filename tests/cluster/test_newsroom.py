@@ -142,7 +142,7 @@ def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watch
     tokens = {"input": usage["input_tokens"], "output": usage["output_tokens"]}
 
     def is_counted() -> bool:
-        """Each query sees other scrapes, of which one that is late has no values."""
+        """Whether all counts are complete: each query may see another scrape, and a late scrape lacks values."""
         runs = counted("podwright_runs_total", "component")
         return (
             tokens.items() <= counted("podwright_tokens_total", "type").items()

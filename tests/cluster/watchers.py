@@ -42,7 +42,7 @@ class Watchers:
         phase = self._cluster.kubectl("get", "namespace", NAMESPACE, "--ignore-not-found", template)
         if phase == "Active":
             return False
-        if phase:  # an earlier session has stopped them, and does not wait for their end
+        if phase:  # they were stopped, and nobody has waited for their end
             self._cluster.kubectl("wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}")
         for program, module in PROGRAMS.items():
             environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""

@@ -104,15 +104,16 @@ def _commands() -> Iterator[Command]:
         if code is None:
             processes.append(ForkedCommand(arguments, cwd or Path.cwd(), variables))
         else:
-            program = [sys.executable, "-c", code]
+            program = [sys.executable, "-c", code, *arguments]
             options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
             processes.append(subprocess.Popen(program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options))
         return processes[-1]
 
     yield start
     for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
+        if process.returncode != 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
         process.kill()
         process.wait()
         if process.stdout:

@@ -65,9 +65,10 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 def test_commands_import_what_they_need() -> None:
-    """The health check needs only the standard library, and help neither settings nor the web framework."""
+    """The health check needs only the standard library, a service no parser, help neither settings nor framework."""
     assert "http.client" in (imported := imported_by("check"))
     assert not {"typer", "pydantic", "rich", "yaml", "asyncio"} & imported
+    assert "typer" not in imported_by("serve")
     assert "typer" in (imported := imported_by("serve", "--help"))
     assert not {"pydantic_settings", "fastapi", "uvicorn", "aiohttp"} & imported
 

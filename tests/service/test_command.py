@@ -23,11 +23,12 @@ from podwright_service.settings import read_settings
 AGENT = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}
 
 
-def test_a_folder_is_served_until_a_signal(command: Command, address: Address, newsroom: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_folder_is_served_until_a_signal(command: Command, address: Address, newsroom: Path, workers: str) -> None:
     """`podwright serve` serves a folder with the model of the environment, and ends on SIGTERM with exit code 0."""
-    process = command(
-        "serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News", PODWRIGHT_MODEL="offline/echo"
-    )
+    arguments = ("serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News")
+    code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
+    process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
     url = address(process)
     assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "News"
     assert httpx.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"

@@ -164,7 +164,7 @@ Restarted = Callable[..., Load]
 
 @pytest.fixture
 def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Restarted]:
-    """`restarted(restarts, …)` is the load during restarts of the replicas, one after the other."""
+    """`restarted(restarts, …)` restarts the replicas one after the other under load, and returns the load."""
     (tmp_path / "made.py").write_text(MADE)
 
     def start(**variables: str) -> Replica:
@@ -188,6 +188,7 @@ def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Re
                 replicas[number % 2] = start(**variables)
                 until(lambda: {replica.url for replica in replicas} == balancer.known)
                 load.wait_for(PER_RESTART)
+            load.stop()
             return load
 
         yield restart

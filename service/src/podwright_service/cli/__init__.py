@@ -33,21 +33,21 @@ def main() -> None:
 def _run(arguments: list[str]) -> int:
     """Run a command and return its exit code.
 
-    Those that the image runs have no options, and so do without the import of their parser, a sixth of a start.
+    `check` and `serve` without arguments, which the image runs, skip the import of typer: a sixth of a service's start.
     """
     if arguments == ["check"]:
         from podwright_service.cli.check import check
 
         return check()
-    from podwright_service.cli.console import report_error
+    from podwright_service.cli.console import run_and_report
 
     if arguments == ["serve"]:
         from podwright_service.cli.run import serve_component
 
-        return report_error(serve_component)
+        return run_and_report(serve_component)
     from podwright_service.cli.commands import app
 
-    return report_error(app)
+    return run_and_report(app)
 
 
 def _open_closed_streams() -> None:

@@ -50,7 +50,7 @@ def print_error(error: PodwrightError) -> None:
         print_text(f"{type(error).__name__} [{error.code}]: {error}", sys.stderr)
 
 
-def report_error(command: Callable[[], object]) -> int:
+def run_and_report(command: Callable[[], object]) -> int:
     """Run a command, print its error if it fails, and return its exit code."""
     try:
         command()
@@ -59,6 +59,8 @@ def report_error(command: Callable[[], object]) -> int:
         return 1
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 
