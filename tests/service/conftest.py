@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pytest
@@ -111,13 +112,22 @@ def _commands() -> Iterator[Command]:
 
     yield start
     for process in processes:
-        if process.returncode != 0:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the worker processes too
+        if _is_open(process.stdout):
+            with contextlib.suppress(ProcessLookupError):  # a fork that has no group yet
+                os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.wait()
         if process.stdout:
             process.stdout.close()
+
+
+def _is_open(pipe: IO[str] | None) -> bool:
+    """Whether a process still holds the other end; when none does, the number of their group may be another's."""
+    if pipe is None or pipe.closed:
+        return False
+    poll = select.poll()
+    poll.register(pipe, 0)  # only the end of the pipe is reported
+    return not poll.poll(0)
 
 
 @pytest.fixture
