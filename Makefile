@@ -45,8 +45,7 @@ tools:  ## install chromium, Go, nginx and PostgreSQL, which some checks need; a
 		|| { echo "tools: could not install $${packages[*]}; that needs root and Debian" >&2; exit 1; }
 
 programs:  ## build the cluster and what watches it from their Go modules, once for all checkouts; takes minutes
-	@for module in $$(ls deploy/go); do \
-		test $$module = resources || deploy/tools.sh $$module > /dev/null; done
+	@for program in kubectl helm operator jaeger collector; do deploy/tools.sh $$program > /dev/null; done
 
 engine:  ## install and start a Docker engine and provide the base image, if they are missing; as root on Debian
 	@deploy/engine.sh

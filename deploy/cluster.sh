@@ -11,9 +11,8 @@ cd "$(dirname "$0")"
 
 NAME=podwright-cluster
 NODES=(control worker)
-MODULES=(kubernetes node network)
 SUBNET=172.31.240
-declare -A programs # the folder of each module's programs
+programs= # the folder of the programs that it is made of
 STATE=/var/lib/$NAME # certificates and kubeconfig
 CONFIG=$STATE/kubeconfig
 
@@ -27,7 +26,7 @@ fail() {
 trap 'say "failed at line $LINENO: $BASH_COMMAND"' ERR
 set -o errtrace
 
-kubectl() { "${programs[kubernetes]}/kubectl" --kubeconfig "$CONFIG" "$@"; }
+kubectl() { "$programs/kubectl" --kubeconfig "$CONFIG" "$@"; }
 
 wait_for() { # SECONDS COMMAND...
     limit=$((SECONDS + $1))
@@ -42,16 +41,14 @@ build_images() {
         "$docker" build --quiet --target $target --tag podwright/$target:cluster cluster >/dev/null
     done
     "$docker" build --quiet --target coredns --tag podwright/coredns:cluster \
-        --build-context programs="${programs[node]}" cluster >/dev/null
+        --build-context programs="$programs" cluster >/dev/null
 }
 
 start_node() { # ROLE NUMBER
-    mounts=()
-    for module in "${MODULES[@]}"; do mounts+=(--volume "${programs[$module]}:/opt/$module:ro"); done
     # with the cgroups of the machine, because kubelet and the engine must see the same paths
     "$docker" run --detach --init --name "$NAME-$1" --hostname "$1" --network $NAME --ip "$SUBNET.$(($2 + 1))" \
         --privileged --cgroupns host --volume /sys/fs/cgroup:/sys/fs/cgroup --tmpfs /run --tmpfs /tmp:exec \
-        --volume "$NAME-$1:/var/lib" --volume "$STATE:/shared" "${mounts[@]}" \
+        --volume "$NAME-$1:/var/lib" --volume "$STATE:/shared" --volume "$programs:/opt/kubernetes:ro" \
         podwright/node:cluster "$1" "$2" >/dev/null
 }
 
@@ -65,7 +62,8 @@ load() {
 }
 
 up() {
-    for module in "${MODULES[@]}"; do programs[$module]=$(./tools.sh "$module"); done
+    kubectl=$(./tools.sh kubectl)
+    programs=${kubectl%/*}
     if [ -f "$CONFIG" ] && kubectl get --raw /readyz >/dev/null 2>&1; then return; fi
     build_images
     down

@@ -79,9 +79,9 @@ find_installed() {
     command -v "$1" || fail "there is no $1; \`make tools\` installs it on Debian"
 }
 
-# Programs that are published as Go modules only, built once for all checkouts. The file `flags` of a module has its flags
-# for `go install`.
-find_go() {
+# A program that is published as a Go module only. All of deploy/go/MODULE are built at once, for all checkouts. Its file
+# `flags` has flags for `go install`.
+find_program() { # MODULE PROGRAM
     name=$1 module=$PWD/deploy/go/$1
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
     mkdir -p "${folder%/*}"
@@ -104,12 +104,15 @@ find_go() {
         chmod 755 "$work"
         move_folder "$work" "$folder"
     fi
-    echo "$folder"
+    echo "$folder/$2"
 }
 
 case ${1-} in
 actionlint | checkov | helm3) "find_$1" ;;
 chromium) find_installed "$1" ;;
-alertmanager | collector | extras | helm | jaeger | kubernetes | network | node | operator | prometheus) find_go "$1" ;;
+kubectl | prometheus | promtool) find_program kubernetes "$1" ;;
+helm | kwok | metrics-server) find_program extras "$1" ;;
+alertmanager | operator | prometheus-config-reloader) find_program operator "$1" ;;
+collector | jaeger) find_program "$1" "$1" ;;
 *) fail "unknown tool '${1-}'" ;;
 esac

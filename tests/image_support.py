@@ -84,8 +84,19 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
     dockerfile = "\n".join(
         [f"FROM {base}", *lines, f"COPY --from=programs {program.name} /bin/", f'ENTRYPOINT ["/bin/{program.name}"]']
     )
-    command = ["build", "--quiet", f"--tag={tag}", f"--build-context=programs={program.parent}", "-"]
-    done = subprocess.run([docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600)
+    _build(dockerfile, tag, f"--build-context=programs={program.parent}")
+
+
+def build_with_driver(slim: str, full: str, tag: str) -> None:
+    """Build the image `slim` with the PostgreSQL driver of `full`, which is less to copy than all of `full`."""
+    packages = "opt/podwright/lib/python3.*/site-packages"
+    copy = f"RUN --mount=type=bind,from={full},target=/full cp -r /full/{packages}/psycopg* /{packages}/"
+    _build("\n".join([f"FROM {slim}", "USER 0", copy, "USER 65532:65532"]), tag)
+
+
+def _build(dockerfile: str, tag: str, *options: str) -> None:
+    command = [docker().client, "build", "--quiet", f"--tag={tag}", *options, "-"]
+    done = subprocess.run(command, input=dockerfile, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

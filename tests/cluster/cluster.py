@@ -48,7 +48,7 @@ class Cluster:
     def __init__(self, config: str) -> None:
         self.config = config
         built = config == OWN or not shutil.which("kubectl")
-        self.client = f"{tool('kubernetes')}/kubectl" if built else "kubectl"
+        self.client = tool("kubectl") if built else "kubectl"
         # kubectl and Helm are programs in Go: with this, they collect less garbage, and need less CPU
         self.environment = {**os.environ, "KUBECONFIG": config, "GOGC": "400"}
 
@@ -73,7 +73,7 @@ class Cluster:
 
     @staticmethod
     def find_helm(version: int) -> str:
-        return tool("helm3") if version == 3 else f"{tool('helm')}/helm"
+        return tool("helm3" if version == 3 else "helm")
 
     def apply(self, manifests: Iterable[Manifest], *options: str) -> None:
         """Create or change objects; unknown and duplicate fields are errors."""
@@ -225,20 +225,22 @@ class Client:
 
     def __init__(self, namespace: Namespace, name: str) -> None:
         self.namespace, self.name = namespace, name
+        self._path = f"/api/v1/namespaces/{namespace.name}/pods/{name}:8000/proxy/"
 
     @classmethod
     def start(
         cls, namespace: Namespace, name: str = "client", labels: Manifest | None = None, **changes: Any
     ) -> Client:
-        """Start a pod that does nothing itself, with the label `app` and further ones, and changes of its spec."""
-        namespace.start(name, ["sleep", "infinity"], {"app": name, **(labels or {})}, **changes)
-        return cls(namespace, name)
+        """Start the pod, with the label `app` and further ones, and changes of its spec."""
+        namespace.start(name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes)
+        client, cluster = cls(namespace, name), namespace.cluster
+        until(lambda: cluster.run(cluster.client, "get", "--raw", client._path).returncode == 0, TIMEOUT, pause=0.2)
+        return client
 
     def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
-        request = {"method": method, "url": url, "key": key, "body": body, "timeout": timeout}
-        text = self.namespace.exec(self.name, "python", "-c", CLIENT.read_text(), json.dumps(request))
-        status, response = json.loads(text)
+        ask = json.dumps({"method": method, "url": url, "key": key, "body": body, "timeout": timeout})
+        [(status, response)] = json.loads(self.namespace.cluster.raw(self._path, ask=ask))
         return status, response
 
 

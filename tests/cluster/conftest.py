@@ -10,14 +10,17 @@ import pytest
 from tests.cluster.cluster import Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import ROOT, skip
-from tests.image_support import Docker, build_postgresql, shared
+from tests.image_support import Docker, build_postgresql, build_with_driver, shared
 
 SCRIPT = ROOT / "deploy" / "cluster.sh"
-DEFINITIONS = (
+DEFINITIONS = {
     "external-secrets.io_externalsecrets", "external-secrets.io_secretstores", "gateway.networking.k8s.io_httproutes",
-    "keda.sh_scaledobjects", "keda.sh_triggerauthentications", "monitoring.coreos.com_",
-)  # fmt: skip
-"""How the names of the files begin whose custom resources are defined."""
+    "keda.sh_scaledobjects", "keda.sh_triggerauthentications",
+    "monitoring.coreos.com_alertmanagerconfigs", "monitoring.coreos.com_alertmanagers",
+    "monitoring.coreos.com_podmonitors", "monitoring.coreos.com_probes", "monitoring.coreos.com_prometheuses",
+    "monitoring.coreos.com_prometheusrules", "monitoring.coreos.com_servicemonitors",
+}  # fmt: skip
+"""The names of the files whose custom resources are defined: those that the chart creates, or the operator needs."""
 
 
 @pytest.fixture(scope="package")
@@ -52,7 +55,7 @@ def define(cluster: Cluster) -> None:
         for folder in go_modules("resources").values()
         for file in sorted(folder.glob("**/*crd*/**/*.yaml"))
     }
-    names = {name: ".".join(reversed(name.split("_"))) for name in files if name.startswith(DEFINITIONS)}
+    names = {name: ".".join(reversed(name.split("_"))) for name in files if name in DEFINITIONS}
     missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
     if missing:
         cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in missing))
@@ -60,10 +63,18 @@ def define(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="package")
-def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The image of the flavour `full`, in the cluster, which also has PostgreSQL's."""
-    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(full, build_postgresql()), lambda: None):
-        yield full
+def with_driver(
+    docker: Docker, cluster: Cluster, slim: str, full: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The image `slim` with the PostgreSQL driver of `full`, in the cluster, which also has PostgreSQL's."""
+    tag = slim.replace("slim", "driver")
+
+    def load() -> None:
+        build_with_driver(slim, full, tag)
+        cluster.load(tag, build_postgresql())
+
+    with shared(tmp_path_factory, "with-driver", load, lambda: docker.run("image", "rm", "--force", tag)):
+        yield tag
 
 
 @pytest.fixture(scope="module")

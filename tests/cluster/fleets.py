@@ -54,7 +54,7 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
     # without a lease, the node is regarded as failed after 40 seconds
     options += ["--node-lease-duration-seconds=40", f"--kubeconfig={cluster.config}", "--cidr=10.245.0.0/16"]
     selector = f"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node={name}"
-    process = subprocess.Popen([f"{tool('extras')}/kwok", *options, selector], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([tool("kwok"), *options, selector], stderr=subprocess.DEVNULL)
     try:
         cluster.kubectl("wait", "--for=condition=Ready", f"--timeout={TIMEOUT}s", f"node/{name}")
         tolerations = [{key: value for key, value in taint.items() if key != "effect"}]

@@ -40,7 +40,7 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     def start() -> None:
         if cluster.run(cluster.client, "get", "--raw", "/apis/metrics.k8s.io/v1beta1").returncode == 0:
             return
-        build_program(Path(tool("extras"), "metrics-server"), IMAGE)
+        build_program(Path(tool("metrics-server")), IMAGE)
         cluster.load(IMAGE)
         folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
         manifests = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))

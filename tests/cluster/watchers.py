@@ -13,11 +13,7 @@ from tests.helpers import ROOT, tool
 from tests.image_support import build_program
 
 NAMESPACE = "podwright-watchers"
-PROGRAMS = {
-    "alertmanager": "alertmanager", "collector": "collector", "jaeger": "jaeger", "prometheus": "prometheus",
-    "operator": "operator", "prometheus-config-reloader": "operator",
-}  # fmt: skip
-"""The module in `deploy/go` of each program."""
+PROGRAMS = ("alertmanager", "collector", "jaeger", "operator", "prometheus", "prometheus-config-reloader")
 MANIFESTS = Path(__file__).parent / "watchers.yaml"
 
 
@@ -44,9 +40,9 @@ class Watchers:
             return False
         if phase:  # they were stopped, and nobody has waited for their end
             self._cluster.kubectl("wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}")
-        for program, module in PROGRAMS.items():
+        for program in PROGRAMS:
             environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
-            build_program(Path(tool(module), program), image(program), "scratch", environment)
+            build_program(Path(tool(program)), image(program), "scratch", environment)
         self._cluster.load(*map(image, PROGRAMS))
         text = string.Template(MANIFESTS.read_text()).substitute(namespace=NAMESPACE)
         manifests = list(yaml.safe_load_all(text))

@@ -24,7 +24,7 @@ def observers(docker: Docker) -> dict[str, Any]:
         "prometheus": (BASE, "RUN install --directory --owner 65534 --group 65534 /prometheus"),
     }
     for program, lines in images.items():
-        build_program(Path(tool(program), program), f"podwright/{program}:compose", *lines)
+        build_program(Path(tool(program)), f"podwright/{program}:compose", *lines)
     return {program: {"image": f"podwright/{program}:compose"} for program in images}
 
 

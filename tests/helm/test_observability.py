@@ -15,7 +15,7 @@ from tests.observability.support import ALERTS, DASHBOARD, FOLDER
 
 
 def promtool(*arguments: str | Path) -> None:
-    done = subprocess.run([f"{tool('prometheus')}/promtool", *arguments], capture_output=True, text=True, cwd=FOLDER)
+    done = subprocess.run([tool("promtool"), *arguments], capture_output=True, text=True, cwd=FOLDER)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
