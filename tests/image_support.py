@@ -87,10 +87,12 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
     _build(dockerfile, tag, f"--build-context=programs={program.parent}")
 
 
-def build_with_driver(slim: str, full: str, tag: str) -> None:
-    """Build the image `slim` with the PostgreSQL driver of `full`, which is less to copy than all of `full`."""
-    packages = "opt/podwright/lib/python3.*/site-packages"
-    copy = f"RUN --mount=type=bind,from={full},target=/full cp -r /full/{packages}/psycopg* /{packages}/"
+def build_with_background_runs(slim: str, full: str, tag: str) -> None:
+    """Build the image `slim` with the packages of `full` for background runs: less to copy than all of `full`."""
+    names = ("aiosqlite", "alembic", "greenlet", "mako", "markupsafe", "psycopg", "sqlalchemy")
+    folder = "opt/podwright/lib/python3.*/site-packages"
+    sources = " ".join(f"/full/{folder}/{name}*" for name in names)
+    copy = f"RUN --mount=type=bind,from={full},target=/full cp -r {sources} /{folder}/"
     _build("\n".join([f"FROM {slim}", "USER 0", copy, "USER 65532:65532"]), tag)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.cluster import Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import ROOT, skip
-from tests.image_support import Docker, build_postgresql, build_with_driver, shared
+from tests.image_support import Docker, build_postgresql, build_with_background_runs, shared
 
 SCRIPT = ROOT / "deploy" / "cluster.sh"
 DEFINITIONS = {
@@ -63,17 +63,17 @@ def define(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="package")
-def with_driver(
+def with_background_runs(
     docker: Docker, cluster: Cluster, slim: str, full: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The image `slim` with the PostgreSQL driver of `full`, in the cluster, which also has PostgreSQL's."""
-    tag = slim.replace("slim", "driver")
+    """The image `slim` with what background runs need, in the cluster, which also has PostgreSQL's."""
+    tag = slim.replace("slim", "background")
 
     def load() -> None:
-        build_with_driver(slim, full, tag)
+        build_with_background_runs(slim, full, tag)
         cluster.load(tag, build_postgresql())
 
-    with shared(tmp_path_factory, "with-driver", load, lambda: docker.run("image", "rm", "--force", tag)):
+    with shared(tmp_path_factory, "with-background-runs", load, lambda: docker.run("image", "rm", "--force", tag)):
         yield tag
 
 
