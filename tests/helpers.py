@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -10,11 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+import httpx
 import pytest
 
 ROOT = Path(__file__).parents[1]
 NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
 COMMAND = Path(sys.executable).with_name("podwright")
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For `verify` of httpx: it would load all certificates for each client, which costs more than most requests."""
+http = httpx.Client(verify=NO_TLS, limits=httpx.Limits(max_keepalive_connections=0))
+"""Sends each request on a new connection, to a URL without TLS."""
 
 Value = TypeVar("Value")
 

@@ -11,7 +11,7 @@ from tests.helm.conftest import Manifest
 
 PROOF = bool(os.environ.get("PROOF"))
 RUNS = 50_000 if PROOF else 5_000
-PAUSE = 0 if PROOF else 0.3
+PAUSE = 0 if PROOF else 0.2
 """Seconds between two requests of a client: the pods that start need the CPU, too."""
 CLIENTS = 4
 KEY = "a-key-of-a-caller-outside-of-the-fleet"

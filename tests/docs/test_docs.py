@@ -11,10 +11,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from tests.forked import complete
-from tests.helpers import NO_PLUGINS, ROOT, environment
+from tests.helpers import NO_PLUGINS, ROOT, environment, http
 from tests.ports import free_port
 
 from podwright_service.cli.new import create_component
@@ -127,7 +126,7 @@ def test_services(command: str, tmp_path: Path) -> None:
     try:
         address = address_in(server.stdout)
         assert address, command
-        assert httpx.get(f"{address}/ready", timeout=30).status_code == 200
+        assert http.get(f"{address}/ready", timeout=30).status_code == 200
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate(timeout=60)
@@ -157,7 +156,7 @@ def test_requests(command: str, newsroom: str) -> None:
     url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))  # both are the newsroom
     headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
     data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
-    response = httpx.request(
+    response = http.request(
         "POST" if data else "GET",
         f"{newsroom}{url[len('localhost:8000') :]}",
         headers=dict(headers),
@@ -169,7 +168,7 @@ def test_requests(command: str, newsroom: str) -> None:
 
 def test_first_request(newsroom: str) -> None:
     """The README's request returns the workflow's context, with an output of each agent."""
-    context = httpx.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
+    context = http.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
     assert context["input"] == "the moon"
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(context)
     assert all(isinstance(value, str) for value in context.values())

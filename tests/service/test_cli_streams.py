@@ -8,10 +8,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-import httpx
 import pytest
 from tests.forked import run_forked
-from tests.helpers import COMMAND, NEWSROOM, environment, until
+from tests.helpers import COMMAND, NEWSROOM, environment, http, until
 from tests.ports import free_port
 from tests.service.support import AGENT, Command
 
@@ -103,7 +102,7 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     script = f"exec {COMMAND} serve a.json --port {port} {redirection}"
     process = command(code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder)
     until(lambda: check(address, 2.0) == 0, pause=0.1)
-    assert httpx.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert http.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=30)[0]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.helpers import http
 from tests.service.support import Address, Command, Process
 
 from podwright import Agent, Pipeline
@@ -30,8 +31,8 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
     code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
     process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "News"
-    assert httpx.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
+    assert http.get(f"{url}/info", timeout=30).json()["title"] == "News"
+    assert http.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
     assert (process.returncode, "Traceback" in output) == (0, False), output
@@ -88,8 +89,8 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
     )
     process = command(code=code)
     url = address(process)
-    assert httpx.get(f"{url}/info", timeout=30).json()["title"] == "T"
-    assert httpx.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert http.get(f"{url}/info", timeout=30).json()["title"] == "T"
+    assert http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
     assert output.endswith("returned\n")
@@ -100,7 +101,7 @@ def test_the_environment_is_enough(command: Command, address: Address, tmp_path:
     """With PODWRIGHT_COMPONENT and PODWRIGHT_PORT, `podwright serve` needs no arguments."""
     (tmp_path / "a.json").write_text(json.dumps(AGENT))
     process = command("serve", PODWRIGHT_COMPONENT=str(tmp_path / "a.json"), PODWRIGHT_PORT="0", PODWRIGHT_TITLE="")
-    info = httpx.get(f"{address(process)}/info", timeout=30).json()
+    info = http.get(f"{address(process)}/info", timeout=30).json()
     assert (info["name"], info["title"]) == ("a", "a")
 
 

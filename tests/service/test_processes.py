@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.helpers import until
+from tests.helpers import NO_TLS, http, until
 from tests.service.support import Address, Command, Process, check_problem
 
 from podwright_service.testing import Metrics, ModelStub
@@ -51,7 +51,7 @@ def start(command: Command, tmp_path: Path) -> Command:
 
 
 def run(url: str, text: str = "pid") -> httpx.Response:
-    return httpx.post(f"{url}/run", json={"input": text}, timeout=60)
+    return http.post(f"{url}/run", json={"input": text}, timeout=60)
 
 
 def wait_for_call(process: Process) -> None:
@@ -66,7 +66,7 @@ def children(process: Process) -> list[int]:
 
 def draining(url: str) -> bool:
     """Whether all of several new connections reach a process that drains."""
-    return all(httpx.get(f"{url}/ready", timeout=30).status_code == 503 for _ in range(20))
+    return all(http.get(f"{url}/ready", timeout=30).status_code == 503 for _ in range(20))
 
 
 def check_end(process: Process, code: int = 0) -> str:
@@ -77,14 +77,14 @@ def check_end(process: Process, code: int = 0) -> str:
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    return Metrics(httpx.get(f"{url}/metrics", timeout=30).text).get(f"podwright_{name}", **labels)
+    return Metrics(http.get(f"{url}/metrics", timeout=30).text).get(f"podwright_{name}", **labels)
 
 
 def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
     """Readiness fails at once; requests are served during the delay, and connections closed; active runs finish."""
     process = start(PODWRIGHT_DRAIN_DELAY="6", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    with ThreadPoolExecutor() as pool, httpx.Client(base_url=url, timeout=60) as kept:
+    with ThreadPoolExecutor() as pool, httpx.Client(verify=NO_TLS, base_url=url, timeout=60) as kept:
         active = pool.submit(run, url, "open")
         wait_for_call(process)
         assert kept.get("/ready").status_code == 200
@@ -102,7 +102,7 @@ def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, worke
 
 def refused(url: str) -> bool:
     try:
-        httpx.get(f"{url}/health", timeout=30)
+        http.get(f"{url}/health", timeout=30)
     except httpx.TransportError:
         return True
     return False
@@ -164,21 +164,21 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
 def test_workers_are_replaced_after_their_requests(start: Command, address: Address, tmp_path: Path) -> None:
     """With `worker_max_requests`, workers are replaced; their runs finish, and their counters are kept."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="10")
-    url, pids, count = address(process), set[str](), 1
+    url, pids = address(process), list[str]()
+
+    def are_replaced() -> bool:
+        """Whether one more request makes it four processes that responded."""
+        with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
+            pids.append(run(url).json()["output"])
+        return len(set(pids)) == 4
+
     with ThreadPoolExecutor() as pool:
         active = pool.submit(run, url, "open")
         wait_for_call(process)
-        for _ in range(100):
-            with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
-                response = httpx.post(f"{url}/run", json={"input": "pid"}, headers={"connection": "close"}, timeout=60)
-                pids.add(response.json()["output"])
-                count += 1
-            if len(pids) == 4:
-                break
-        assert len(pids) == 4
+        until(are_replaced)
         (tmp_path / "open").touch()
         assert active.result().status_code == 200
-    until(lambda: metric(url, "runs_total", status="ok") >= count)
+    until(lambda: metric(url, "runs_total", status="ok") >= len(pids) + 1)
     process.send_signal(signal.SIGTERM)
     check_end(process)
 
