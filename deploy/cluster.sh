@@ -62,8 +62,8 @@ load() {
 }
 
 up() {
-    kubectl=$(./tools.sh kubectl)
-    programs=${kubectl%/*}
+    programs=$(./tools.sh kubectl)
+    programs=${programs%/*}
     if [ -f "$CONFIG" ] && kubectl get --raw /readyz >/dev/null 2>&1; then return; fi
     build_images
     down

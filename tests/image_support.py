@@ -88,7 +88,7 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
 
 
 def build_with_background_runs(slim: str, full: str, tag: str) -> None:
-    """Build the image `slim` with the packages of `full` for background runs: less to copy than all of `full`."""
+    """Build the image `slim` with the packages of the service's extra `background`: less to copy than all of `full`."""
     names = ("aiosqlite", "alembic", "greenlet", "mako", "markupsafe", "psycopg", "sqlalchemy")
     folder = "opt/podwright/lib/python3.*/site-packages"
     sources = " ".join(f"/full/{folder}/{name}*" for name in names)

@@ -234,13 +234,15 @@ class Client:
         """Start the pod, with the label `app` and further ones, and changes of its spec."""
         namespace.start(name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes)
         client, cluster = cls(namespace, name), namespace.cluster
-        until(lambda: cluster.run(cluster.client, "get", "--raw", client._path).returncode == 0, TIMEOUT, pause=0.2)
+        ask = (cluster.client, "get", "--raw", client._path)
+        until(lambda: cluster.run(*ask).returncode == 0, TIMEOUT, lambda: cluster.run(*ask).stderr, 0.2)
         return client
 
     def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
         ask = json.dumps({"method": method, "url": url, "key": key, "body": body, "timeout": timeout})
-        [(status, response)] = json.loads(self.namespace.cluster.raw(self._path, ask=ask))
+        text = self.namespace.cluster.kubectl("create", f"--raw={self._path}", "--filename=-", text=ask)
+        status, response = json.loads(text)
         return status, response
 
 

@@ -55,7 +55,7 @@ def define(cluster: Cluster) -> None:
         for folder in go_modules("resources").values()
         for file in sorted(folder.glob("**/*crd*/**/*.yaml"))
     }
-    names = {name: ".".join(reversed(name.split("_"))) for name in files if name in DEFINITIONS}
+    names = {name: ".".join(reversed(name.split("_"))) for name in sorted(DEFINITIONS)}
     missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
     if missing:
         cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in missing))

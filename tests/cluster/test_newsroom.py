@@ -123,8 +123,8 @@ def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watch
 
     run = json.dumps({"podwright.run.id": result["events"][0]["run_id"]})
 
-    def calls_of(trace: dict[str, Any]) -> list[dict[str, Any]]:
-        return [tags(span) for span in trace["spans"] if span["operationName"].startswith("chat ")]
+    def calls_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+        return [tags(span) for span in found["spans"] if span["operationName"].startswith("chat ")]
 
     def trace() -> dict[str, Any]:
         """The trace, once the spans of all pods have arrived; a pod may send its own in parts."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.helpers import NO_TLS, ROOT, http
+from tests.helpers import NO_AUTHORITIES, ROOT, plain_http
 from tests.image_support import Docker
 
 STAFF = ["researcher", "reviewer", "writer"]
@@ -64,7 +64,7 @@ class Fleet:
         return f"http://{self('port', service, str(port)).strip()}"
 
     def client(self, service: str, **options: Any) -> httpx.Client:
-        return httpx.Client(verify=NO_TLS, base_url=self.url(service, 8000), timeout=60, **options)
+        return httpx.Client(verify=NO_AUTHORITIES, base_url=self.url(service, 8000), timeout=60, **options)
 
     def container(self, service: str) -> dict[str, Any]:
         """A service's container, whether it runs or not, as `docker inspect` returns it."""
@@ -85,6 +85,6 @@ class Fleet:
     def prometheus(self, path: str, **parameters: str) -> Any:
         """The data of a response of Prometheus' HTTP API."""
         url = f"{self.url('prometheus', 9090)}/api/v1/{path}"
-        response = http.get(url, params=parameters, timeout=30).json()
+        response = plain_http.get(url, params=parameters, timeout=30).json()
         assert response["status"] == "success", (parameters, response)
         return response["data"]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.compose.composed import COMPONENTS, STAFF, Fleet
 from tests.compose.conftest import MakeFleet
-from tests.helpers import http, until
+from tests.helpers import plain_http, until
 from tests.observability.support import ALERTS
 
 KEY = "0123456789abcdef-of-the-fleet"
@@ -70,11 +70,11 @@ def trace(newsroom: Fleet, response: httpx.Response) -> Trace:
     url = f"{newsroom.url('jaeger', 16686)}/api/traces/{response.headers['traceresponse'].split('-')[1]}"
 
     def traces() -> list[Trace]:
-        answer = http.get(url, timeout=30)
+        answer = plain_http.get(url, timeout=30)
         found = map(Trace, answer.json()["data"] if answer.status_code == 200 else [])
         return [trace for trace in found if trace.is_complete()]
 
-    return until(traces, report=lambda: http.get(url, timeout=30).text)[0]
+    return until(traces, report=lambda: plain_http.get(url, timeout=30).text)[0]
 
 
 def test_the_start_is_ordered(newsroom: Fleet) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.forked import complete
-from tests.helpers import NO_PLUGINS, ROOT, environment, http
+from tests.helpers import NO_PLUGINS, ROOT, environment, plain_http
 from tests.ports import free_port
 
 from podwright_service.cli.new import create_component
@@ -126,7 +126,7 @@ def test_services(command: str, tmp_path: Path) -> None:
     try:
         address = address_in(server.stdout)
         assert address, command
-        assert http.get(f"{address}/ready", timeout=30).status_code == 200
+        assert plain_http.get(f"{address}/ready", timeout=30).status_code == 200
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate(timeout=60)
@@ -156,7 +156,7 @@ def test_requests(command: str, newsroom: str) -> None:
     url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))  # both are the newsroom
     headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
     data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
-    response = http.request(
+    response = plain_http.request(
         "POST" if data else "GET",
         f"{newsroom}{url[len('localhost:8000') :]}",
         headers=dict(headers),
@@ -168,7 +168,7 @@ def test_requests(command: str, newsroom: str) -> None:
 
 def test_first_request(newsroom: str) -> None:
     """The README's request returns the workflow's context, with an output of each agent."""
-    context = http.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
+    context = plain_http.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
     assert context["input"] == "the moon"
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(context)
     assert all(isinstance(value, str) for value in context.values())

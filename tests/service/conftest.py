@@ -18,7 +18,7 @@ import httpx
 import pytest
 import uvicorn
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
-from tests.helpers import NEWSROOM, NO_TLS, environment, until
+from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
 from tests.postgresql import PostgreSQL, serve_postgresql
 from tests.service.support import LISTENING, Address, Command, Example, Process, Serve, Served, Shell
 
@@ -55,7 +55,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
         thread.start()
         port = listening.getsockname()[1]
         until(lambda: server.started)
-        with httpx.Client(verify=NO_TLS, base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx.Client(verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
             client.get("/health")  # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
             yield client
         server.should_exit = True

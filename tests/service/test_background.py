@@ -17,7 +17,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, update
 from sqlalchemy.ext.asyncio import create_async_engine
-from tests.helpers import NEWSROOM, NO_TLS, http, until
+from tests.helpers import NEWSROOM, NO_AUTHORITIES, plain_http, until
 from tests.postgresql import PostgreSQL
 from tests.service.support import Address, Command, Gate, Serve, Served, Shell, check_problem, pointers, sse_events
 
@@ -601,7 +601,7 @@ def test_following_goes_on_when_the_connection_is_lost(
     url = address(service)
     run_id = shell("runs", "start", "x", "--url", url).stdout.strip()
     follower = command("runs", "follow", run_id, "--url", url)
-    until(lambda: http.get(f"{url}/runs/{run_id}").json()["status"] == "running")
+    until(lambda: plain_http.get(f"{url}/runs/{run_id}").json()["status"] == "running")
     service.send_signal(signal.SIGTERM)
     assert service.wait(30) == 0
     address(command(*arguments, url.rpartition(":")[2], cwd=tmp_path, **variables))
@@ -609,7 +609,7 @@ def test_following_goes_on_when_the_connection_is_lost(
     assert follower.returncode == 0
     assert [output.count(f"[a{number}] final answer") for number in range(6)] == [1] * 6
     assert json.loads(output[output.index("\n{") :])["a5_output"].startswith("Echo")
-    assert http.get(f"{url}/runs/{run_id}").json()["attempt"] == 2
+    assert plain_http.get(f"{url}/runs/{run_id}").json()["attempt"] == 2
 
 
 SLOW_COMPONENT = """
@@ -629,7 +629,7 @@ def test_migrating_by_command(shell: Shell, postgresql: PostgreSQL, command: Com
     url = postgresql.database()
     process = command("serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0",
                       PODWRIGHT_RUNS_DATABASE=url, PODWRIGHT_MODEL="offline/echo")  # fmt: skip
-    with httpx.Client(verify=NO_TLS, base_url=address(process)) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
         problem = check_problem(client.post("/runs", json={"input": "x"}), 503, "runs_unavailable")
         assert "podwright runs migrate" in problem["suggestion"]
         for _ in range(2):

@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 import pytest
 from aiohttp import web
-from tests.helpers import NO_TLS, http, until
+from tests.helpers import NO_AUTHORITIES, plain_http, until
 from tests.ports import free_port
 from tests.postgresql import serve_postgresql
 from tests.service.support import Address, Command, Process, check_problem, discard_output
@@ -287,7 +287,7 @@ def fleet(
 ) -> Iterator[Callable[[str, int, int], Fleet]]:
     """`fleet(database, services, workers)` starts services."""
     (tmp_path / "component.py").write_text(COMPONENT)
-    book, client = tmp_path / "book", httpx.Client(verify=NO_TLS, timeout=30, trust_env=False)
+    book, client = tmp_path / "book", httpx.Client(verify=NO_AUTHORITIES, timeout=30, trust_env=False)
 
     def make(database: str, services: int, workers: int) -> Fleet:
         def start(port: int) -> Process:
@@ -346,11 +346,11 @@ def test_nothing_is_lost_when_the_database_is_away(fleet: Callable[..., Fleet]) 
         server.stop()
         away = time.monotonic()
         url = f"http://127.0.0.1:{found.ports[0]}"
-        refused = http.post(f"{url}/runs", json={"input": "x"}, timeout=30)
+        refused = plain_http.post(f"{url}/runs", json={"input": "x"}, timeout=30)
         check_problem(refused, 503, "runs_unavailable")
         assert int(refused.headers["retry-after"]) > 0
-        assert http.post(f"{url}/run", json={"input": "beside"}, timeout=30).status_code == 200
-        assert http.get(f"{url}/ready", timeout=30).status_code == 200
+        assert plain_http.post(f"{url}/run", json={"input": "beside"}, timeout=30).status_code == 200
+        assert plain_http.get(f"{url}/ready", timeout=30).status_code == 200
         time.sleep(max(0.0, away + 20 - time.monotonic()))
         server.start()
         found.finish()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.forked import run_forked
-from tests.helpers import COMMAND, NEWSROOM, environment, http, until
+from tests.helpers import COMMAND, NEWSROOM, environment, plain_http, until
 from tests.ports import free_port
 from tests.service.support import AGENT, Command
 
@@ -102,7 +102,7 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     script = f"exec {COMMAND} serve a.json --port {port} {redirection}"
     process = command(code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder)
     until(lambda: check(address, 2.0) == 0, pause=0.1)
-    assert http.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=30)[0]
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import pytest
-from tests.helpers import http
+from tests.helpers import plain_http
 from tests.service.support import Address, Command, Process
 
 from podwright import Agent, Pipeline
@@ -31,8 +30,8 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
     code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
     process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    assert http.get(f"{url}/info", timeout=30).json()["title"] == "News"
-    assert http.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
+    assert plain_http.get(f"{url}/info", timeout=30).json()["title"] == "News"
+    assert plain_http.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=20)
     assert (process.returncode, "Traceback" in output) == (0, False), output
@@ -49,7 +48,7 @@ def test_an_active_run_finishes(command: Command, address: Address, tmp_path: Pa
     process = command("serve", "made:slow", "--port", "0", "--host", "127.0.0.1", cwd=tmp_path)
     url = address(process)
     with ThreadPoolExecutor() as pool:
-        response = pool.submit(httpx.post, f"{url}/run", json={"input": "x"}, timeout=20)
+        response = pool.submit(plain_http.post, f"{url}/run", json={"input": "x"}, timeout=20)
         wait_for(process, "called")
         process.send_signal(signal.SIGTERM)
         assert response.result().json() == {"output": "done"}
@@ -68,7 +67,7 @@ def test_a_run_beyond_the_shutdown_timeout(command: Command, address: Address, t
     process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
     url = address(process)
     with ThreadPoolExecutor() as pool:
-        response = pool.submit(httpx.post, f"{url}/run", json={"input": "x"}, timeout=20)
+        response = pool.submit(plain_http.post, f"{url}/run", json={"input": "x"}, timeout=20)
         wait_for(process, "called")
         process.send_signal(signal.SIGTERM)
         problem = response.result().json()
@@ -89,8 +88,8 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
     )
     process = command(code=code)
     url = address(process)
-    assert http.get(f"{url}/info", timeout=30).json()["title"] == "T"
-    assert http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert plain_http.get(f"{url}/info", timeout=30).json()["title"] == "T"
+    assert plain_http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(number)
     output, _ = process.communicate(timeout=20)
     assert output.endswith("returned\n")
@@ -101,7 +100,7 @@ def test_the_environment_is_enough(command: Command, address: Address, tmp_path:
     """With PODWRIGHT_COMPONENT and PODWRIGHT_PORT, `podwright serve` needs no arguments."""
     (tmp_path / "a.json").write_text(json.dumps(AGENT))
     process = command("serve", PODWRIGHT_COMPONENT=str(tmp_path / "a.json"), PODWRIGHT_PORT="0", PODWRIGHT_TITLE="")
-    info = http.get(f"{address(process)}/info", timeout=30).json()
+    info = plain_http.get(f"{address(process)}/info", timeout=30).json()
     assert (info["name"], info["title"]) == ("a", "a")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.helpers import NO_TLS, http
+from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.support import Address, Command, discard_output
 from tests.service.test_remotes import BLUEPRINTS
 
@@ -95,7 +95,7 @@ class Fleet:
         """What the caller and both agents have counted together."""
         counted = Counter[str]()
         for url in (caller, *self.agents.values()):
-            for family in text_string_to_metric_families(http.get(f"{url}/metrics", timeout=30).text):
+            for family in text_string_to_metric_families(plain_http.get(f"{url}/metrics", timeout=30).text):
                 for one in family.samples:
                     if one.name == "podwright_tokens_total" and one.labels["type"] in ("input", "output"):
                         counted[one.labels["type"]] += int(one.value)
@@ -164,7 +164,7 @@ def test_one_trace_and_one_usage(fleet: Fleet, kind: str, workers: str) -> None:
     """A run's spans are one tree over all processes; its tokens are the vendor's, the counters' and the spans'."""
     url, run = fleet.caller(kind, workers), f"{kind}{workers}"
     before = fleet.counted(url)
-    answer = http.post(f"{url}/run?trace=true", json={"input": f"run-{run}"}, timeout=60)
+    answer = plain_http.post(f"{url}/run?trace=true", json={"input": f"run-{run}"}, timeout=60)
     usage = answer.json()["usage"]
     after = fleet.counted(url)
     spans = {span.id: span for span in fleet.traces(traced(answer))}
@@ -197,12 +197,12 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     """A run that goes on after an approval has a trace of its own, with its remote, and a link to the stopped one."""
     url = fleet.caller("flow", "1")
     posted = {"type": "workflow", "blueprint": PAUSING}
-    stopped = http.post(f"{url}/run-blueprint", json={**posted, "input": "run-paused"}, timeout=60)
+    stopped = plain_http.post(f"{url}/run-blueprint", json={**posted, "input": "run-paused"}, timeout=60)
     told = stopped.json()
     assert told["code"] == "approval_required", json.dumps(told)
     again = {**posted, "inputs": told["context"], "resume_path": told["resume_path"]}
     headers = {"Podwright-Resumes": stopped.headers["traceresponse"]}
-    went_on = http.post(f"{url}/run-blueprint", json=again, headers=headers, timeout=60)
+    went_on = plain_http.post(f"{url}/run-blueprint", json=again, headers=headers, timeout=60)
     assert went_on.status_code == 200, went_on.text
     first, second = traced(stopped), traced(went_on)
     spans = fleet.traces(first, second)
@@ -226,7 +226,7 @@ def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
 
     async def all_at_once() -> list[httpx.Response]:
         pool = httpx.Limits(max_connections=RUNS)
-        async with httpx.AsyncClient(verify=NO_TLS, base_url=url, timeout=120, limits=pool) as client:
+        async with httpx.AsyncClient(verify=NO_AUTHORITIES, base_url=url, timeout=120, limits=pool) as client:
 
             async def run(number: int) -> httpx.Response:
                 tokens, calls = limits(number)

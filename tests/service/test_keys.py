@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.helpers import NO_TLS, until
+from tests.helpers import NO_AUTHORITIES, until
 from tests.service.support import INLINE, Address, Command, Serve, check_problem, connect
 
 from podwright import Agent
@@ -219,7 +219,7 @@ def test_keys_are_never_shown(command: Command, address: Address, newsroom: Path
         "serve", str(newsroom / "writer"), "--port", "0", PODWRIGHT_MODEL="offline/echo", PODWRIGHT_API_KEYS=KEYS
     )
     invalid, responses = "invalid-0123456789abcdef", ""
-    with httpx.Client(verify=NO_TLS, base_url=address(process)) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
         for key in (ALL, RUN, READ, invalid):
             for path, (method, body, _) in ROUTES.items():
                 responses += client.request(method, path, json=body, headers=bearer(key)).text

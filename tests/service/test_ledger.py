@@ -25,7 +25,7 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientSession, Cl
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.helpers import http
+from tests.helpers import plain_http
 from tests.service.support import Address, Command, Process, discard_output
 
 import podwright
@@ -380,7 +380,7 @@ class Ledger:
 
     def counted(self) -> tuple[list[int], float]:
         """Input and output tokens and USD in the metrics of both services."""
-        scrapes = [Scrape(http.get(f"{url}/metrics", timeout=30).text) for url in self.urls]
+        scrapes = [Scrape(plain_http.get(f"{url}/metrics", timeout=30).text) for url in self.urls]
         tokens = [int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes)) for way in WAYS]
         return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
 

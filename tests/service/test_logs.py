@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.helpers import NO_TLS, http
+from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.support import Address, Command, Serve
 
 from podwright import Agent
@@ -36,7 +36,7 @@ def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[...
             "serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", "0",
             PODWRIGHT_MODEL="offline/echo", **variables,
         )  # fmt: skip
-        with httpx.Client(verify=NO_TLS, base_url=address(process), timeout=30) as client:
+        with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=30) as client:
             assert client.post("/run", json={"input": SECRET}, headers=ODD_HEADERS).status_code == 200
             client.get("/health")
         process.send_signal(signal.SIGTERM)
@@ -111,7 +111,7 @@ Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1",
 def test_a_failing_tool_leaves_a_traceback_in_the_log_only(command: Command, address: Address) -> None:
     """The line has the tool, the run and the trace, at the level of the run's line; callers get none of it."""
     process = command(code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    with httpx.Client(verify=NO_TLS, base_url=address(process), timeout=30) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=30) as client:
         paths = ("/run", "/run?trace=true", "/run/stream")
         plain, traced, streamed = (client.post(path, json={"input": "x"}) for path in paths)
     assert (plain.status_code, plain.json()["code"], "tool_call_failed" in streamed.text) == (502, "tool_failed", True)
@@ -178,7 +178,7 @@ def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom
         PODWRIGHT_MODEL="offline/echo", WEB_CONCURRENCY="3",
     )  # fmt: skip
     url = address(process)
-    run_ids = [http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"] for _ in range(30)]
+    run_ids = [plain_http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"] for _ in range(30)]
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     runs = [line["run_id"] for line in map(json.loads, output.splitlines()) if line["event"] == "run"]

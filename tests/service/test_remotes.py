@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from starlette.datastructures import Headers
-from tests.helpers import NO_TLS
+from tests.helpers import NO_AUTHORITIES
 from tests.service.support import Address, Command, Serve
 
 import podwright
@@ -109,7 +109,7 @@ def test_three_processes(
         PODWRIGHT_AGENTS_FILE=str(declared),
         PODWRIGHT_AGENT_KEYS=json.dumps(dict.fromkeys(urls, KEY)),
     )
-    with httpx.Client(verify=NO_TLS, base_url=address(near), timeout=30) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(near), timeout=30) as client:
         info = client.get("/info").json()
         assert sorted(info["agents"]) == ["editor", "writer"]
         assert "127.0.0.1" not in json.dumps(info)

@@ -15,7 +15,7 @@ from pathlib import Path
 import aiohttp
 import httpx
 import pytest
-from tests.helpers import http, skip, until
+from tests.helpers import plain_http, skip, until
 from tests.ports import free_port
 from tests.service.support import Address, Command, Process, discard_output
 
@@ -112,7 +112,7 @@ class Balancer:
 
 def _ready(url: str) -> bool:
     try:
-        return http.get(f"{url}/ready", timeout=5).status_code == 200
+        return plain_http.get(f"{url}/ready", timeout=5).status_code == 200
     except httpx.HTTPError:
         return False
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.helpers import http, until
+from tests.helpers import plain_http, until
 from tests.service.support import FaultyAgent, Gate, Serve, check_problem, connect
 
 from podwright import (
@@ -125,7 +125,7 @@ def test_an_unexpected_error(serve: Serve) -> None:
     response = client.post("/run", json={"input": "x"})
     check_problem(response, 500, "internal_error")
     assert "secret" not in response.text
-    assert 'status="500"' in http.get(f"{client.base_url}/metrics").text  # uvicorn closes the connection of a bug
+    assert 'status="500"' in plain_http.get(f"{client.base_url}/metrics").text  # uvicorn closes the connection of a bug
 
 
 def test_a_failed_run_reports_its_usage(serve: Serve) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.helpers import NO_TLS, http
+from tests.helpers import NO_AUTHORITIES, plain_http
 from tests.service.support import (
     Address,
     Command,
@@ -182,7 +182,7 @@ def test_a_stream_at_the_shutdown(command: Command, address: Address, tmp_path: 
     """After the shutdown time-out, a stream ends with the problem with context and resume path."""
     (tmp_path / "made.py").write_text(FLOW)
     process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
-    with http.stream("POST", f"{address(process)}/run/stream", json={"input": "x"}, timeout=30) as response:
+    with plain_http.stream("POST", f"{address(process)}/run/stream", json={"input": "x"}, timeout=30) as response:
         events = sse_events(response.iter_lines())
         while next(events)[2].get("step") != "slow":
             pass
@@ -215,7 +215,7 @@ def test_the_shutdown_does_not_wait_for_a_slow_client(command: Command, address:
     (tmp_path / "made.py").write_text(TALKER)
     settings = {"PODWRIGHT_SHUTDOWN_TIMEOUT": "1", "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000"}
     process = command("serve", "made:helper", "--port", "0", cwd=tmp_path, **settings)
-    client = httpx.Client(verify=NO_TLS, base_url=address(process))
+    client = httpx.Client(verify=NO_AUTHORITIES, base_url=address(process))
     with client, connect(client, "/run/stream", BODY, receive_buffer=4096) as connection:
         assert connection.recv(1)
         process.send_signal(signal.SIGTERM)

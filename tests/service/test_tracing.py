@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
-from tests.helpers import NO_TLS
+from tests.helpers import NO_AUTHORITIES
 from tests.service.support import Address, Command, Process
 
 from podwright_service.testing import Span, SpanCollector
@@ -76,7 +76,7 @@ def serving(command: Command, address: Address, tmp_path: Path) -> Iterator[Call
                 "serve", f"traced:{name}", "--host", "127.0.0.1", "--port", "0",
                 cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables,
             )  # fmt: skip
-            client = httpx.Client(verify=NO_TLS, base_url=address(process), timeout=30)
+            client = httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=30)
             return Serving(process, stack.enter_context(client))
 
         yield serve

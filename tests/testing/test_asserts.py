@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from tests.helpers import http
+from tests.helpers import plain_http
 
 from podwright.result import ExecutionResult
 from podwright.usage import Usage
@@ -116,7 +116,7 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
 
 
 def send(collector: SpanCollector, body: bytes, **headers: str) -> int:
-    return http.post(f"{collector.url}/v1/traces", content=body, headers=headers).status_code
+    return plain_http.post(f"{collector.url}/v1/traces", content=body, headers=headers).status_code
 
 
 def test_spans_are_read(collector: SpanCollector) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 from testcontainers.core.network import Network
-from tests.helpers import http
+from tests.helpers import plain_http
 from tests.image_support import Docker
 
 from podwright.errors import ConfigurationError
@@ -167,7 +167,7 @@ def test_a_key_variables_and_a_graceful_stop(docker: Docker, slim: str, calculat
         name = container.get_container_id()
         assert container.info()["title"] == "Sums"
         assert container.run("2 + 3").startswith("Echo: 2 + 3")
-        assert http.post(f"{container.url}/run", json={"input": "x"}).status_code == 401
+        assert plain_http.post(f"{container.url}/run", json={"input": "x"}).status_code == 401
         assert container.drain() == 0
         assert container.logs()
     assert name not in docker("ps", "-aq", "--no-trunc")

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.helpers import NO_TLS, http
+from tests.helpers import NO_AUTHORITIES, plain_http
 
 from podwright import Agent
 from podwright.errors import (
@@ -210,7 +210,7 @@ def test_a_request_too_many(stub: ModelStub) -> None:
 
 def test_addresses(stub: ModelStub) -> None:
     """Other paths are unknown, and a stub that is not started has no address."""
-    assert http.get(f"{stub.url}/v1/models").status_code == 404
+    assert plain_http.get(f"{stub.url}/v1/models").status_code == 404
     with pytest.raises(ConfigurationError):
         _ = ModelStub().url
 
@@ -218,7 +218,7 @@ def test_addresses(stub: ModelStub) -> None:
 def test_stopping_closes_kept_connections() -> None:
     """A stopped stub does not respond on a connection that was open before; it can be started again."""
     stub = ModelStub("one", "two")
-    with httpx.Client(verify=NO_TLS, timeout=20) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, timeout=20) as client:
         with stub:
             url = f"{stub.url}/v1/chat/completions"
             assert client.post(url, json={"messages": []}).status_code == 200

@@ -1,44 +1,36 @@
-"""Sends a request for each one that it gets: GET with `ask` as JSON, which it answers with status and body as JSON.
+"""Sends the request that each POST describes in JSON, and responds with its status and body as JSON.
 
-So tests send requests from inside the cluster through its API server, without starting a process for each.
+So tests send requests from inside the cluster, through its API server, without starting a process in a pod for each.
 """
 
-import http.client
-import http.server
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
+
+import aiohttp
+from aiohttp import web
 
 
-def send(ask):
-    headers = {"content-type": "application/json"}
-    if ask["key"]:
-        headers["authorization"] = f"Bearer {ask['key']}"
-    data = None if ask["body"] is None else json.dumps(ask["body"]).encode()
-    request = urllib.request.Request(ask["url"], data, headers, method=ask["method"])  # noqa: S310 - a test's URL
+async def send(request: web.Request) -> web.Response:
+    ask = await request.json()
+    headers = {"authorization": f"Bearer {ask['key']}"} if ask["key"] else {}
+    timeout = aiohttp.ClientTimeout(total=ask["timeout"])
     try:
-        with urllib.request.urlopen(request, timeout=ask["timeout"]) as response:  # noqa: S310 - a test's URL
-            status, text = response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read().decode()
-    except (OSError, http.client.HTTPException) as error:
+        async with aiohttp.request(
+            ask["method"], ask["url"], json=ask["body"], headers=headers, timeout=timeout
+        ) as response:
+            status, text = response.status, await response.text()
+    except (aiohttp.ClientError, TimeoutError) as error:
         status, text = 0, repr(error)
     try:
         body = json.loads(text)
     except ValueError:
         body = text
-    return status, body
+    return web.json_response([status, body])
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
-        content = json.dumps([send(json.loads(ask)) for ask in query.get("ask", [])]).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+async def is_ready(_: web.Request) -> web.Response:
+    return web.Response()
 
 
-http.server.ThreadingHTTPServer(("", 8000), Handler).serve_forever()
+app = web.Application()
+app.add_routes([web.post("/", send), web.get("/", is_ready)])
+web.run_app(app, port=8000, print=None, access_log=None)
