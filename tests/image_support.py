@@ -84,21 +84,8 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
     dockerfile = "\n".join(
         [f"FROM {base}", *lines, f"COPY --from=programs {program.name} /bin/", f'ENTRYPOINT ["/bin/{program.name}"]']
     )
-    _build(dockerfile, tag, f"--build-context=programs={program.parent}")
-
-
-def build_with_background_runs(slim: str, full: str, tag: str) -> None:
-    """Build the image `slim` with the packages of the service's extra `background`: less to copy than all of `full`."""
-    names = ("aiosqlite", "alembic", "greenlet", "mako", "markupsafe", "psycopg", "sqlalchemy")
-    folder = "opt/podwright/lib/python3.*/site-packages"
-    sources = " ".join(f"/full/{folder}/{name}*" for name in names)
-    copy = f"RUN --mount=type=bind,from={full},target=/full cp -r {sources} /{folder}/"
-    _build("\n".join([f"FROM {slim}", "USER 0", copy, "USER 65532:65532"]), tag)
-
-
-def _build(dockerfile: str, tag: str, *options: str) -> None:
-    command = [docker().client, "build", "--quiet", f"--tag={tag}", *options, "-"]
-    done = subprocess.run(command, input=dockerfile, capture_output=True, text=True, timeout=600)
+    command = ["build", "--quiet", f"--tag={tag}", f"--build-context=programs={program.parent}", "-"]
+    done = subprocess.run([docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
 
 

@@ -10,16 +10,16 @@ import pytest
 from tests.cluster.cluster import Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import ROOT, skip
-from tests.image_support import Docker, build_postgresql, build_with_background_runs, shared
+from tests.image_support import Docker, build_postgresql, shared
 
 SCRIPT = ROOT / "deploy" / "cluster.sh"
-DEFINITIONS = {
+DEFINITIONS = (
     "external-secrets.io_externalsecrets", "external-secrets.io_secretstores", "gateway.networking.k8s.io_httproutes",
     "keda.sh_scaledobjects", "keda.sh_triggerauthentications",
     "monitoring.coreos.com_alertmanagerconfigs", "monitoring.coreos.com_alertmanagers",
     "monitoring.coreos.com_podmonitors", "monitoring.coreos.com_probes", "monitoring.coreos.com_prometheuses",
     "monitoring.coreos.com_prometheusrules", "monitoring.coreos.com_servicemonitors",
-}  # fmt: skip
+)  # fmt: skip
 """The names of the files whose custom resources are defined: those that the chart creates, or the operator needs."""
 
 
@@ -55,7 +55,7 @@ def define(cluster: Cluster) -> None:
         for folder in go_modules("resources").values()
         for file in sorted(folder.glob("**/*crd*/**/*.yaml"))
     }
-    names = {name: ".".join(reversed(name.split("_"))) for name in sorted(DEFINITIONS)}
+    names = {name: ".".join(reversed(name.split("_"))) for name in DEFINITIONS}
     missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
     if missing:
         cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in missing))
@@ -63,18 +63,10 @@ def define(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="package")
-def with_background_runs(
-    docker: Docker, cluster: Cluster, slim: str, full: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The image `slim` with what background runs need, in the cluster, which also has PostgreSQL's."""
-    tag = slim.replace("slim", "background")
-
-    def load() -> None:
-        build_with_background_runs(slim, full, tag)
-        cluster.load(tag, build_postgresql())
-
-    with shared(tmp_path_factory, "with-background-runs", load, lambda: docker.run("image", "rm", "--force", tag)):
-        yield tag
+def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The image of the flavour `full`, which background runs need, in the cluster, which also has PostgreSQL's."""
+    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(full, build_postgresql()), lambda: None):
+        yield full
 
 
 @pytest.fixture(scope="module")

@@ -130,11 +130,9 @@ def values(watchers: Watchers) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(
-    make_namespace: Callable[..., Namespace], with_background_runs: str, values: Manifest
-) -> Iterator[Namespace]:
+def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Iterator[Namespace]:
     """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
-    namespace = make_namespace(with_background_runs)
+    namespace = make_namespace(loaded_full)
     with ThreadPoolExecutor() as executor:
         provider = executor.submit(namespace.serve, "provider", PODS / "provider.py")
         client = executor.submit(Client.start, namespace)

@@ -54,9 +54,9 @@ def values() -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[..., Namespace], with_background_runs: str, values: Manifest) -> Namespace:
+def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Namespace:
     """A namespace with the release, its database and a model provider."""
-    namespace = make_namespace(with_background_runs)
+    namespace = make_namespace(loaded_full)
     namespace.start_database()
     namespace.serve("provider", PODS / "provider.py")
     namespace.install(values)
