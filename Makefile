@@ -5,6 +5,7 @@ SHELL := /bin/bash
 UV := deploy/setup.sh
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+PYTHON ?= >=3.11
 # Younger releases are not locked, because most malicious ones are withdrawn within days.
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
@@ -29,7 +30,7 @@ install: $(INSTALLED)  ## install the locked dependencies and both packages into
 
 $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.toml service/pyproject.toml \
 		library/src/podwright/_version.py
-	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv
+	$(UV) venv --quiet --allow-existing --python '$(PYTHON)' .venv
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
@@ -81,7 +82,7 @@ run: install  ## serve the example newsroom with an offline model; PORT=8000, PO
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
-# One more than cores, because some tests wait for pods; the files of tests/cluster, which take longest, come first.
+# One more than cores, because some tests wait for pods; tests/conftest.py says which files come first.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: install  ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
@@ -97,7 +98,7 @@ bench: install  ## run the benchmarks and update docs/benchmarks.md
 	PYTHONPATH=. $(BIN)/python tests/bench/run.py
 
 check: install  ## everything that must pass before a merge: format, lint, types, imports, workflows, tests
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(STATIC) test
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test $(STATIC)
 
 static: install  ## the checks without the tests
 	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)

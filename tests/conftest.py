@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import image_support
 from tests.helpers import tool
 from tests.image_support import Docker
+
+FIRST = ("cluster/test_alerts.py", "image/", "cluster/", "service/test_background", "service/test_schemathesis.py")
+"""What the tests begin with, in this order: the cluster starts while images are built, and the longest ones follow."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix the files of the other folders evenly, because some folders compute and some wait."""
+    tests, folders = Path(__file__).parent, defaultdict[Path, list[Path]](list)
+    for path in dict.fromkeys(item.path for item in items):
+        folders[path.parent].append(path)
+
+    def place(path: Path) -> float:
+        name, files = path.relative_to(tests).as_posix(), folders[path.parent]
+        first = (rank for rank, prefix in enumerate(FIRST) if name.startswith(prefix))
+        return next(first, len(FIRST) + files.index(path) / len(files))
+
+    places = {path: place(path) for files in folders.values() for path in files}
+    items.sort(key=lambda item: places[item.path])
 
 
 def pytest_collection_finish() -> None:

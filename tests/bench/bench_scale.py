@@ -21,7 +21,7 @@ LARGEST = fleet_split.MAX_RELEASE_BYTES // KIB
 
 def figures() -> list[Figure]:
     script = [ROOT / "deploy" / "cluster.sh", "up"]
-    cluster = Cluster(subprocess.run(script, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
+    config = subprocess.run(script, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     thousand = large_fleet(100) | {"apiKeys": SEEDS}
     fleets: dict[str, dict[str, Any]] = {
         "`hundred`": {"fleet": example_values("hundred")},
@@ -29,7 +29,7 @@ def figures() -> list[Figure]:
         "1 001 components": fleet_split.split(thousand, "fleet", 200),
     }
     rows: list[Figure] = []
-    with fake_node(cluster) as defaults:
+    with Cluster(config) as cluster, fake_node(cluster) as defaults:
         for title, releases in fleets.items():
             values = {release: {**part, "defaults": defaults} for release, part in releases.items()}
             rows += install(cluster, title, values)
@@ -58,5 +58,5 @@ def install(cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]) -
 
 def server_memory(cluster: Cluster) -> float:
     """The resident memory of the API server in MiB."""
-    [line] = re.findall(r"^process_resident_memory_bytes (.+)$", cluster.raw("/metrics"), re.MULTILINE)
+    [line] = re.findall(r"^process_resident_memory_bytes (.+)$", cluster.request("GET", "/metrics").text, re.MULTILINE)
     return float(line) / KIB**2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import functools
 import json
 import os
 import shutil
@@ -13,11 +15,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
+import httpx
 import yaml
 from tests.helm.conftest import CHART, Manifest
-from tests.helpers import ROOT, tool, until
+from tests.helpers import NO_AUTHORITIES, ROOT, tool, until
 from tests.image_support import build_postgresql
 
 CLIENT = Path(__file__).parent / "pods" / "client.py"
@@ -41,6 +43,8 @@ def side_by_side(function: Callable[[Argument], Result], arguments: Iterable[Arg
 class Cluster:
     """A cluster.
 
+    As a context manager it runs `kubectl proxy`, so that a request to the API server needs no process of its own.
+
     Args:
         config: The path of its kubeconfig.
     """
@@ -51,6 +55,20 @@ class Cluster:
         self.client = tool("kubectl") if built else "kubectl"
         # kubectl and Helm are programs in Go: with this, they collect less garbage, and need less CPU
         self.environment = {**os.environ, "KUBECONFIG": config, "GOGC": "400"}
+
+    def __enter__(self) -> Cluster:
+        command = [self.client, "proxy", "--port=0"]
+        self._proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
+        assert self._proxy.stdout is not None
+        address = self._proxy.stdout.readline().split()[-1]
+        self.api = httpx.Client(base_url=f"http://{address}", verify=NO_AUTHORITIES, trust_env=False, timeout=120)
+        """Sends requests to the API server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.api.close()
+        with self._proxy:
+            self._proxy.terminate()
 
     def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program to its end, with this cluster's kubeconfig."""
@@ -82,13 +100,39 @@ class Cluster:
             "apply", "--server-side", "--force-conflicts", "--validate=strict", "--filename=-", *options, text=text
         )
 
-    def raw(self, path: str, **parameters: str) -> str:
-        """The response of the API server to a GET request."""
-        return self.kubectl("get", "--raw", f"{path}?{urlencode(parameters)}" if parameters else path)
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A response of the API server, which must be a success."""
+        response = self.api.request(method, path, **options)
+        assert response.is_success, f"{method} {path}\n{response.status_code} {response.text}"
+        return response
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """The JSON response of the API server to a GET request."""
+        return self.request("GET", path, params=parameters).json()
 
     def ask(self, namespace: str, name: str, path: str, /, **parameters: str) -> Any:
         """The JSON response of a Service, `name:port`, requested by the API server."""
-        return json.loads(self.raw(f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters))
+        return self.get(f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters)
+
+    @functools.cached_property
+    def _kinds(self) -> dict[str, tuple[str, Manifest]]:
+        """The group and version (as a path) and the description of each kind, by its name in singular and plural."""
+        accept = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+        found: dict[str, tuple[str, Manifest]] = {}
+        for root in ("/api", "/apis"):
+            for group in self.request("GET", root, headers=accept).json()["items"]:
+                name, version = group["metadata"].get("name", ""), group["versions"][0]
+                for resource in version.get("resources", []):
+                    base = "/".join(part for part in (root, name, version["version"]) if part)
+                    for each in (resource["resource"], resource["singularResource"]):
+                        found.setdefault(each, (base, resource))
+        return found
+
+    def path(self, kind: str, namespace: str) -> str:
+        """The path of all objects of a kind, of a namespace unless the kind has none."""
+        base, resource = self._kinds[kind.lower()]
+        place = f"/namespaces/{namespace}" if resource["scope"] == "Namespaced" else ""
+        return f"{base}{place}/{resource['resource']}"
 
     def load(self, *images: str) -> None:
         """Copy images of the Docker engine into the cluster."""
@@ -130,11 +174,10 @@ class Namespace:
 
     def key(self, component: str, entry: str = "admin", release: str = "fleet") -> str:
         """An entry of the Secret with the API keys of a component."""
-        template = f'--output=go-template={{{{index .data "{entry}" | base64decode}}}}'
-        return self.kubectl("get", "secret", f"{release}-{component}-keys", template)
+        return base64.b64decode(self.get("secret", f"{release}-{component}-keys")["data"][entry]).decode()
 
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
-        return json.loads(self.kubectl("get", kind, f"--selector={selector}", "--output=json"))["items"]
+        return self.cluster.get(self.cluster.path(kind, self.name), labelSelector=selector)["items"]
 
     def pods(self, component: str, release: str = "fleet") -> list[str]:
         """The names of the pods of a component that are not about to stop."""
@@ -144,7 +187,7 @@ class Namespace:
         return [metadata["name"] for metadata in found if "deletionTimestamp" not in metadata]
 
     def get(self, kind: str, name: str) -> Manifest:
-        return json.loads(self.kubectl("get", kind, name, "--output=json"))
+        return self.cluster.get(f"{self.cluster.path(kind, self.name)}/{name}")
 
     def apply(self, manifests: Iterable[Manifest]) -> None:
         self.cluster.apply([each | {"metadata": {**each["metadata"], "namespace": self.name}} for each in manifests])
@@ -233,16 +276,14 @@ class Client:
     ) -> Client:
         """Start the pod, with the label `app` and further ones, and changes of its spec."""
         namespace.start(name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes)
-        client, cluster = cls(namespace, name), namespace.cluster
-        ask = (cluster.client, "get", "--raw", client._path)
-        until(lambda: cluster.run(*ask).returncode == 0, TIMEOUT, lambda: cluster.run(*ask).stderr, 0.2)
+        client, api = cls(namespace, name), namespace.cluster.api
+        until(lambda: api.get(client._path).is_success, TIMEOUT, lambda: api.get(client._path).text, 0.2)
         return client
 
     def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
-        ask = json.dumps({"method": method, "url": url, "key": key, "body": body, "timeout": timeout})
-        text = self.namespace.cluster.kubectl("create", f"--raw={self._path}", "--filename=-", text=ask)
-        status, response = json.loads(text)
+        ask = {"method": method, "url": url, "key": key, "body": body, "timeout": timeout}
+        status, response = self.namespace.cluster.request("POST", self._path, json=ask).json()
         return status, response
 
 

@@ -30,7 +30,8 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         skip("A cluster is missing: set KUBECONFIG, or run the tests as root on Linux.")
 
     def start() -> bool:
-        is_new = docker.run("inspect", "podwright-cluster-control").returncode != 0
+        template = "--format={{.State.Running}}"
+        is_running = docker.run("inspect", "--type=container", template, "podwright-cluster-control").stdout == "true\n"
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
@@ -38,13 +39,15 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         if loaded.returncode:
             skip(f"A cluster that gets images is missing: {loaded.stderr.strip()}")
         define(Cluster(done.stdout.strip()))
-        return is_new
+        return not is_running
 
     def stop() -> None:
         subprocess.run([SCRIPT, "down"], check=True, capture_output=True)
 
     with shared(tmp_path_factory, "cluster", start, stop):
-        yield Cluster(subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip())
+        config = subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip()
+        with Cluster(config) as cluster:
+            yield cluster
 
 
 def define(cluster: Cluster) -> None:

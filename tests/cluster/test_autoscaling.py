@@ -38,7 +38,7 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     """The metrics server, unless the cluster has one."""
 
     def start() -> None:
-        if cluster.run(cluster.client, "get", "--raw", "/apis/metrics.k8s.io/v1beta1").returncode == 0:
+        if cluster.api.get("/apis/metrics.k8s.io/v1beta1").is_success:
             return
         build_program(Path(tool("metrics-server")), IMAGE)
         cluster.load(IMAGE)

@@ -73,7 +73,8 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
         assert status in (200, 202), response
         return response
 
-    namespace.until(lambda: client.request("GET", f"{URL}/runs", key)[0] == 200)
+    # a new pod is refused until the network policies know it
+    namespace.until(lambda: all(client.request("GET", f"{URL}/runs", key)[0] == 200 for _ in range(20)))
     started = side_by_side(lambda number: request("POST", "/runs", {"input": str(number)})["id"], range(RUNS))
     namespace.kubectl("delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force")
     namespace.until(lambda: len(request("GET", f"/runs?status=succeeded&limit={RUNS}")["runs"]) == RUNS)

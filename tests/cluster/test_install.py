@@ -154,7 +154,7 @@ def test_every_pod_is_ready(installed: list[Installed]) -> None:
         assert all(pods(each.newsroom).values())
         assert all(pods(each.production, {"newsroom", *AGENTS}).values())
         for namespace in (each.newsroom, each.production):
-            info = json.loads(namespace.cluster.kubectl("get", "namespace", namespace.name, "--output=json"))
+            info = namespace.get("namespace", namespace.name)
             assert info["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
             namespace.until(functools.partial(are_ready, namespace))
 

@@ -126,9 +126,9 @@ def load(fleet: Fleet) -> Iterator[Load]:
     urls = [f"http://fleet-{name}:8000/run" for name in COMPONENTS]
 
     def answer() -> bool:
-        return all(fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls for _ in range(4))
+        return all(fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls * 20)
 
-    fleet.namespace.until(answer)  # the nodes learn later than Helm that the pods are ready
+    fleet.namespace.until(answer)  # the nodes and the network policies learn later than Helm that the pods are ready
     with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, PAUSE) as load:
         yield load
 

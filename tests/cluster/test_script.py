@@ -53,7 +53,7 @@ def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, c
     assert loaded.returncode == 0, loaded.stderr
     assert (folder / "record").read_text().strip() == command
     assert run(config, folder, "down").returncode == 0
-    cluster.raw("/readyz")
+    cluster.request("GET", "/readyz")
 
 
 def test_an_unusable_cluster(folder: Path) -> None:
