@@ -26,7 +26,7 @@ COMPONENT ?= deploy/examples/newsroom/newsroom
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
 
-install: $(INSTALLED)  ## install the locked dependencies and both packages into .venv
+install: $(INSTALLED)  ## install the locked dependencies and both packages into .venv; PYTHON=3.12 chooses the Python of a new one
 
 $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.toml service/pyproject.toml \
 		library/src/podwright/_version.py

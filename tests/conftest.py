@@ -13,7 +13,10 @@ from tests import image_support
 from tests.helpers import tool
 from tests.image_support import Docker
 
-FIRST = ("cluster/test_alerts.py", "image/", "cluster/", "service/test_background", "service/test_schemathesis.py")
+FIRST = (
+    "cluster/test_alerts.py", "image/", "cluster/test_install.py", "cluster/",
+    "service/test_background", "service/test_schemathesis.py",
+)  # fmt: skip
 """What the tests begin with, in this order: the cluster starts while images are built, and the longest ones follow."""
 
 

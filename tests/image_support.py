@@ -39,6 +39,13 @@ class Docker:
         assert done.returncode == 0, f"docker {arguments}\n{done.stdout}{done.stderr}"
         return done.stdout
 
+    def shell(self, image: str, script: str, *options: str) -> str:
+        """The standard output of a shell script in a new container.
+
+        The container ends a second later, because the engine may lose the output of one that ends before it is read.
+        """
+        return self("run", "--rm", *options, "--entrypoint=sh", image, "-c", f"{script}\nsleep 1")
+
     def inspect(self, name: str) -> dict[str, Any]:
         """An image or a container."""
         return json.loads(self("inspect", name))[0]
