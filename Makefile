@@ -5,7 +5,7 @@ SHELL := /bin/bash
 UV := deploy/setup.sh
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-PYTHON ?= >=3.11
+PYTHON := >=3.11
 # Younger releases are not locked, because most malicious ones are withdrawn within days.
 MIN_AGE := 7 days
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +18,19 @@ FIRST = (
     "cluster/test_alerts.py", "image/", "cluster/test_install.py", "cluster/",
     "service/test_background", "service/test_schemathesis.py",
 )  # fmt: skip
-"""What the tests begin with, in this order: the cluster starts while images are built, and the longest ones follow."""
+"""What the workers begin with: the cluster starts while images are built, and the longest ones follow.
+
+The first file takes so long that another worker comes to the cluster before it ends, which keeps the cluster.
+"""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix the files of the other folders evenly, because some folders compute and some wait."""
+    """Put the files of FIRST first, and mix the others evenly, because some folders compute and some wait.
+
+    One process alone keeps the order of the folders, because each folder's fixtures end with it.
+    """
+    if not os.environ.get("PYTEST_XDIST_WORKER"):
+        return
     tests, folders = Path(__file__).parent, defaultdict[Path, list[Path]](list)
     for path in dict.fromkeys(item.path for item in items):
         folders[path.parent].append(path)

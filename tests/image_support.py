@@ -21,7 +21,7 @@ INHERITED = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "
 
 
 class Docker:
-    """A Docker client: `docker("run", "--rm", image)` returns the standard output."""
+    """A Docker client: `docker("history", image)` returns the standard output."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -44,7 +44,7 @@ class Docker:
 
         The container ends a second later, because the engine may lose the output of one that ends before it is read.
         """
-        return self("run", "--rm", *options, "--entrypoint=sh", image, "-c", f"{script}\nsleep 1")
+        return self("run", "--rm", *options, "--entrypoint=sh", image, "-c", f"trap 'sleep 1' EXIT\n{script}")
 
     def inspect(self, name: str) -> dict[str, Any]:
         """An image or a container."""

@@ -9,6 +9,7 @@ import os
 import shutil
 import string
 import subprocess
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterable
@@ -57,11 +58,14 @@ class Cluster:
         self.environment = {**os.environ, "KUBECONFIG": config, "GOGC": "400"}
 
     def __enter__(self) -> Cluster:
-        command = [self.client, "proxy", "--port=0"]
+        self._folder = tempfile.TemporaryDirectory()
+        socket = f"{self._folder.name}/socket"  # which only this user may open
+        command = [self.client, "proxy", f"--unix-socket={socket}", "--append-server-path"]
         self._proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
         assert self._proxy.stdout is not None
-        address = self._proxy.stdout.readline().split()[-1]
-        self.api = httpx.Client(base_url=f"http://{address}", verify=NO_AUTHORITIES, trust_env=False, timeout=120)
+        assert self._proxy.stdout.readline(), "kubectl proxy does not start"
+        transport = httpx.HTTPTransport(uds=socket, verify=NO_AUTHORITIES)
+        self.api = httpx.Client(base_url="http://localhost", transport=transport, timeout=120)
         """Sends requests to the API server."""
         return self
 
@@ -69,6 +73,7 @@ class Cluster:
         self.api.close()
         with self._proxy:
             self._proxy.terminate()
+        self._folder.cleanup()
 
     def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program to its end, with this cluster's kubeconfig."""
@@ -108,29 +113,30 @@ class Cluster:
 
     def get(self, path: str, **parameters: str) -> Any:
         """The JSON response of the API server to a GET request."""
-        return self.request("GET", path, params=parameters).json()
+        return self.request("GET", path, params=parameters or None).json()
 
     def ask(self, namespace: str, name: str, path: str, /, **parameters: str) -> Any:
         """The JSON response of a Service, `name:port`, requested by the API server."""
         return self.get(f"/api/v1/namespaces/{namespace}/services/{name}/proxy{path}", **parameters)
 
     @functools.cached_property
-    def _kinds(self) -> dict[str, tuple[str, Manifest]]:
-        """The group and version (as a path) and the description of each kind, by its name in singular and plural."""
+    def _resources(self) -> dict[str, tuple[str, Manifest]]:
+        """The path of the group and version, and the description, of each resource by its singular and its plural."""
         accept = {"accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
         found: dict[str, tuple[str, Manifest]] = {}
         for root in ("/api", "/apis"):
             for group in self.request("GET", root, headers=accept).json()["items"]:
-                name, version = group["metadata"].get("name", ""), group["versions"][0]
-                for resource in version.get("resources", []):
+                name = group["metadata"].get("name", "")
+                for version in group["versions"]:  # the preferred one is the first
                     base = "/".join(part for part in (root, name, version["version"]) if part)
-                    for each in (resource["resource"], resource["singularResource"]):
-                        found.setdefault(each, (base, resource))
+                    for resource in version.get("resources", []):
+                        for each in (resource["resource"], resource["singularResource"]):
+                            found.setdefault(each, (base, resource))
         return found
 
     def path(self, kind: str, namespace: str) -> str:
-        """The path of all objects of a kind, of a namespace unless the kind has none."""
-        base, resource = self._kinds[kind.lower()]
+        """The path of all objects of a kind, or resource, of a namespace unless they have none."""
+        base, resource = self._resources[kind.lower()]
         place = f"/namespaces/{namespace}" if resource["scope"] == "Namespaced" else ""
         return f"{base}{place}/{resource['resource']}"
 
@@ -277,7 +283,7 @@ class Client:
         """Start the pod, with the label `app` and further ones, and changes of its spec."""
         namespace.start(name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes)
         client, api = cls(namespace, name), namespace.cluster.api
-        until(lambda: api.get(client._path).is_success, TIMEOUT, lambda: api.get(client._path).text, 0.2)
+        until(lambda: api.get(client._path).is_success, TIMEOUT, lambda: client._path, 0.2)
         return client
 
     def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:

@@ -29,9 +29,12 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
     if not os.environ.get("KUBECONFIG") and os.geteuid():
         skip("A cluster is missing: set KUBECONFIG, or run the tests as root on Linux.")
 
+    def node() -> str:
+        """The id of the container of the first node, if there is one."""
+        return docker.run("inspect", "--type=container", "--format={{.Id}}", "podwright-cluster-control").stdout
+
     def start() -> bool:
-        template = "--format={{.State.Running}}"
-        is_running = docker.run("inspect", "--type=container", template, "podwright-cluster-control").stdout == "true\n"
+        before = node()
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
@@ -39,7 +42,7 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         if loaded.returncode:
             skip(f"A cluster that gets images is missing: {loaded.stderr.strip()}")
         define(Cluster(done.stdout.strip()))
-        return not is_running
+        return node() != before
 
     def stop() -> None:
         subprocess.run([SCRIPT, "down"], check=True, capture_output=True)

@@ -73,7 +73,7 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
         assert status in (200, 202), response
         return response
 
-    # a new pod is refused until the network policies know it
+    # a new pod is refused until the network policies know it, and the Service chooses one at random
     namespace.until(lambda: all(client.request("GET", f"{URL}/runs", key)[0] == 200 for _ in range(20)))
     started = side_by_side(lambda number: request("POST", "/runs", {"input": str(number)})["id"], range(RUNS))
     namespace.kubectl("delete", "pod", namespace.pods("flow")[0], "--grace-period=0", "--force")

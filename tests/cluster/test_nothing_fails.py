@@ -128,7 +128,8 @@ def load(fleet: Fleet) -> Iterator[Load]:
     def answer() -> bool:
         return all(fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls * 20)
 
-    fleet.namespace.until(answer)  # the nodes and the network policies learn later than Helm that the pods are ready
+    # the nodes and the network policies learn later than Helm of the pods, of which a Service chooses one at random
+    fleet.namespace.until(answer)
     with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, PAUSE) as load:
         yield load
 

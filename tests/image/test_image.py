@@ -174,7 +174,7 @@ def test_contents_of_the_image(docker: Docker, image: str) -> None:
     )
     script = f"""
         find / -xdev -type f \\( -perm /6000 -o -name '*.pth' \\) 2>/dev/null
-        command -v pip pip3 uv gcc cc make
+        for name in pip pip3 uv gcc cc make; do command -v $name; done
         for python in python /usr/bin/python3; do $python -c "{installers}"; done
         python -c "{compiled}"
     """

@@ -308,7 +308,7 @@ def fleet(
 
 
 @pytest.mark.parametrize(
-    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS)]
+    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS // 2)]
 )
 def test_nothing_is_lost_when_processes_are_killed(
     fleet: Callable[..., Fleet],
