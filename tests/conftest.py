@@ -17,6 +17,7 @@ from tests.image_support import Docker
 FIRST = (
     "cluster/test_alerts.py", "image/", "cluster/test_install.py", "cluster/",
     "service/test_background", "compose/", "service/test_schemathesis.py",
+    "service/test_processes.py", "service/test_rolling_restart.py",
 )  # fmt: skip
 """What the workers begin with: the cluster starts while images are built, and the longest ones follow.
 
