@@ -30,7 +30,8 @@ from tests.service.support import Address, Command, Process, check_problem, disc
 
 from podwright_service.background.database import database_url, migrate
 
-RUNS = 5000 if os.environ.get("PROOF") else 500
+PROOF = bool(os.environ.get("PROOF"))
+RUNS = 5000 if PROOF else 500
 LATENCY = 0.04
 """Seconds that the model takes to answer."""
 IN_PROGRESS = 32
@@ -308,7 +309,7 @@ def fleet(
 
 
 @pytest.mark.parametrize(
-    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS // 2)]
+    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS if PROOF else 250)]
 )
 def test_nothing_is_lost_when_processes_are_killed(
     fleet: Callable[..., Fleet],

@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 from tests.service.support import Address, Command, discard_output
 
-EXAMPLES = 1300 if os.environ.get("PROOF") else 8
+PROOF = bool(os.environ.get("PROOF"))
+EXAMPLES = 1300 if PROOF else 8
 """Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
+PHASES = "examples,coverage,fuzzing,stateful"
 
 
 @pytest.mark.parametrize(
     ("key", "database", "phases"),
     [
-        (None, "sqlite", "examples,fuzzing,stateful"),
-        # the phase `coverage` generates the same in each run, so only the stricter database gets it
-        (KEY, "postgresql", "examples,coverage,fuzzing,stateful"),
+        # the phase `coverage` generates the same in each run, so by default only the stricter database gets it
+        (None, "sqlite", PHASES if PROOF else "examples,fuzzing,stateful"),
+        (KEY, "postgresql", PHASES),
     ],
     ids=["no key, SQLite", "key, PostgreSQL"],
 )
