@@ -417,6 +417,26 @@ def test_a_waiting_run_is_cancelled_at_once(serve: Serve, database: str) -> None
     assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
 
 
+def test_no_more_runs_than_allowed(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if one begins while the process looks for others."""
+    gate, claim, added, claimed = Gate(), RunStore.claim, threading.Event(), threading.Event()
+
+    async def slow(store: RunStore, *arguments: Any) -> Any:
+        await asyncio.to_thread(added.wait, 30)
+        runs = await claim(store, *arguments)
+        claimed.set()
+        return runs
+
+    monkeypatch.setattr(RunStore, "claim", slow)
+    client = serve(gate.agent(), runs_database=database, background_runs=1)
+    urls = [begin(client) for _ in range(3)]
+    added.set()
+    claimed.wait(30)
+    assert sorted(client.get(url).json()["status"] for url in urls) == ["queued", "queued", "running"]
+    gate.opened.set()
+    assert [wait(client, url)["status"] for url in urls] == ["succeeded"] * 3
+
+
 def test_a_run_waits_for_its_blueprint(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service with another blueprint does not perform it, and says what it waits for."""
     gate = Gate()

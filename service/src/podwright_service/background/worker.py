@@ -61,6 +61,8 @@ class BackgroundWorker:
         self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
+        self._claiming = 0
+        """How many runs the query in progress may take over."""
         self._unknown: Set[str] = frozenset()
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
@@ -101,7 +103,9 @@ class BackgroundWorker:
             run: What `RunStore.add` takes.
         """
         if self._room() <= 0:
-            return await self.store.add(run)
+            stored = await self.store.add(run)
+            self.wake()  # a query in progress may have left room
+            return stored
         run_id: str = run["id"]
         self._starting.add(run_id)
         try:
@@ -150,7 +154,7 @@ class BackgroundWorker:
         """How many more runs this process may perform."""
         if self._draining_since is not None:
             return 0
-        return self._settings.background_runs - len(self._active) - len(self._starting)
+        return self._settings.background_runs - len(self._active) - len(self._starting) - self._claiming
 
     async def _take_over(self) -> None:
         """Take runs over, and wait for the next reason to do so if there are no more."""
@@ -158,7 +162,11 @@ class BackgroundWorker:
         room, claimed = self._room(), 0
         if room > 0:
             unknown = self._unknown - self._active.keys() - self._starting
-            runs = await self.store.claim(self._id, self.digest, room, unknown)
+            self._claiming = room
+            try:
+                runs = await self.store.claim(self._id, self.digest, room, unknown)
+            finally:
+                self._claiming = 0
             claimed = len(runs)
             for run in runs:
                 self._start(run)
@@ -175,7 +183,7 @@ class BackgroundWorker:
         task.add_done_callback(lambda _: self._ended(run["id"], task))
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
-        was_full = self._room() <= 0
+        was_full = self._room() <= 0 and not self._claiming
         if run_id in self._active and self._active[run_id][0] is task:
             del self._active[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
