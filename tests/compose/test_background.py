@@ -15,7 +15,7 @@ def test_runs_are_kept(make_fleet: MakeFleet, full: str) -> None:
     fleet = make_fleet(
         {"database": {"image": build_postgresql()}}, BACKGROUND_IMAGE=full, COMPOSE_PROFILES="background"
     )
-    fleet.up()
+    fleet.up("background")
 
     def request(method: str, path: str, **options: Any) -> Any:
         with fleet.client("background") as client:

@@ -1,8 +1,10 @@
-"""The newsroom in containers with its observers."""
+"""The newsroom in containers with its observers, without one of its agents, and its end."""
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ from tests.observability.support import ALERTS
 
 KEY = "0123456789abcdef-of-the-fleet"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
+REQUEST = {"input": "the moon"}
 
 
 class Trace:
@@ -59,7 +62,7 @@ def newsroom(make_fleet: MakeFleet, observers: dict[str, Any]) -> Fleet:
 def response(newsroom: Fleet) -> httpx.Response:
     """The response of the workflow, with its trace."""
     with newsroom.client("newsroom", headers=HEADERS) as client:
-        response = client.post("/run?trace=true", json={"input": "the moon"})
+        response = client.post("/run?trace=true", json=REQUEST)
     assert response.status_code == 200, response.text
     return response
 
@@ -93,7 +96,7 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(value)
     assert all(text.startswith("Echo: ") for name, text in value.items() if name.endswith("_output"))
     with newsroom.client("desk", headers=HEADERS) as client:
-        events = client.post("/run?trace=true", json={"input": "the moon"}).json()["events"]
+        events = client.post("/run?trace=true", json=REQUEST).json()["events"]
     assert {event["component"] for event in events if event.get("remote")} == set(STAFF)
 
 
@@ -135,3 +138,42 @@ def test_an_exemplar_has_the_trace(newsroom: Fleet, response: httpx.Response) ->
         return {exemplar["labels"]["trace_id"] for each in series for exemplar in each["exemplars"]}
 
     until(lambda: trace_id in trace_ids(), report=trace_ids)
+
+
+def test_a_killed_agent(newsroom: Fleet) -> None:
+    """Without the writer, a run fails with a problem that names it; with the writer, it resumes where it stopped."""
+    newsroom("kill", "writer")
+    with newsroom.client("newsroom", headers=HEADERS) as client:
+        failed = client.post("/run", json=REQUEST)
+        problem = failed.json()
+        assert (failed.status_code, problem["code"]) == (502, "remote_unreachable"), problem
+        assert failed.headers["content-type"].startswith("application/problem+json")
+        assert "writer" in problem["detail"]
+        assert client.get("/ready").status_code == 200
+        newsroom.up("writer")
+        resumed = client.post("/run", json={"inputs": problem["context"], "resume_path": problem["resume_path"]})
+    assert resumed.status_code == 200, resumed.text
+    assert resumed.json()["researcher_output"] == problem["context"]["researcher_output"]
+    assert resumed.json()["writer_output"]
+
+
+def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
+    """`docker compose stop` under load: each run that started succeeds, and every component exits with 0."""
+    responses: list[httpx.Response] = []
+
+    def call() -> None:
+        with newsroom.client("newsroom", headers=HEADERS) as client, suppress(httpx.TransportError):
+            while True:
+                responses.append(client.post("/run", json=REQUEST))
+
+    callers = [threading.Thread(target=call) for _ in range(2)]
+    for caller in callers:
+        caller.start()
+    until(lambda: len(responses) > 2)
+    newsroom("stop")
+    for caller in callers:
+        caller.join()
+    assert {response.status_code for response in responses} == {200}
+    for name in COMPONENTS:
+        state = newsroom.container(name)["State"]
+        assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == ("exited", 0, False), name
