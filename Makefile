@@ -55,7 +55,7 @@ VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/
 version:  ## print the version
 	@echo $(VERSION)
 
-cluster: engine  ## start a Kubernetes cluster of two nodes, as root on Linux with Go, or use that of KUBECONFIG; print its kubeconfig
+cluster: engine  ## start a Kubernetes cluster, as root on Linux with Go, or use that of KUBECONFIG; print its kubeconfig
 	@deploy/cluster.sh up
 
 cluster-down:  ## delete that cluster

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# A Kubernetes cluster for development and tests. With KUBECONFIG set, it is that one. Else it is made here: two nodes as
-# containers of the Docker engine, of Go modules and Debian's containerd, which needs root on Linux, Go 1.26 and
+# A Kubernetes cluster for development and tests. With KUBECONFIG set, it is that one. Else it is made here: a node as a
+# container of the Docker engine, of Go modules and Debian's containerd, which needs root on Linux, Go 1.26 and
 # `make engine`.
 #
-#   deploy/cluster.sh up            start it if it does not run; print the path of its kubeconfig
-#   deploy/cluster.sh load IMAGE... copy images of the Docker engine into it
-#   deploy/cluster.sh down          delete it, unless it is that of KUBECONFIG; the built programs stay
+#   deploy/cluster.sh up                start it if it does not run; print the path of its kubeconfig
+#   deploy/cluster.sh load IMAGE...     copy images of the Docker engine into it
+#   deploy/cluster.sh add-node IMAGE... add a second node, with images, for pods that tolerate the taint `second-node`
+#   deploy/cluster.sh remove-node       delete the second node
+#   deploy/cluster.sh down              delete the cluster; the built programs stay
+#
+# Nodes are neither added to the cluster of KUBECONFIG nor deleted from it.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 NAME=podwright-cluster
-NODES=(control worker)
 SUBNET=172.31.240
 programs= # the folder of the programs that it is made of
 STATE=/var/lib/$NAME # certificates and kubeconfig
@@ -52,12 +55,10 @@ start_node() { # ROLE NUMBER
         podwright/node:cluster "$1" "$2" >/dev/null
 }
 
-load() {
+load_into() { # ROLE IMAGE...
     file=$(mktemp "$STATE/images.XXXXXX")
-    "$docker" save --output "$file" "$@"
-    for node in "${NODES[@]}"; do
-        "$docker" exec "$NAME-$node" ctr --namespace k8s.io images import "/shared/${file##*/}" >/dev/null
-    done
+    "$docker" save --output "$file" "${@:2}"
+    "$docker" exec "$NAME-$1" ctr --namespace k8s.io images import "/shared/${file##*/}" >/dev/null
     rm "$file"
 }
 
@@ -69,18 +70,31 @@ up() {
     down
     mkdir -p "$STATE"
     "$docker" network create --subnet "$SUBNET.0/24" --gateway "$SUBNET.1" $NAME >/dev/null
-    for number in 1 2; do start_node "${NODES[number - 1]}" $number; done
-    wait_for 120 kubectl wait --for condition=Ready nodes --all --timeout 1s
-    load podwright/{pause,coredns}:cluster
+    start_node control 1
+    wait_for 120 kubectl wait --for condition=Ready node/control --timeout 1s
+    load_into control podwright/{pause,coredns}:cluster
     kubectl apply --filename cluster/coredns.yaml >/dev/null
     wait_for 120 kubectl wait --for condition=Ready pods --all --namespace kube-system --timeout 1s
 }
 
+add_node() { # IMAGE...
+    start_node worker 2
+    wait_for 120 kubectl wait --for condition=Ready node/worker --timeout 1s
+    load_into worker podwright/pause:cluster "$@"
+}
+
+remove_node() {
+    kubectl delete node worker --ignore-not-found >/dev/null
+    delete_container worker
+}
+
+delete_container() { # ROLE
+    "$docker" rm --force --volumes "$NAME-$1" >/dev/null 2>&1 || true
+    "$docker" volume rm "$NAME-$1" >/dev/null 2>&1 || true
+}
+
 down() {
-    for node in "${NODES[@]}"; do
-        "$docker" rm --force --volumes "$NAME-$node" >/dev/null 2>&1 || true
-        "$docker" volume rm "$NAME-$node" >/dev/null 2>&1 || true
-    done
+    for role in control worker; do delete_container $role; done
     "$docker" network rm $NAME >/dev/null 2>&1 || true
     find /sys/fs/cgroup -depth -type d -path '*/podwright/*' -exec rmdir {} + 2>/dev/null || true
     rm -rf "$STATE"
@@ -103,8 +117,8 @@ load_given() {
 
 action=${1-}
 case $action in
-up | load | down) shift ;;
-*) fail "unknown command '$action'; known are up, load and down" ;;
+up | load | add-node | remove-node | down) shift ;;
+*) fail "unknown command '$action'; known are up, load, add-node, remove-node and down" ;;
 esac
 docker=$(./engine.sh docker)
 if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$CONFIG" ]; then
@@ -117,6 +131,11 @@ if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$CONFIG" ]; then
 fi
 case $action in
 up) up && echo "$CONFIG" ;;
-load) load "$@" ;;
+load) load_into control "$@" ;;
+add-node | remove-node)
+    programs=$(./tools.sh kubectl)
+    programs=${programs%/*}
+    if [ "$action" = add-node ]; then add_node "$@"; else remove_node; fi
+    ;;
 down) down ;;
 esac

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs a node of the cluster in a container: `node.sh control NUMBER` or `node.sh worker NUMBER`. The container ends
+# Runs a node of the cluster in a container: `node.sh control 1` or `node.sh worker 2`. The container ends
 # when one of its programs ends; their output is the container's log.
 set -euo pipefail
 
@@ -72,8 +72,10 @@ run_node() {
     run containerd --config /etc/podwright/containerd.toml --log-level warn
     until ctr version >/dev/null 2>&1; do sleep 0.1; done
     until [ -f "$shared/kubeconfig" ]; do sleep 0.1; done
+    taints=()
+    if [ "$role" = worker ]; then taints=(--register-with-taints second-node=:NoSchedule); fi
     run kubelet --kubeconfig "$shared/kubeconfig" --config /etc/podwright/kubelet.yaml --node-ip "$address" \
-        --hostname-override "$name" --cgroup-root "/podwright/$name"
+        --hostname-override "$name" --cgroup-root "/podwright/$name" "${taints[@]}"
     run kube-proxy --kubeconfig "$shared/kubeconfig" --hostname-override "$name" --proxy-mode nftables \
         --cluster-cidr "$pods" --conntrack-max-per-core 0
     until kubectl --kubeconfig "$shared/kubeconfig" get node "$name" >/dev/null 2>&1; do sleep 0.2; done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import json
 import os
@@ -12,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from tests.image_support import build_postgresql
 CLIENT = Path(__file__).parent / "pods" / "client.py"
 LOAD = CLIENT.with_name("load.py")
 DATABASE = Path(__file__).with_name("database.yaml")
+SCRIPT = ROOT / "deploy" / "cluster.sh"
 OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
 TIMEOUT = 180
@@ -142,7 +144,16 @@ class Cluster:
 
     def load(self, *images: str) -> None:
         """Copy images of the Docker engine into the cluster."""
-        self.check(ROOT / "deploy" / "cluster.sh", "load", *images)
+        self.check(SCRIPT, "load", *images)
+
+    @contextlib.contextmanager
+    def second_node(self, *images: str) -> Iterator[None]:
+        """Add a node with some images for a while, unless the cluster is that of KUBECONFIG, which should have two."""
+        self.check(SCRIPT, "add-node", *images)
+        try:
+            yield
+        finally:
+            self.check(SCRIPT, "remove-node")
 
 
 class Namespace:

@@ -7,12 +7,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.cluster.cluster import Cluster, Namespace, go_modules
+from tests.cluster.cluster import SCRIPT, Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
-from tests.helpers import ROOT, skip
+from tests.helpers import skip
 from tests.image_support import Docker, build_postgresql, shared
 
-SCRIPT = ROOT / "deploy" / "cluster.sh"
 DEFINITIONS = (
     "external-secrets.io_externalsecrets", "external-secrets.io_secretstores", "gateway.networking.k8s.io_httproutes",
     "keda.sh_scaledobjects", "keda.sh_triggerauthentications",

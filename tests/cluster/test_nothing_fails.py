@@ -32,12 +32,10 @@ def desk() -> Manifest:
 
 
 class Fleet:
-    """A workflow and its agent, with two pods each, so that a node can be drained."""
+    """A workflow and its agent, with two pods each."""
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
-        nodes = namespace.objects("nodes")
-        self._nodes = [node["metadata"]["name"] for node in nodes if "taints" not in node["spec"]]
         self._selector = f"podwright-test={namespace.name}"
         defaults = {
             "replicas": 2,
@@ -46,11 +44,12 @@ class Fleet:
             "podLabels": {"podwright-test": namespace.name},
             "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
             "resources": {"requests": {"cpu": "10m", "memory": "100Mi"}, "limits": {"memory": "512Mi"}},
+            "tolerations": [{"key": "second-node", "operator": "Exists"}],
         }
         components = {"desk": desk(), "writer": writer("Write a line.")}
         self.values: Manifest = {"apiKeys": {"seeds": [OLD]}, "defaults": defaults, "components": components}
         namespace.install(self.values)
-        self.client = Client.start(namespace, nodeName=self._nodes[0])
+        self.client = Client.start(namespace)
 
     def all_pods(self) -> list[Manifest]:
         """The fleet's pods, also those that are stopping."""
@@ -79,20 +78,24 @@ class Fleet:
         self.wait()
         assert not set[str]().union(*self.pods().values()) & stopped
 
-    def drain_a_node(self) -> None:
-        """Only of the pods of this fleet; the disruption budgets allow one pod of each component at a time."""
-        if len(self._nodes) == 1:
-            return
-        node = self._nodes[1]
-        try:
-            options = (f"--pod-selector={self._selector}", "--delete-emptydir-data", "--timeout=180s")
-            self.namespace.kubectl("drain", node, *options)
-            self.wait()
-            assert node not in {pod["spec"]["nodeName"] for pod in self.all_pods()}
-        finally:
-            self.namespace.kubectl("uncordon", node)
+    def restart_and_drain_a_node(self) -> None:
+        """The restart spreads the pods over two nodes, of which one is drained.
 
-    def restart(self) -> None:
+        The disruption budgets allow one pod of each component at a time. Pods of other tests stay.
+        """
+        with self.namespace.cluster.second_node(self.namespace.image):
+            self._restart()
+            own = self.namespace.get("pod", self.client.name)["spec"]["nodeName"]
+            (node, *_) = {pod["spec"]["nodeName"] for pod in self.all_pods()} - {own}
+            try:
+                options = (f"--pod-selector={self._selector}", "--delete-emptydir-data", "--timeout=180s")
+                self.namespace.kubectl("drain", node, *options)
+                self.wait()
+                assert node not in {pod["spec"]["nodeName"] for pod in self.all_pods()}
+            finally:
+                self.namespace.kubectl("uncordon", node)
+
+    def _restart(self) -> None:
         before = self.pods()
         self.namespace.kubectl("rollout", "restart", "deployment")
         self.wait()
@@ -136,7 +139,7 @@ def load(fleet: Fleet) -> Iterator[Load]:
 
 @pytest.mark.parametrize(
     "change",
-    [Fleet.roll_out_a_blueprint, Fleet.stop_pods, Fleet.drain_a_node, Fleet.restart, Fleet.rotate_keys],
+    [Fleet.roll_out_a_blueprint, Fleet.stop_pods, Fleet.restart_and_drain_a_node, Fleet.rotate_keys],
     ids=lambda change: change.__name__,
 )
 def test_no_run_fails(fleet: Fleet, load: Load, change: Callable[[Fleet], None]) -> None:

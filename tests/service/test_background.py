@@ -328,7 +328,7 @@ def test_a_process_does_not_take_its_own_runs_over(
 def test_a_run_that_begins_while_others_are_taken_over(
     serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that is stored while the process looks for runs, and begins at once, is not taken a second time."""
+    """A run that is stored while the process looks for runs is performed once."""
     claim, looking, stored = RunStore.claim, threading.Event(), threading.Event()
 
     async def claim_late(store: RunStore, *arguments: Any) -> Any:
