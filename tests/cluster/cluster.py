@@ -176,9 +176,16 @@ class Namespace:
         return self.cluster.helm(version, *arguments, f"--namespace={self.name}", text=text)
 
     def values(self, values: Manifest) -> Manifest:
-        """The values with the image under test, and with short delays when pods stop."""
+        """The values with the image under test, short delays when pods stop, and little CPU for each pod.
+
+        With the chart's requests, the pods of several tests would not fit on a node of two cores.
+        """
         repository, _, tag = self.image.partition(":")
-        own = {"image": {"repository": repository, "tag": tag}, "drain": {"preStop": 2, "delay": 2}}
+        own = {
+            "image": {"repository": repository, "tag": tag},
+            "drain": {"preStop": 2, "delay": 2},
+            "resources": {"requests": {"cpu": "20m"}},
+        }
         return {**values, "defaults": {**own, **values.get("defaults", {})}}
 
     def install(

@@ -63,7 +63,7 @@ def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_s
     space = make_namespace()
     now = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 5}]}
     autoscaling = {"type": "hpa", "cpu": 25, "max": 3, "behavior": {"scaleUp": now, "scaleDown": now}}
-    space.install(values(autoscaling=autoscaling))
+    space.install(values(autoscaling=autoscaling, resources={"requests": {"cpu": "100m"}}))
     client = Client.start(space)
 
     def ready() -> int:
