@@ -78,6 +78,7 @@ up() {
 }
 
 add_node() { # IMAGE...
+    remove_node # one may be left over
     start_node worker 2
     wait_for 120 kubectl wait --for condition=Ready node/worker --timeout 1s
     load_into worker podwright/pause:cluster "$@"
