@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools programs engine cluster cluster-down version image dist run test proof chart bench docs bytecode check static $(STATIC) lock fmt clean
+.PHONY: help install tools programs engine cluster cluster-down version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -96,9 +96,6 @@ chart: install  ## update the generated files in helm/podwright: README, copies,
 
 bench: install  ## run the benchmarks and update docs/benchmarks.md
 	PYTHONPATH=. $(BIN)/python tests/bench/run.py
-
-bytecode: install  ## compile all tests once, instead of once in each process of the first test run
-	@$(BIN)/pytest --collect-only --quiet > /dev/null
 
 check: install  ## everything that must pass before a merge: format, lint, types, imports, workflows, tests
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test $(STATIC)
