@@ -9,7 +9,7 @@
 #   deploy/cluster.sh remove-node       delete the second node
 #   deploy/cluster.sh down              delete the cluster; the built programs stay
 #
-# Nodes are neither added to the cluster of KUBECONFIG nor deleted from it.
+# With the cluster of KUBECONFIG, add-node, remove-node and down do nothing. Only one test run at a time may use a cluster.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -78,15 +78,15 @@ up() {
 }
 
 add_node() { # IMAGE...
-    remove_node # one may be left over
+    build_images
     start_node worker 2
     wait_for 120 kubectl wait --for condition=Ready node/worker --timeout 1s
     load_into worker podwright/pause:cluster "$@"
 }
 
 remove_node() {
-    kubectl delete node worker --ignore-not-found >/dev/null
     delete_container worker
+    kubectl delete node worker --ignore-not-found >/dev/null
 }
 
 delete_container() { # ROLE

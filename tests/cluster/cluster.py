@@ -148,9 +148,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def second_node(self, *images: str) -> Iterator[None]:
-        """Add a node with some images for a while, unless the cluster is that of KUBECONFIG, which should have two."""
-        self.check(SCRIPT, "add-node", *images)
+        """Add a node that has some images for a while; a cluster that the tests do not make must have two."""
         try:
+            self.check(SCRIPT, "add-node", *images)
             yield
         finally:
             self.check(SCRIPT, "remove-node")

@@ -37,6 +37,8 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
+        # one that an interrupted run has left, and whose images are old
+        subprocess.run([SCRIPT, "remove-node"], check=True, capture_output=True)
         loaded = subprocess.run([SCRIPT, "load", slim], capture_output=True, text=True)
         if loaded.returncode:
             skip(f"A cluster that gets images is missing: {loaded.stderr.strip()}")

@@ -85,8 +85,10 @@ class Fleet:
         """
         with self.namespace.cluster.second_node(self.namespace.image):
             self._restart()
-            own = self.namespace.get("pod", self.client.name)["spec"]["nodeName"]
-            (node, *_) = {pod["spec"]["nodeName"] for pod in self.all_pods()} - {own}
+            client_node = self.namespace.get("pod", self.client.name)["spec"]["nodeName"]
+            others = {pod["spec"]["nodeName"] for pod in self.all_pods()} - {client_node}
+            assert others, "All pods are on one node; a cluster of KUBECONFIG needs two."
+            node = min(others)
             try:
                 options = (f"--pod-selector={self._selector}", "--delete-emptydir-data", "--timeout=180s")
                 self.namespace.kubectl("drain", node, *options)

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import Cluster
-from tests.helpers import ROOT
+from tests.cluster.cluster import SCRIPT, Cluster
 
 RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "$RECORD"\n'
 
@@ -21,8 +20,7 @@ def run(config: Path, folder: Path, *arguments: str) -> subprocess.CompletedProc
         "PATH": f"{folder}:{os.environ['PATH']}",
         "RECORD": str(folder / "record"),
     }
-    script = ROOT / "deploy" / "cluster.sh"
-    return subprocess.run([script, *arguments], env=variables, capture_output=True, text=True)
+    return subprocess.run([SCRIPT, *arguments], env=variables, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -43,7 +41,7 @@ def folder(cluster: Cluster, tmp_path: Path) -> Path:
     ],
 )
 def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, command: str) -> None:
-    """The cluster is used as it is, and gets images by its own program, which the name of the context tells."""
+    """The cluster stays as it is, and gets images by its own program, which the name of the context tells."""
     config = folder / "config"
     config.write_text(Path(cluster.config).read_text())
     (current,) = cluster.check(cluster.client, "config", "get-contexts", "--output=name").split()
@@ -52,7 +50,9 @@ def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, c
     loaded = run(config, folder, "load", "one", "two")
     assert loaded.returncode == 0, loaded.stderr
     assert (folder / "record").read_text().strip() == command
-    assert run(config, folder, "down").returncode == 0
+    assert run(config, folder, "add-node", "no-such-image").returncode == 0
+    for action in ("remove-node", "down"):
+        assert run(config, folder, action).returncode == 0
     cluster.request("GET", "/readyz")
 
 

@@ -158,7 +158,10 @@ def test_a_killed_agent(newsroom: Fleet) -> None:
 
 
 def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
-    """`docker compose stop` under load: each run that started succeeds, and every component exits with 0."""
+    """`docker compose stop` under load: each run that started succeeds, and every component exits with 0.
+
+    The last test, because it stops the fleet.
+    """
     responses: list[httpx.Response] = []
 
     def call() -> None:

@@ -356,7 +356,7 @@ async def test_faults_are_typed_errors(
         await agent.arun("Hello?", stream=streaming)
     assert type(caught.value) is kind
     assert 1 + len(recorder.of("model_call_retried")) == tries
-    assert 0 < len(provider.requests) <= tries  # fewer if one timed out before it was sent
+    assert len(provider.requests) == tries or script == ["hang"]  # one may time out before it is sent
     shown = caught.value.message + json.dumps([event.to_dict() for event in recorder.events]) + caplog.text
     shown += str(caught.value.__cause__) + str(caught.value.__context__)
     assert VENDOR not in shown

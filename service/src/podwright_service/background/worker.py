@@ -61,8 +61,8 @@ class BackgroundWorker:
         self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
-        self._claiming = 0
-        """How many runs the query in progress may take over."""
+        self._reserved = 0
+        """Room for the runs that the query in progress may take over."""
         self._unknown: Set[str] = frozenset()
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
@@ -104,7 +104,7 @@ class BackgroundWorker:
         """
         if self._room() <= 0:
             stored = await self.store.add(run)
-            self.wake()  # a query in progress may have left room
+            self.wake()  # the query in progress has reserved room that it may not need
             return stored
         run_id: str = run["id"]
         self._starting.add(run_id)
@@ -154,7 +154,7 @@ class BackgroundWorker:
         """How many more runs this process may perform."""
         if self._draining_since is not None:
             return 0
-        return self._settings.background_runs - len(self._active) - len(self._starting) - self._claiming
+        return self._settings.background_runs - len(self._active) - len(self._starting) - self._reserved
 
     async def _take_over(self) -> None:
         """Take runs over, and wait for the next reason to do so if there are no more."""
@@ -162,11 +162,11 @@ class BackgroundWorker:
         room, claimed = self._room(), 0
         if room > 0:
             unknown = self._unknown - self._active.keys() - self._starting
-            self._claiming = room
+            self._reserved = room
             try:
                 runs = await self.store.claim(self._id, self.digest, room, unknown)
             finally:
-                self._claiming = 0
+                self._reserved = 0
             claimed = len(runs)
             for run in runs:
                 self._start(run)
@@ -183,7 +183,7 @@ class BackgroundWorker:
         task.add_done_callback(lambda _: self._ended(run["id"], task))
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
-        was_full = self._room() <= 0 and not self._claiming
+        was_full = self._room() <= 0
         if run_id in self._active and self._active[run_id][0] is task:
             del self._active[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
