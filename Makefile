@@ -82,8 +82,8 @@ run: install  ## serve the example newsroom with an offline model; PORT=8000, PO
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
-# One more than cores, because some tests wait for pods; tests/conftest.py says which files come first.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# Two more than cores, because some tests wait for pods; tests/conftest.py says which files come first.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 test: install  ## run the tests; ARGS="-k name" selects some
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 

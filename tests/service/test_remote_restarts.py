@@ -27,9 +27,10 @@ BETWEEN = 200 if RESTARTS > 1 else 100
 
 
 @pytest.fixture
-def vendor() -> Iterator[tuple[Vendor, str]]:
+def vendor(request: pytest.FixtureRequest) -> Iterator[tuple[Vendor, str]]:
+    """A provider and its URL; the parameter is its latency in seconds, by default such that runs are in all parts."""
     made = Vendor()
-    with ModelStub(made.answer, latency=0.03) as stub:  # so that restarts find runs in all their parts
+    with ModelStub(made.answer, latency=getattr(request, "param", 0.03)) as stub:
         yield made, f"{stub.url}/v1"
 
 
@@ -115,6 +116,7 @@ def test_a_restart_in_good_order_fails_no_run(
     assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
 
 
+@pytest.mark.parametrize("vendor", [0.3], indirect=True)  # so that the crash finds runs in progress
 def test_a_crash_fails_only_the_runs_in_progress(
     command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
 ) -> None:
