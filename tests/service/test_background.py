@@ -67,8 +67,7 @@ def test_a_run(serve: Serve, database: str) -> None:
     client = serve(ECHO, runs_database=database)
     response = client.post("/runs", json={"input": "hello"})
     assert response.status_code == 202
-    assert response.json()["status"] in ("queued", "running")
-    assert response.json()["decisions"] == []
+    assert response.json() | {"status": "running", "attempt": 1, "decisions": []} == response.json()
     url = response.headers["location"]
     run = wait(client, url)
     assert (run["status"], run["attempt"], run["result"]) == ("succeeded", 1, {"output": "Echo: hello"})
@@ -326,10 +325,11 @@ def test_a_process_does_not_take_its_own_runs_over(
     assert (run["status"], run["attempt"]) == ("succeeded", 1)
 
 
+@pytest.mark.parametrize(("most", "status"), [(2, "running"), (1, "queued")])
 def test_a_run_that_is_stored_while_the_process_looks_for_runs(
-    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, most: int, status: str
 ) -> None:
-    """It begins as soon as the process has found no others, and is performed once."""
+    """It begins at once if there is room, else as soon as the process has found no others, and is performed once."""
     claim, looked, stored = RunStore.claim, threading.Event(), threading.Event()
 
     async def slow(store: RunStore, *arguments: Any) -> Any:
@@ -341,9 +341,10 @@ def test_a_run_that_is_stored_while_the_process_looks_for_runs(
     gate = Gate()
     monkeypatch.setattr(RunStore, "claim", slow)
     monkeypatch.setattr("podwright_service.background.worker.POLL_INTERVAL", 60.0)
-    client = serve(gate.agent(), runs_database=sqlite_database)
+    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=most)
     assert looked.wait(30)
     url = begin(client)
+    assert client.get(url).json()["status"] == status
     stored.set()
     assert gate.called.wait(30)
     gate.opened.set()

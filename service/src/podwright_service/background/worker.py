@@ -159,7 +159,8 @@ class BackgroundWorker:
     async def _take_over(self) -> None:
         """Take runs over, and wait for the next reason to do so if there are no more."""
         self._wake.clear()
-        room, claimed = self._room(), 0
+        # half of it, so that runs that are added during the query can begin at once
+        room, claimed = math.ceil(self._room() / 2), 0
         if room > 0:
             unknown = self._unknown - self._active.keys() - self._starting
             self._reserved = room
