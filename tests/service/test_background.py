@@ -325,27 +325,23 @@ def test_a_process_does_not_take_its_own_runs_over(
     assert (run["status"], run["attempt"]) == ("succeeded", 1)
 
 
-@pytest.mark.parametrize(("most", "status"), [(2, "running"), (1, "queued")])
-def test_a_run_that_is_stored_while_the_process_looks_for_runs(
-    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, most: int, status: str
+def test_a_run_that_is_added_while_the_process_looks_for_others(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It begins at once if there is room, else as soon as the process has found no others, and is performed once."""
-    claim, looked, stored = RunStore.claim, threading.Event(), threading.Event()
+    """It begins at once, and is performed once."""
+    claim, looking = RunStore.claim, threading.Event()
 
     async def slow(store: RunStore, *arguments: Any) -> Any:
-        runs = await claim(store, *arguments)
-        looked.set()
-        await asyncio.to_thread(stored.wait, 30)
-        return runs
+        looking.set()
+        await asyncio.sleep(0.5)
+        return await claim(store, *arguments)
 
     gate = Gate()
     monkeypatch.setattr(RunStore, "claim", slow)
-    monkeypatch.setattr("podwright_service.background.worker.POLL_INTERVAL", 60.0)
-    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=most)
-    assert looked.wait(30)
+    client = serve(gate.agent(), runs_database=sqlite_database)
+    assert looking.wait(30)
     url = begin(client)
-    assert client.get(url).json()["status"] == status
-    stored.set()
+    assert client.get(url).json()["status"] == "running"
     assert gate.called.wait(30)
     gate.opened.set()
     assert wait(client, url)["attempt"] == 1
@@ -422,19 +418,20 @@ def test_a_waiting_run_is_cancelled_at_once(serve: Serve, database: str) -> None
 
 def test_no_more_runs_than_allowed(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if one begins while the process looks for others."""
-    gate, claim, added, claimed = Gate(), RunStore.claim, threading.Event(), threading.Event()
+    gate, claim, looking, looked = Gate(), RunStore.claim, threading.Event(), threading.Event()
 
     async def slow(store: RunStore, *arguments: Any) -> Any:
-        await asyncio.to_thread(added.wait, 30)
+        looking.set()
+        await asyncio.sleep(0.5)
         runs = await claim(store, *arguments)
-        claimed.set()
+        looked.set()
         return runs
 
     monkeypatch.setattr(RunStore, "claim", slow)
     client = serve(gate.agent(), runs_database=database, background_runs=1)
+    assert looking.wait(30)
     urls = [begin(client) for _ in range(3)]
-    added.set()
-    assert claimed.wait(30)
+    assert looked.wait(30)
     assert sorted(client.get(url).json()["status"] for url in urls) == ["queued", "queued", "running"]
     gate.opened.set()
     assert [wait(client, url)["status"] for url in urls] == ["succeeded"] * 3

@@ -61,8 +61,8 @@ class BackgroundWorker:
         self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
-        self._reserved = 0
-        """Room for the runs that the query in progress may take over."""
+        self._choosing = asyncio.Lock()
+        """Held while runs are chosen that this process performs, so that they are not more than it may."""
         self._unknown: Set[str] = frozenset()
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
@@ -102,12 +102,12 @@ class BackgroundWorker:
         Args:
             run: What `RunStore.add` takes.
         """
-        if self._room() <= 0:
-            stored = await self.store.add(run)
-            self.wake()  # the query in progress has reserved room that it may not need
-            return stored
         run_id: str = run["id"]
-        self._starting.add(run_id)
+        async with self._choosing:
+            if has_room := self._room() > 0:
+                self._starting.add(run_id)
+        if not has_room:
+            return await self.store.add(run)
         try:
             stored = await self.store.add(run, self._id)
             if stored["id"] == run_id:
@@ -154,23 +154,20 @@ class BackgroundWorker:
         """How many more runs this process may perform."""
         if self._draining_since is not None:
             return 0
-        return self._settings.background_runs - len(self._active) - len(self._starting) - self._reserved
+        return self._settings.background_runs - len(self._active) - len(self._starting)
 
     async def _take_over(self) -> None:
         """Take runs over, and wait for the next reason to do so if there are no more."""
         self._wake.clear()
-        # half of it, so that runs that are added during the query can begin at once
-        room, claimed = math.ceil(self._room() / 2), 0
-        if room > 0:
-            unknown = self._unknown - self._active.keys() - self._starting
-            self._reserved = room
-            try:
+        claimed = 0
+        async with self._choosing:
+            room = self._room()
+            if room > 0:
+                unknown = self._unknown - self._active.keys() - self._starting
                 runs = await self.store.claim(self._id, self.digest, room, unknown)
-            finally:
-                self._reserved = 0
-            claimed = len(runs)
-            for run in runs:
-                self._start(run)
+                claimed = len(runs)
+                for run in runs:
+                    self._start(run)
         if claimed < room or room <= 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_INTERVAL):
