@@ -97,7 +97,7 @@ delete_container() { # ROLE
 down() {
     for role in control worker; do delete_container $role; done
     "$docker" network rm $NAME >/dev/null 2>&1 || true
-    find /sys/fs/cgroup -depth -type d -path '*/podwright/*' -exec rmdir {} + 2>/dev/null || true
+    find /sys/fs/cgroup -depth -type d \( -path '*/podwright' -o -path '*/podwright/*' \) -exec rmdir {} + 2>/dev/null || true
     rm -rf "$STATE"
 }
 
