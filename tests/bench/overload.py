@@ -32,8 +32,6 @@ class Results:
     """Responses by status; 0 counts lost connections."""
     refusals: list[float] = field(default_factory=list[float])
     """Seconds until each 503."""
-    lags: list[float] = field(default_factory=list[float])
-    """Seconds by which each request was sent too late, because the machine is busy."""
     with_retry_after: int = 0
 
     @property
@@ -58,7 +56,6 @@ class _Connection(asyncio.Protocol):
 
     def send(self, due: float) -> None:
         self.due, self.busy = due, True
-        self.results.lags.append(time.perf_counter() - due)
         self.transport.write(self.request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
@@ -137,7 +134,6 @@ if __name__ == "__main__":
     summary = {
         "goodput": overloaded.goodput / normal.goodput,
         "refused_p99_ms": p99_ms(overloaded.refusals),
-        "lag_p99_ms": p99_ms(overloaded.lags),
         "refused": statuses[503],
         "retry_after": overloaded.with_retry_after,
         "other": statuses.total() - statuses[200] - statuses[503],

@@ -1,4 +1,4 @@
-"""How soon a run ends after its client disconnects, with real sockets on both sides of the service."""
+"""A run ends when its client disconnects, with real sockets on both sides of the service."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import httpx
 import pytest
 from tests.service.support import Address, Command, discard_output
 
-DISCONNECTS = 1000 if os.environ.get("PROOF") else 100
+DISCONNECTS, WITHIN = (1000, 0.1) if os.environ.get("PROOF") else (100, 10)
+"""How many, and seconds between the end of the client's connection and that of the connection to the provider.
+
+Only the long version measures, because it has the machine to itself.
+"""
 CONCURRENT = 4
-WITHIN = 0.1
-"""Seconds between the end of the client's connection and that of the connection to the provider."""
-TRIES = 3
-"""Attempts, because other processes of the machine may delay this one."""
 
 FIRST = json.dumps({"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}}]})
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -76,13 +76,13 @@ async def disconnect(url: httpx.URL, path: str, name: str, provider: Provider) -
     return await asyncio.wait_for(provider.closed[name], 20) - start
 
 
-async def disconnect_often(url: httpx.URL, path: str, provider: Provider, prefix: str) -> list[float]:
+async def disconnect_often(url: httpx.URL, path: str, provider: Provider) -> list[float]:
     """The times of many disconnects, of which a few are concurrent, in ascending order."""
     limit = asyncio.Semaphore(CONCURRENT)
 
     async def disconnect_once(number: int) -> float:
         async with limit:
-            return await disconnect(url, path, f"{prefix} {number}", provider)
+            return await disconnect(url, path, str(number), provider)
 
     return sorted(await asyncio.gather(*(disconnect_once(number) for number in range(DISCONNECTS))))
 
@@ -92,7 +92,7 @@ async def disconnect_often(url: httpx.URL, path: str, provider: Provider, prefix
 async def test_a_disconnect_closes_the_upstream_connection(
     command: Command, address: Address, tmp_path: Path, path: str, workers: str
 ) -> None:
-    """99 of 100 disconnects close the connection to the provider within 100 ms, in one process and in several."""
+    """99 of 100 disconnects close the connection to the provider in time, in one process and in several."""
     async with serve_provider() as provider:
         (tmp_path / "component.py").write_text(
             "from podwright import Agent\n"
@@ -102,10 +102,7 @@ async def test_a_disconnect_closes_the_upstream_connection(
         process = command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
         url = httpx.URL(await asyncio.to_thread(address, process))
         discard_output(process)
-        p99 = []
-        for attempt in range(TRIES):
-            times = await disconnect_often(url, path, provider, f"attempt {attempt},")
-            p99.append(times[int(len(times) * 0.99) - 1])
-            if p99[-1] <= WITHIN:
-                return
-        pytest.fail(f"p99 in seconds of each attempt: {p99}")
+        times = await disconnect_often(url, path, provider)
+    p99 = times[int(len(times) * 0.99) - 1]
+    print(f"p99: {p99 * 1000:.0f} ms")
+    assert p99 <= WITHIN
