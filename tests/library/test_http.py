@@ -5,8 +5,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -180,28 +178,24 @@ async def test_faults_of_certificates(reason: str, tmp_path: Path, monkeypatch: 
 # --- proxies
 
 
-@asynccontextmanager
-async def proxy() -> AsyncGenerator[Upstream]:
+class Proxy(Upstream):
     """A proxy that keeps the requests, and connects CONNECT requests to their targets."""
-    serving = Upstream()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode()
-        serving.headers.append({":line": line})
+        self.headers.append({":line": line})
         host, _, port = line.split(" ")[1].removeprefix("http://").split("/")[0].partition(":")
         inside, outside = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
-        await asyncio.gather(pump(reader, outside), pump(inside, writer))
+        try:
+            await asyncio.gather(self._pump(reader, outside), self._pump(inside, writer))
+        finally:
+            outside.transport.abort()
 
-    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while data := await source.read(65536):
             target.write(data)
         target.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    serving.port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield serving
 
 
 def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -217,7 +211,7 @@ async def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", trusted)
     tls = server_context(tmp_path)
-    async with upstream(tls) as server, proxy() as between:
+    async with upstream(tls) as server, upstream(serving=Proxy()) as between:
         server.answers(OK)
         set_proxy(monkeypatch, f"http://127.0.0.1:{between.port}")
         assert await send(server.url) == b'{"ok": true}'

@@ -334,7 +334,7 @@ async def test_faults_are_typed_errors(
 ) -> None:
     """Each fault is a typed error that quotes problem documents only; none is repeated."""
     if "hang" in script:
-        monkeypatch.setattr(Remote, "timeouts", Timeouts(first_byte=0.3, idle=0.3))
+        monkeypatch.setattr(Remote, "timeouts", Timeouts(first_byte=1.0, idle=0.3))
     server.answers(script)
     with pytest.raises(errors.RemoteError) as caught:
         await writer(server, api_key="sk-canary", event_manager=recorder.manager).arun("x")
@@ -415,8 +415,8 @@ async def test_a_timeout_of_its_own(server: Upstream) -> None:
     """A run that takes longer than the remote's `timeout` ends with an error, and the remote knows the time."""
     server.answers([STREAM, chunk(BEGUN), "hang"])
     with pytest.raises(errors.RemoteTimeoutError):
-        await writer(server, timeout=0.2).arun("x")
-    assert server.headers[0]["podwright-budget"] == "wall_time=0.2"
+        await writer(server, timeout=1.0).arun("x")
+    assert server.headers[0]["podwright-budget"] == "wall_time=1.0"
 
 
 @pytest.mark.parametrize("url", ["", "writer:8000", "http://u:sk-canary@w", "http://w/?k=sk-canary", 7])

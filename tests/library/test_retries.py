@@ -23,7 +23,7 @@ KEY = "sk-0123456789-top-secret"
 VENDOR = "VENDOR-WORDS"
 NAME = "openai/gpt-4o-mini"
 LIMITS = Timeouts(first_byte=60.0, idle=60.0, total=600.0)
-SHORT = Timeouts(first_byte=0.3, idle=0.3, total=600.0)
+SHORT = Timeouts(first_byte=1.0, idle=0.3, total=600.0)
 SOON = Retries(first_wait=0.001)
 
 
@@ -293,10 +293,11 @@ async def test_the_setting_timeout_is_the_total_time(provider: Upstream, recorde
     slow = asyncio.Event()
     asyncio.get_running_loop().call_later(0.5, slow.set)
     provider.answers([slow, *good(False)])
-    assert await agent_of(model_at(provider.url, SHORT), recorder, timeout=200.0).arun("Hello?") == "Done."
+    too_short = Timeouts(first_byte=0.1)
+    assert await agent_of(model_at(provider.url, too_short), recorder, timeout=200.0).arun("Hello?") == "Done."
     provider.answers(["hang"])
     with pytest.raises(errors.ModelTimeoutError):
-        await agent_of(model_at(provider.url), recorder, timeout=0.2).arun("Hello?")
+        await agent_of(model_at(provider.url), recorder, timeout=1.0).arun("Hello?")
     assert len(provider.requests) == 1
 
 

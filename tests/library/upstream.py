@@ -32,7 +32,7 @@ class Upstream:
     connections: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set by each request."""
-    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    _open: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -47,19 +47,28 @@ class Upstream:
     async def quiet(self) -> None:
         """Wait until the last connection has ended."""
         async with asyncio.timeout(30):
-            while self._tasks:
-                await asyncio.wait(self._tasks)
+            while self._open:
+                await asyncio.wait(self._open)
+
+    def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a new connection until it ends."""
+        self.connections += 1
+        task = asyncio.create_task(self.serve(reader, writer))
+        self._open[task] = writer
+        task.add_done_callback(lambda task: self._open.pop(task).close())
+
+    async def disconnect(self) -> None:
+        """End every connection, also those that a task has not begun to serve."""
+        for task, writer in self._open.items():
+            task.cancel()
+            writer.transport.abort()
+        await asyncio.gather(*self._open, return_exceptions=True)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._tasks.add(task)
-        self.connections += 1
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        """Answer the requests of a connection."""
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while await self._answer(reader, writer):
                 pass
-        self._tasks.discard(task)
-        writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -89,18 +98,16 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def upstream(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Upstream]:
+async def upstream(tls: ssl.SSLContext | None = None, serving: Upstream | None = None) -> AsyncGenerator[Upstream]:
     """Serve until the context ends."""
-    serving = Upstream("https" if tls else "http")
-    server = await asyncio.start_server(serving.serve, "127.0.0.1", 0, ssl=tls)
+    serving = serving or Upstream("https" if tls else "http")
+    server = await asyncio.start_server(serving.connect, "127.0.0.1", 0, ssl=tls)
     serving.port = server.sockets[0].getsockname()[1]
     try:
         yield serving
     finally:
         server.close()
-        for task in list(serving._tasks):
-            task.cancel()
-        await asyncio.gather(*serving._tasks)
+        await serving.disconnect()
 
 
 def server_context(folder: Path, host: str = "IP:127.0.0.1", days: int = 1) -> ssl.SSLContext:
