@@ -309,7 +309,7 @@ def fleet(
 
 
 @pytest.mark.parametrize(
-    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS if PROOF else 250)]
+    ("database", "services", "workers", "count"), [("postgresql", 2, 2, RUNS), ("sqlite", 1, 2, RUNS if PROOF else 100)]
 )
 def test_nothing_is_lost_when_processes_are_killed(
     fleet: Callable[..., Fleet],
