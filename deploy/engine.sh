@@ -53,7 +53,7 @@ install_engine() {
 }
 
 add_suite() {
-    # apt-get reads *.list and *.sources alike
+    apt update # before the first one, apt-get tells of no source; it reads *.list and *.sources alike
     mirrors=$(apt-get indextargets --format '$(REPO_URI)' "Release: $1" 'Identifier: Packages')
     mirror=${mirrors%%$'\n'*}
     [ -n "$mirror" ] || fail "apt has no source for $1; add one, add one for $SUITE, or install Docker"
