@@ -237,7 +237,12 @@ class Namespace:
             # a pod without a request gets no CPU while others start
             "resources": {"requests": {"cpu": "50m"}},
         }  # fmt: skip
-        spec = {"containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False}
+        # the kernel may lose one of two lookups that a process sends at once, and a lost one is tried twice by default
+        options = [{"name": "single-request-reopen"}, {"name": "attempts", "value": "5"}]
+        spec = {
+            "containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,
+            "dnsConfig": {"options": options},
+        }  # fmt: skip
         metadata = {"name": name, "labels": labels or {}}
         self.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}])
         self.wait("condition=Ready", f"pod/{name}")

@@ -212,4 +212,4 @@ def test_the_alerts_end(namespace: Namespace, watchers: Watchers, values: Manife
             assert interrupted(client, "POST", f"/runs/{run['id']}/resume")[0] == 202
         return not firing(namespace, watchers)
 
-    until(have_ended, TIMEOUT, lambda: firing(namespace, watchers), 1)
+    until(have_ended, 2 * TIMEOUT, lambda: (firing(namespace, watchers), namespace.kubectl("get", "pods")), 1)

@@ -7,10 +7,11 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.helpers import until
 from tests.ports import free_port
 from tests.service.support import Address, Command, discard_output
 from tests.service.test_fleet import AGENT, Vendor
@@ -54,15 +55,18 @@ class Callee:
         self._address(self._process)
         discard_output(self._process)
 
-    def restart(self, number: signal.Signals) -> None:
-        """End it by a signal, and start it again where it was."""
+    def restart(self, number: signal.Signals, ready: Callable[[], object]) -> None:
+        """End it by a signal once it is ready for it, and start it again where it was."""
+        ready()
         self._process.send_signal(number)
         assert self._process.wait(60) == (0 if number == signal.SIGTERM else -number)
         self._start()
 
 
-async def restarted(callee: Callee, by: signal.Signals) -> dict[str, errors.PodwrightError | None]:
-    """How each run of a constant load ended, while the remote was restarted."""
+async def restarted(
+    callee: Callee, by: signal.Signals, ready: Callable[[], object] = lambda: None
+) -> dict[str, errors.PodwrightError | None]:
+    """How each run of a constant load ended, while the remote was restarted each time that it was ready for it."""
     outcomes: dict[str, errors.PodwrightError | None] = {}
     flow = Workflow("flow", [Remote("far", callee.url)])
     over, ended = False, asyncio.Semaphore(0)
@@ -91,7 +95,7 @@ async def restarted(callee: Callee, by: signal.Signals) -> dict[str, errors.Podw
             callers.create_task(caller(name))
         for _ in range(RESTARTS):
             await more()
-            await asyncio.to_thread(callee.restart, by)
+            await asyncio.to_thread(callee.restart, by, ready)
         await more()
         over = True
     return outcomes
@@ -116,13 +120,19 @@ def test_a_restart_in_good_order_fails_no_run(
     assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
 
 
-@pytest.mark.parametrize("vendor", [0.3], indirect=True)  # so that the crash finds runs in progress
+@pytest.mark.parametrize("vendor", [0.3], indirect=True)
 def test_a_crash_fails_only_the_runs_in_progress(
     command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
 ) -> None:
     """Runs whose events had begun when the process was killed fail with a typed error; all others are run."""
     callee = Callee(command, address, tmp_path, vendor[1])
-    outcomes = asyncio.run(restarted(callee, signal.SIGKILL))
+
+    def wait_for_a_run() -> None:
+        """Wait for a call to the provider, which answers later than the process is killed."""
+        before = len(vendor[0].calls)
+        until(lambda: len(vendor[0].calls) > before, pause=0.01)
+
+    outcomes = asyncio.run(restarted(callee, signal.SIGKILL, wait_for_a_run))
     failed = {run: error for run, error in outcomes.items() if error is not None}
     print(f"\ncrashes: {RESTARTS}, runs: {len(outcomes)}, failed: {len(failed)}")
     assert failed
