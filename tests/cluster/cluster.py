@@ -237,7 +237,7 @@ class Namespace:
             # a pod without a request gets no CPU while others start
             "resources": {"requests": {"cpu": "50m"}},
         }  # fmt: skip
-        # the kernel may lose one of two lookups that a process sends at once, and a lost one is tried twice by default
+        # the kernel may drop one of two DNS lookups that are sent at once, and by default a lookup has two attempts
         options = [{"name": "single-request-reopen"}, {"name": "attempts", "value": "5"}]
         spec = {
             "containers": [container], "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,

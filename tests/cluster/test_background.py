@@ -87,7 +87,7 @@ def test_runs_survive_their_pod(namespace: Namespace) -> None:
     namespace.until(lambda: {run["status"] for run in runs() or []} == {"succeeded"})
     ended = namespace.until(runs)
     assert {run["id"] for run in ended} == set(started)
-    assert max(run["attempt"] for run in ended) > 1
+    assert {1} < {run["attempt"] for run in ended}  # those of the other pod have stayed there
     assert {run["usage"]["model_calls"] for run in ended} == {len(MODELS)}
     assert set(ended[0]["result"]) >= {f"{name}_output" for name in MODELS}
 

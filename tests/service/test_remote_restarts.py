@@ -56,7 +56,7 @@ class Callee:
         discard_output(self._process)
 
     def restart(self, number: signal.Signals, ready: Callable[[], object]) -> None:
-        """End it by a signal once it is ready for it, and start it again where it was."""
+        """Wait until it is ready, end it by a signal, and start it again where it was."""
         ready()
         self._process.send_signal(number)
         assert self._process.wait(60) == (0 if number == signal.SIGTERM else -number)
@@ -66,7 +66,7 @@ class Callee:
 async def restarted(
     callee: Callee, by: signal.Signals, ready: Callable[[], object] = lambda: None
 ) -> dict[str, errors.PodwrightError | None]:
-    """How each run of a constant load ended, while the remote was restarted each time that it was ready for it."""
+    """How each run of a constant load ended, while the remote was restarted; `ready` waits for the right moment."""
     outcomes: dict[str, errors.PodwrightError | None] = {}
     flow = Workflow("flow", [Remote("far", callee.url)])
     over, ended = False, asyncio.Semaphore(0)
