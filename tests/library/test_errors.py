@@ -30,9 +30,9 @@ CODES = """
     model_authentication
     model_rate_limited model_timeout model_unreachable model_unavailable model_request_refused context_window_exceeded
     content_filtered model_response_invalid replay_mismatch remote_failed remote_unreachable remote_unavailable
-    remote_timeout remote_rejected remote_response_invalid remote_paused remote_hops_exceeded tool_failed
-    tool_arguments_invalid condition_failed output_invalid loop_limit_reached limit_exceeded approval_required
-    run_cancelled
+    remote_timeout remote_rejected remote_response_invalid remote_paused remote_interrupted remote_hops_exceeded
+    tool_failed tool_arguments_invalid condition_failed output_invalid loop_limit_reached limit_exceeded
+    approval_required run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 
@@ -145,6 +145,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemoteRejectedError: remote(reply(b"", 401)),
     errors.RemoteResponseError: remote(reply(b"", 307)),
     errors.RemotePausedError: remote_problem("approval_required"),
+    errors.RemoteInterruptedError: remote_problem("remote_interrupted"),
     errors.RemoteHopsError: remote_problem("remote_hops_exceeded"),
     errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
     errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), ToolCall.of("look")).run("hello"),

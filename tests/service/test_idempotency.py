@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 from tests.helpers import until
 from tests.service.support import INLINE, Gate, Serve, check_problem, connect
 
-from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow
+from podwright import Agent, ApprovalStep, FunctionModel, ScriptedModel, Workflow, tool
 from podwright.errors import ModelError, ModelRateLimitError
 from podwright.models.retries import Retries
-from podwright.testing import ModelRequest
+from podwright.testing import ModelRequest, ToolCall
 from podwright_service.idempotency import IdempotencyStore, StoredResponse
 from podwright_service.settings import Settings
 
@@ -117,6 +118,83 @@ def test_a_key_is_free_after_a_disconnect(serve: Serve, path: str) -> None:
     assert gate.cancelled.wait(30)
     gate.opened.set()
     until(lambda: "done" in post(client, path=path).text)
+
+
+def paying(*, idempotent: bool) -> tuple[Agent, Gate, list[str]]:
+    """An agent that pays, and then waits for the gate of its second model call; and the book of the payments."""
+    gate, book = Gate(), list[str]()
+
+    @tool(idempotent=idempotent)
+    def pay(amount: str) -> str:
+        """Pay."""
+        book.append(amount)
+        return "paid"
+
+    async def answer(request: ModelRequest) -> Any:
+        return await gate(request) if request.messages[-1].role == "tool" else ToolCall.of("pay", "c1", amount="5")
+
+    return Agent("payer", "Pay.", FunctionModel(answer), tools=[pay]), gate, book
+
+
+@pytest.mark.parametrize("path", ["/run", "/run/stream", "/v1/chat/completions"])
+def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -> None:
+    """If the client left during the run, nobody knows what the tool did: the same request says so until told twice."""
+    agent, gate, book = paying(idempotent=False)
+    client = serve(agent)
+    body = {"model": "payer", "messages": [{"role": "user", "content": "x"}], "stream": True}
+    body = body if path.startswith("/v1") else {"input": "x"}
+    with connect(client, path, json.dumps(body, separators=(",", ":")).encode(), "idempotency-key: k-1"):
+        assert gate.called.wait(30)
+    assert gate.cancelled.wait(30)
+    gate.opened.set()
+    until(lambda: "idempotency_in_progress" not in post(client, path=path, body=body).text)
+    refused = post(client, path=path, body=body)
+    assert refused.status_code == 409
+    assert "run_interrupted" in refused.text
+    assert "'pay'" in refused.text
+    assert book == ["5"]
+    told = {"Podwright-Unfinished-Calls": "repeat"}
+    assert "done" in post(client, path=path, body=body, **told).text
+    assert book == ["5", "5"]
+    assert "done" in post(client, path=path, body=body).text
+
+
+def test_a_run_that_had_called_an_idempotent_tool_is_repeated(serve: Serve) -> None:
+    """Its calls may be repeated."""
+    agent, gate, book = paying(idempotent=True)
+    client = serve(agent)
+    with connect(client, "/run", b'{"input": "x"}', "idempotency-key: k-1"):
+        assert gate.called.wait(30)
+    assert gate.cancelled.wait(30)
+    gate.opened.set()
+    until(lambda: "done" in post(client).text)
+    assert book == ["5", "5"]
+
+
+def test_a_request_that_only_asks_for_the_stored_response(serve: Serve) -> None:
+    """With `Podwright-Unfinished-Calls: interrupt`, nothing runs that has no response yet."""
+    component, runs = counting()
+    client = serve(component)
+    asked = {"Podwright-Unfinished-Calls": "interrupt"}
+    check_problem(post(client, **asked), 409, "run_interrupted")
+    assert runs == []
+    assert post(client).text == post(client, **asked).text
+    check_problem(post(client, **{"Podwright-Unfinished-Calls": "maybe"}), 400, "header_invalid")
+
+
+def test_a_stream_whose_client_left_at_its_end_is_stored(serve: Serve) -> None:
+    """A run that had ended when its client left has a response, although nobody has read all of it."""
+    model = ScriptedModel("x" * 4_000_000, "again")
+    client = serve(Agent("helper", "Help.", model), idempotency_bytes=2**30, stream_buffer_bytes=2**30)
+    with connect(client, "/run/stream", b'{"input":"x"}', "idempotency-key: k-1", receive_buffer=4096) as connection:
+        assert b"200 OK" in connection.recv(100)
+        until(lambda: "podwright_runs_total" in client.get("/metrics").text and len(model.requests) == 1)
+        until(lambda: 'status="ok"} 1.0' in client.get("/metrics").text)
+    until(lambda: "idempotency_in_progress" not in post(client, path="/run/stream").text)
+    stored = post(client, path="/run/stream")
+    assert stored.headers["idempotency-replayed"] == "true"
+    assert "event: result" in stored.text
+    assert len(model.requests) == 1
 
 
 def test_a_rejected_request_leaves_its_key_free(serve: Serve) -> None:

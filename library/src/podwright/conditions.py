@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from podwright.callables import call_function
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
-from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text
+from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text, walk_json
 from podwright.templates import fill_all
 from podwright.text import did_you_mean, truncate
 
@@ -87,6 +87,13 @@ async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], condit
             return not await holds(args["condition"], context, conditions)
         case _:
             return _COMPARISONS[name][1]({key: _fill(value, context, name) for key, value in args.items()})
+
+
+def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool:
+    """Whether the check of a condition calls one of the caller's functions."""
+    if not conditions:
+        return False
+    return any(as_object(value).get("name") in conditions for _, value, _ in walk_json(reference))
 
 
 async def _call(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:

@@ -32,6 +32,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── RemoteRejectedError   remote_rejected          the remote refused the request
         │   ├── RemoteResponseError   remote_response_invalid  the response is not from a Podwright service
         │   ├── RemotePausedError     remote_paused            a remote workflow waits for approval
+        │   ├── RemoteInterruptedError  remote_interrupted     nobody knows what an earlier, lost request did
         │   └── RemoteHopsError       remote_hops_exceeded     the run passed through too many containers
         ├── ToolError                 tool_failed              a tool raised
         │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
@@ -428,6 +429,13 @@ class RemotePausedError(RemoteError):
     """The remote workflow's context: the `inputs` for its own `/run` to resume."""
     paused_path: list[int] | None = None
     """The `resume_path` for that request."""
+
+
+class RemoteInterruptedError(RemoteError):
+    """An earlier request of the run was lost while the remote called a tool: to repeat it may repeat the call."""
+
+    code = "remote_interrupted"
+    default_suggestion = "Find out what the call did, then run it again."
 
 
 class RemoteHopsError(RemoteError):

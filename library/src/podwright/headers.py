@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import http_sf
 
@@ -15,6 +15,11 @@ BUDGET = "Podwright-Budget"
 """Request header: what is left of the caller's limits. Example: `wall_time=12.5, tokens=1000, cost="0.5"`."""
 HOPS = "Podwright-Hops"
 """Request header: how many more containers the run may pass through. Example: `2`."""
+UNFINISHED_CALLS = "Podwright-Unfinished-Calls"
+"""Request header, with an `Idempotency-Key`: an earlier request with that key may have been cut off during its run.
+`interrupt` refuses the request unless its response is stored; `repeat` runs it again although that run called tools."""
+UnfinishedCalls = Literal["interrupt", "repeat"]
+"""Its values."""
 RUN_ID = "Podwright-Run-Id"
 """Response header: the id of the run."""
 USAGE = "Podwright-Usage"

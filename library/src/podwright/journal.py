@@ -7,12 +7,14 @@ time. Nested runs have the same ids in each attempt, so the events themselves ar
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from podwright import events
-from podwright.errors import LimitExceededError, RunCancelledError, ToolArgumentsError
+from podwright.errors import LimitExceededError, RemoteInterruptedError, RunCancelledError, ToolArgumentsError
+from podwright.headers import UnfinishedCalls
 from podwright.messages import ModelResponse
 from podwright.usage import NO_USAGE, Usage
 
@@ -36,6 +38,8 @@ class _LastAnswer:
 class Journal:
     """The recorded events of a run's earlier attempts, by what they tell. Subclasses store those of the new attempt.
 
+    Without events it is the journal of a first attempt, or of a run that has only one: it knows of nothing.
+
     Args:
         recorded: The events, in order. Tokens, the starts of model calls and contexts are not needed.
         approved: The approval steps that a person has approved: ids of their runs, and positions.
@@ -48,19 +52,30 @@ class Journal:
         approved: Collection[tuple[str, Path]] = (),
         seconds: float = 0.0,
     ) -> None:
-        self.approved, self.seconds = frozenset(approved), seconds
+        self.approved = frozenset(approved)
+        self.seconds = seconds
         self.discarded = NO_USAGE
         """What the answers used that are asked for again."""
         self._answers: dict[_Call, events.ModelCallFinished] = {}
         self._last: dict[str, _LastAnswer] = {}
-        self._tool_calls: dict[str, dict[int, _ToolCall]] = defaultdict(dict)
+        self._tool_calls: defaultdict[str, dict[int, _ToolCall]] = defaultdict(dict)
         self._started: dict[_Call, events.ToolCallStarted] = {}
-        """Tool calls that have not ended, or that were cancelled, which does not stop a tool in a thread."""
-        self._usage: dict[_Call, dict[str, Usage]] = defaultdict(dict)
-        self._conditions: dict[tuple[str, Path], list[bool]] = defaultdict(list)
+        """Tool calls of this process that have not ended, or were cancelled, which does not stop a tool in a thread."""
+        self._usage: defaultdict[_Call, dict[str, Usage]] = defaultdict(dict)
+        self._conditions: defaultdict[tuple[str, Path], list[bool]] = defaultdict(list)
         self._steps: set[tuple[str, Path, str]] = set()
         self._emitted: set[tuple[str, str, int]] = set()
         self._runs: dict[str, events.RunFinished] = {}
+        self._callers: dict[str, str] = {}
+        """Of each run in another container the run here that it is part of."""
+        self._remote_runs: dict[str, events.RunFinished] = {}
+        """The ends of those that answered, by that run."""
+        self._remote_tool_calls: defaultdict[str, dict[_Call, events.ToolCallStarted]] = defaultdict(dict)
+        """The tool calls of those that did not, whether they ended or not, by that run: they would be repeated."""
+        self._failures: Counter[str] = Counter()
+        """How often each run has failed."""
+        self._relayed: Counter[tuple[str, str]] = Counter()
+        """Events of remote runs, by run and type, that have not been seen again."""
         for event in recorded:
             self.add(event)
 
@@ -83,14 +98,38 @@ class Journal:
             case events.RunFinished():
                 self._runs[event.run_id] = event
             case events.RunFailed():
+                self._failures[event.run_id] += 1
+                if event.error.get("code") == RemoteInterruptedError.code:  # who lets the run go on has been told
+                    self._remote_tool_calls.pop(event.run_id, None)
                 self._discard_failing_response(event)
             case _:
                 pass
+        if event.remote is not None:
+            self._add_remote(event)
         if isinstance(event, events.RunEnded) and event.parent_id and event.tool_call is not None:
             self._usage[event.parent_id, event.tool_call][event.run_id] = event.usage
 
+    def _add_remote(self, event: events.Event) -> None:
+        self._relayed[event.run_id, event.type] += 1
+        parent = event.parent_id or ""
+        caller = self._callers.get(event.run_id, "")
+        match event:
+            case events.RunStarted():
+                self._callers[event.run_id] = self._callers.get(parent, parent)
+            case events.ToolCallStarted():
+                self._remote_tool_calls[caller][event.run_id, event.call] = event
+            case events.ToolCallFailed() if _has_invalid_arguments(event):
+                self._remote_tool_calls[caller].pop((event.run_id, event.call), None)
+            case events.RunFinished() if parent == caller:
+                self._remote_runs[caller] = event
+                self._remote_tool_calls.pop(caller, None)
+            case _:
+                pass
+
     def _add_tool_call(self, event: _ToolCall) -> None:
         self._tool_calls[event.run_id][event.call] = event
+        if event.remote is not None:
+            return
         if isinstance(event, events.ToolCallStarted):
             self._started[event.run_id, event.call] = event
         elif not _is_cancelled(event):
@@ -118,7 +157,7 @@ class Journal:
 
     def tool_call(self, run_id: str, call: int) -> events.ToolCallFinished | events.ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
-        event = self._tool_calls[run_id].get(call)
+        event = self._tool_calls.get(run_id, {}).get(call)
         if isinstance(event, events.ToolCallFinished) or (
             isinstance(event, events.ToolCallFailed) and _has_invalid_arguments(event)
         ):
@@ -127,11 +166,11 @@ class Journal:
 
     def usage_of(self, run_id: str, call: int) -> Usage:
         """What the runs nested in a tool call used."""
-        return sum(self._usage[run_id, call].values(), NO_USAGE)
+        return sum(self._usage.get((run_id, call), {}).values(), NO_USAGE)
 
     def condition(self, run_id: str, path: Path, number: int) -> bool | None:
         """The result of the condition of a step, from 0 for its first check; None if it has to be evaluated."""
-        results = self._conditions[run_id, path]
+        results = self._conditions.get((run_id, path), [])
         return results[number] if number < len(results) else None
 
     def is_step_finished(self, run_id: str, path: Path, step: str) -> bool:
@@ -142,20 +181,52 @@ class Journal:
         """Whether an earlier attempt emitted this `HistoryCut` or `PlanMade`; other events are not looked for."""
         return isinstance(event, events.HistoryCut | events.PlanMade) and _key_of(event) in self._emitted
 
+    def take_relayed(self, event: events.Event) -> bool:
+        """Whether an earlier attempt relayed this event of a remote run; asked once for each, in their order.
+
+        A remote that has kept its response sends the same events again.
+        """
+        key = (event.run_id, event.type)
+        if self._relayed[key] == 0:
+            return False
+        self._relayed[key] -= 1
+        return True
+
     def finished_run(self, run_id: str) -> events.RunFinished | None:
         """The end of a run that has succeeded."""
         return self._runs.get(run_id)
+
+    def finished_remote_run(self, run_id: str) -> events.RunFinished | None:
+        """The end of the remote run that a run called, if that has answered."""
+        return self._remote_runs.get(run_id)
+
+    def failures(self, run_id: str) -> int:
+        """How often a run has failed."""
+        return self._failures[run_id]
 
     def unfinished_tool_calls(self) -> list[events.ToolCallStarted]:
         """The calls of tools that are not idempotent that were not seen to end: nobody knows what they did."""
         return [event for event in self._started.values() if not event.idempotent]
 
-    async def before_call(self, *, in_tool: bool) -> None:
-        """Hook before a model call, or a tool call that is no nested run: a subclass stores all results so far.
+    def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
+        """What a remote is to do if it does not know how the run ended that an earlier attempt of this one called.
+
+        Returns:
+            `interrupt` if that run called tools that are not idempotent; None if the run may be repeated.
+        """
+        calls = self._remote_tool_calls.get(run_id, {}).values()
+        return "interrupt" if any(not call.idempotent for call in calls) else None
+
+    def call(self, *, in_tool: bool) -> AbstractAsyncContextManager[None]:
+        """The context of a call whose result would be lost if the attempt ended now.
+
+        That is a model call, a condition of the caller, a remote run, or a tool call that is no nested run. A subclass
+        first stores all results so far, and does not begin the call if the attempt is to end.
 
         Args:
-            in_tool: Whether the call is part of a tool call of a run around it, which has started and must go on.
+            in_tool: Whether it is part of a tool call of a run around it, which has started and must go on.
         """
+        return nullcontext()
 
     async def before_effect(self) -> None:
         """Hook between the event of a tool call's start and the tool: a subclass stores that event."""

@@ -82,7 +82,9 @@ class _RunTree:
     loop: asyncio.AbstractEventLoop
     hops: int = MAX_HOPS
     """Further containers that the run may pass through."""
-    journal: Journal | None = None
+    idempotency_key: str | None = None
+    """What the keys of requests to remote components follow from; None takes the id of the outermost run."""
+    journal: Journal = field(default_factory=Journal)
     """What earlier attempts did."""
     sequence: count[int] = field(default_factory=count)
     failed_subscribers: set[int] = field(default_factory=set[int])
@@ -102,11 +104,13 @@ class Run:
         subscribers: tuple[Subscriber, ...] = (),
         limits: Iterable[RunLimits] = (),
         streaming: bool = False,
+        place: str = "",
         run_id: str | None = None,
     ) -> None:
         limits = tuple(limits)
         self._tree = tree
-        self.id: str = run_id or os.urandom(16).hex()
+        self._place = place
+        self.id: str = self._id_at(parent.id) if parent else run_id or os.urandom(16).hex()
         """32 hexadecimal digits; those of a nested run follow from its place in the run around it."""
         self.component: str = component.name
         self.kind: Kind = component.kind
@@ -143,7 +147,7 @@ class Run:
         self.over = False
         """Whether it has ended or is being stopped."""
         self.started = perf_counter()
-        earlier = tree.journal.seconds if tree.journal and parent is None else 0.0
+        earlier = tree.journal.seconds if parent is None else 0.0
         self._deadline = self.started + (math.inf if self.wall_time is None else max(0.0, self.wall_time - earlier))
         """When its own time is over, that of earlier attempts included; infinite without a limit."""
 
@@ -158,8 +162,8 @@ class Run:
         return self._tree.hops
 
     @property
-    def journal(self) -> Journal | None:
-        """What earlier attempts of the outermost run did; None if the run is not one that can be attempted again."""
+    def journal(self) -> Journal:
+        """What earlier attempts of the outermost run did; empty if there were none."""
         return self._tree.journal
 
     @property
@@ -191,7 +195,7 @@ class Run:
 
     def emit(self, event: Event) -> None:
         """Deliver an event to every subscriber; one that raises is logged and gets no more events of this run."""
-        if self.journal and self.journal.was_emitted(event):
+        if self.journal.was_emitted(event):
             return
         for subscriber in self.subscribers:
             if id(subscriber) in self._tree.failed_subscribers:
@@ -204,12 +208,14 @@ class Run:
                 logger.error("A subscriber of run %s gets no more events: %r", self.id, error, exc_info=is_bug)
 
     def relay(self, event: Event, remote: str) -> None:
-        """Deliver an event of a remote component as part of this run.
+        """Deliver an event of a remote component as part of this run, unless an earlier attempt did.
 
         Args:
             event: The event as the remote emitted it.
             remote: Name of the remote component.
         """
+        if self.journal.take_relayed(event):
+            return
         self.emit(
             dataclasses.replace(
                 event,
@@ -245,17 +251,38 @@ class Run:
         added = tuple(new for new in (*subscribers, *component.subscribers) if new not in self.subscribers)
         own_limits = [own for own in (limits, component.limits) if own is not None]
         own_path = self.path if path is None else path
-        run_id, all_subscribers = self._child_id(component, own_path), self.subscribers + added
-        if self.journal and self.journal.finished_run(run_id):
-            all_subscribers = ()
-        return Run(component, self._tree, self, own_path, all_subscribers, own_limits, streaming, run_id)
+        place = self._next_place(component, own_path)
+        run = Run(
+            component,
+            self._tree,
+            parent=self,
+            path=own_path,
+            subscribers=self.subscribers + added,
+            limits=own_limits,
+            streaming=streaming,
+            place=place,
+        )
+        if self.journal.finished_run(run.id):
+            run.subscribers = ()
+        return run
 
-    def _child_id(self, component: Component, path: tuple[int, ...]) -> str:
-        """The id of the next nested run at a place: the same in each attempt."""
-        place = f"{self.id} {path} {current_tool_call.get()} {component.name}"
+    def _next_place(self, component: Component, path: tuple[int, ...]) -> str:
+        """The place of the next nested run: the same in each attempt."""
+        place = f"{path} {current_tool_call.get()} {component.name}"
         number = self._children[place]
         self._children[place] += 1
-        return blake2b(f"{place} {number}".encode(), digest_size=16).hexdigest()
+        return f"{place} {number}"
+
+    def _id_at(self, above: str) -> str:
+        """An id of this place below another one."""
+        return blake2b(f"{above} {self._place}".encode(), digest_size=16).hexdigest()
+
+    @property
+    def idempotency_key(self) -> str:
+        """An id that is the same in each attempt to do the same work, also for another request of the same caller."""
+        if self.parent is None:
+            return self._tree.idempotency_key or self.id
+        return self._id_at(self.parent.idempotency_key)
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
@@ -271,7 +298,7 @@ class Run:
                 suggestion="Lower max_iterations, or map over fewer items.",
             )
         self._tree.steps += 1
-        if self.journal and self.journal.is_step_finished(self.id, path, name):
+        if self.journal.is_step_finished(self.id, path, name):
             yield
             return
         self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))
@@ -410,6 +437,7 @@ async def execute(
     hops: int = MAX_HOPS,
     run_id: str | None = None,
     journal: Journal | None = None,
+    idempotency_key: str | None = None,
 ) -> ExecutionResult:
     """Run a component: every public way to run one calls this.
 
@@ -425,6 +453,8 @@ async def execute(
         hops: Further containers that the run may pass through; ignored for a nested run.
         run_id: The id of the run, 32 hexadecimal digits; by default a new one. Ignored for a nested run.
         journal: What earlier attempts of the run did, which have the same `run_id`; ignored for a nested run.
+        idempotency_key: What the keys of requests to remote components follow from, so that a repeated request repeats
+            theirs; by default the `run_id`. Ignored for a nested run.
     """
     loop = asyncio.get_running_loop()
     parent = _current.get()
@@ -435,10 +465,18 @@ async def execute(
     added = (*subscribers, recorded.append) if trace else tuple(subscribers)
     if parent is None:
         own_limits = [own for own in (limits, component.limits) if own is not None]
-        tree, subscribers = _RunTree(loop, hops, journal), added + component.subscribers
-        run = Run(component, tree, None, (), subscribers, own_limits, stream, run_id)
-        if journal:
-            run.count_recorded_usage(journal.discarded)
+        tree = _RunTree(loop, hops, idempotency_key)
+        if journal is not None:
+            tree.journal = journal
+        run = Run(
+            component,
+            tree,
+            subscribers=added + component.subscribers,
+            limits=own_limits,
+            streaming=stream,
+            run_id=run_id,
+        )
+        run.count_recorded_usage(tree.journal.discarded)
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from podwright.components import Component, Workflow
 from podwright.components.base import PromptComponent
 from podwright.errors import Problem, RunCancelledError
-from podwright.events import Subscriber
+from podwright.events import Event, Subscriber, ToolCallStarted
 from podwright.json_data import to_json_data
 from podwright.models import use_model
 from podwright.result import ExecutionResult
@@ -54,16 +54,30 @@ async def execute_request(
                 return await execute(
                     component,
                     task,
-                    subscribers=(subscriber, *shared),
+                    subscribers=(subscriber, *_called_tools(request), *shared),
                     limits=limits,
                     stream=stream,
                     trace=trace,
                     hops=hops,
+                    idempotency_key=getattr(request.state, "idempotency_key", None),
                 )
             except asyncio.CancelledError as cancelled:
                 if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
                     raise cancelled.__cause__ from None
                 raise
+
+
+def _called_tools(request: Request) -> tuple[Subscriber, ...]:
+    """For a request with an `Idempotency-Key`, a subscriber that notes the tools whose calls must not be repeated."""
+    called: set[str] | None = getattr(request.state, "called_tools", None)
+    if called is None:
+        return ()
+
+    def note(event: Event) -> None:
+        if isinstance(event, ToolCallStarted) and not event.idempotent:
+            called.add(event.tool)
+
+    return (note,)
 
 
 def result_content(component: Component, result: ExecutionResult) -> Any:

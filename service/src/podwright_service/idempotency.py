@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from podwright_service.settings import Settings
@@ -21,6 +21,8 @@ class StoredResponse:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     """None if it was too large to store."""
+    interrupted_tools: tuple[str, ...] = ()
+    """The tools that the run had called when its client left: there is no response, and nobody knows what they did."""
 
     @property
     def size(self) -> int:
@@ -57,9 +59,18 @@ class IdempotencyStore:
         while len(self._responses) > self._max_entries or self._bytes > self._max_bytes:
             self._drop_oldest()
 
+    def interrupt(self, key: str, fingerprint: str, tools: Iterable[str]) -> None:
+        """Give up a claim whose run was cut off: the request may run again if it had called none of these tools."""
+        if tools := tuple(sorted(tools)):
+            self.keep(key, StoredResponse(fingerprint, interrupted_tools=tools))
+        else:
+            self.release(key)
+
     def release(self, key: str) -> None:
-        """Give up a claim: the request may run again."""
+        """Forget a key: the request may run again."""
         self._in_progress.pop(key, None)
+        if stored := self._responses.pop(key, None):
+            self._bytes -= stored[1].size
 
     def _drop_expired(self) -> None:
         while self._responses and next(iter(self._responses.values()))[0] <= self._clock():

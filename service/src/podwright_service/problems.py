@@ -35,6 +35,7 @@ STATUS: Mapping[type[Exception], int] = {
     errors.BlueprintValidationError: 422,
     errors.LimitExceededError: 422,  # not 429, which asks clients to send the same request again
     errors.ApprovalRequired: 409,
+    errors.RemoteInterruptedError: 409,
     errors.RunCancelledError: 503,
     errors.RunError: 502,  # the component, or a service that it depends on, failed
     errors.PodwrightError: 500,  # the operator configured the component wrongly

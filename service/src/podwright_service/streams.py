@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from starlette.types import Receive, Scope, Send
 
 from podwright.events import Event, Token
 from podwright.headers import RUN_ID
@@ -88,6 +89,11 @@ class RunStream:
             await self._task
 
     @property
+    def has_ended(self) -> bool:
+        """Whether the run has ended."""
+        return self._task.done()
+
+    @property
     def headers(self) -> dict[str, str]:
         """The headers of a response that sends the run's events."""
         return {RUN_ID: self.run_id, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -129,6 +135,45 @@ class RunStream:
             detail = "The run was cancelled because its events were not read fast enough."
             raise RequestError(503, "stream_too_slow", detail, "Read faster, or use /run, which responds once.")
         return await self._task
+
+
+class StreamedRun(EventSourceResponse):
+    """The events of a run, which is cancelled if its response ends first.
+
+    Args:
+        content: The events.
+        stream: The run.
+        run: Ends the run when it is closed.
+    """
+
+    def __init__(self, content: AsyncIterator[bytes], stream: RunStream, run: contextlib.AsyncExitStack) -> None:
+        super().__init__(self._read(content), headers=stream.headers)
+        self._stream = stream
+        self._run = run
+        self._has_ended = False
+        """Whether the run had ended when the response did."""
+        self._is_read = False
+        """Whether all events were read."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        async with self._run:
+            await super().__call__(scope, receive, send)
+            self._has_ended = self._stream.has_ended
+
+    async def send_rest(self, send: Send) -> None:
+        """Send what is left after the client has left, if the run had ended by itself then."""
+        if not self._has_ended:
+            return
+        async for chunk in self.body_iterator:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if self._is_read:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _read(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in content:
+            yield chunk
+        self._is_read = True
 
 
 def _merged(last: Event, event: Event) -> Token | None:

@@ -102,9 +102,9 @@ async def call_model(
     model, settings = config.model, config.settings
     request = messages.request(run, model.name, tools=tuple(tools), settings=settings, output=output)
     reservations: list[Reservation] = []
-    response = await _recorded(run, model)
+    response = _replay_response(run, model)
     if response is None:
-        response = await _response(run, model, request, reservations)
+        response = await _call_in_budgets(run, model, request, reservations)
     if response.finish_reason == "content_filter":
         raise errors.ContentFilterError(f"The content filter of '{model.name}' stopped the answer.")
     if response.finish_reason == "length":
@@ -122,31 +122,27 @@ async def call_model(
     return response
 
 
-async def _recorded(run: Run, model: Model) -> ModelResponse | None:
-    """The answer that the next call had in an earlier attempt of the run, which is counted again; None if it had none.
-
-    If the call has to be made, the journal has stored all that happened before.
-    """
-    if run.journal is None:
-        return None
+def _replay_response(run: Run, model: Model) -> ModelResponse | None:
+    """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
     response = run.journal.answer(run.id, run.calls)
-    if response is None:
-        await run.journal.before_call(in_tool=run.in_tool)
-        return None
-    run.calls += 1
-    run.count_recorded_usage(response.usage.as_call(model.name))
+    if response is not None:
+        run.calls += 1
+        run.count_recorded_usage(response.usage.as_call(model.name))
     return response
 
 
-async def _response(run: Run, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelResponse:
+async def _call_in_budgets(
+    run: Run, model: Model, request: ModelRequest, reservations: list[Reservation]
+) -> ModelResponse:
     """The model's answer within the limits of the run; what was reserved is added to `reservations`, and settled."""
     used: Usage | None = None
     try:
         if run.budgets:
             await model.prepare()
             request = await _reserve(run, model, request, reservations)
-        used = NO_USAGE
-        response = await _ModelCall(run, model, request).response()
+        async with run.journal.call(in_tool=run.in_tool):
+            used = NO_USAGE
+            response = await _ModelCall(run, model, request).response()
         used = response.usage
         return response
     finally:

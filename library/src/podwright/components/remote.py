@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -99,9 +99,32 @@ class Remote(PromptComponent):
 
     async def perform(self, run: Run, task: Task) -> Any:
         """Run the remote component, and relay its events."""
-        if run.journal and (finished := run.journal.finished_run(run.id)):
+        finished = run.journal.finished_run(run.id) or run.journal.finished_remote_run(run.id)
+        if finished:
             run.count_recorded_usage(finished.usage)
-            return finished.value
+            value = finished.value
+        else:
+            value = await self._call(run, task)
+        if self.keeps_conversation:
+            asked = ChatMessages.begin("", task, {})
+            asked.turn.append(Message("assistant", self.text(value)))
+            run.messages = asked.to_data()
+        return value
+
+    async def _call(self, run: Run, task: Task) -> Any:
+        """Call the remote component with a part of what is left of the limits."""
+        self._check(run, task)
+        body = to_json_bytes(_request_body(task))
+        loan = await borrow(run.budgets)
+        stream = RemoteStream(run, self.name)
+        try:
+            async with run.journal.call(in_tool=run.in_tool):
+                return await self._call_in_time(run, body, loan.limits, stream)
+        finally:
+            run.add_usage(stream.usage)
+            loan.settle(stream.usage, stream.calls)
+
+    def _check(self, run: Run, task: Task) -> None:
         if task.response_model not in (None, str):
             raise InputError(
                 f"The remote component '{self.name}' does not take a response model.",
@@ -114,29 +137,14 @@ class Remote(PromptComponent):
             )
         if run.hops < 1:
             raise remote_error(RemoteHopsError, self.name, "was not called: the run may pass no further container.")
-        body = _request_body(task)
-        deadline = asyncio.timeout(self._timeout)
-        try:
-            async with deadline:
-                value = await self._call(run, to_json_bytes(body))
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            late = f"took longer than {self._timeout:g} s."
-            raise remote_error(RemoteTimeoutError, self.name, late) from error
-        if self.keeps_conversation:
-            asked = ChatMessages.begin("", task, {})
-            asked.turn.append(Message("assistant", self.text(value)))
-            run.messages = asked.to_data()
-        return value
 
-    async def _call(self, run: Run, body: bytes) -> Any:
-        loan = await borrow(run.budgets)
-        stream = RemoteStream(run, self.name)
-        key = {"Idempotency-Key": os.urandom(16).hex()}
+    async def _call_in_time(self, run: Run, body: bytes, limits: RunLimits, stream: RemoteStream) -> Any:
+        own_headers = {**self._headers, "Idempotency-Key": _idempotency_key(run, body)}
+        if unfinished_calls := run.journal.unfinished_remote_calls(run.id):
+            own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 
         async def attempt() -> Any:
-            request_headers = self._headers | key | _propagated(run) | self._granted(run, loan.limits)
+            request_headers = own_headers | _propagated(run) | self._granted(run, limits)
             first_byte = self.timeouts.first_byte
             try:
                 async with post(
@@ -146,11 +154,15 @@ class Remote(PromptComponent):
             except TransportError as error:
                 raise stream.transport_error(error) from error
 
+        deadline = asyncio.timeout(self._timeout)
         try:
-            return await with_retries(attempt, math.inf, self.retries, left=lambda: run.time_left)
-        finally:
-            run.add_usage(stream.usage)
-            loan.settle(stream.usage, stream.calls)
+            async with deadline:
+                return await with_retries(attempt, math.inf, self.retries, left=lambda: run.time_left)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            late = f"took longer than {self._timeout:g} s."
+            raise remote_error(RemoteTimeoutError, self.name, late) from error
 
     def _granted(self, run: Run, limits: RunLimits) -> dict[str, str]:
         """The headers with what the remote run may use, and how many more containers it may pass."""
@@ -169,6 +181,15 @@ def _request_body(task: Task) -> dict[str, Any]:
         context = to_context(given)
         body = {"input": given} if isinstance(given, str) else {"inputs": to_json_data(context)}
     return {**body, "messages": to_data(task.messages)} if task.messages else body
+
+
+def _idempotency_key(run: Run, body: bytes) -> str:
+    """The same in each attempt of the run, so that a remote that has answered it does not perform it again.
+
+    Another one after a failure, which the remote would repeat too.
+    """
+    request = f"{run.idempotency_key} {run.journal.failures(run.id)} "
+    return blake2b(request.encode() + body, digest_size=16).hexdigest()
 
 
 def _propagated(run: Run) -> dict[str, str]:

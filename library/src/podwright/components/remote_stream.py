@@ -132,6 +132,8 @@ class RemoteStream:
                 return paused
             case "remote_hops_exceeded":
                 return self._error(errors.RemoteHopsError, failed, problem)
+            case "remote_interrupted":
+                return self._error(errors.RemoteInterruptedError, failed, problem)
             case "run_cancelled":
                 return self._error(errors.RemoteUnavailableError, failed, problem)
             case _:
@@ -148,6 +150,8 @@ class RemoteStream:
             case 5:
                 error = self._error(errors.RemoteUnavailableError, answered, problem)
                 error.transient = response.status == 503 and wait is not None
+            case 4 if _text(problem, "code") == "run_interrupted":
+                error = self._error(errors.RemoteInterruptedError, answered, problem)
             case 4:
                 error = self._error(errors.RemoteRejectedError, answered, problem)
                 # an earlier attempt, whose connection was lost, still runs there

@@ -13,7 +13,7 @@ from podwright.components import steps
 from podwright.components.base import Component
 from podwright.components.resume import MAX_ITEMS, Node
 from podwright.components.steps import STEP_TYPES, Step, output_names, resolved
-from podwright.conditions import Conditions, holds
+from podwright.conditions import Conditions, calls_function, holds
 from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, ResumePathError
 from podwright.events import ConditionChecked
 from podwright.json_data import to_text
@@ -109,8 +109,8 @@ class StepRunner:
             case steps.WorkflowStep():
                 await self._run_workflow(step, scope, node, path)
             case steps.ApprovalStep():
-                place, journal = (self._run.id, path), self._run.journal
-                if self._approved != path and not (journal and place in journal.approved):
+                place = (self._run.id, path)
+                if self._approved != path and place not in self._run.journal.approved:
                     pause = ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
                     pause.step = place
                     raise pause
@@ -150,9 +150,15 @@ class StepRunner:
     ) -> bool:
         """Whether the condition of a step holds, which it has checked `number` times before."""
         reference = cast("Mapping[str, Any]", step.condition if isinstance(step, steps.ConditionStep) else step.until)
-        journal = self._run.journal
-        if journal and (recorded := journal.condition(self._run.id, path, number)) is not None:
+        recorded = self._run.journal.condition(self._run.id, path, number)
+        if recorded is not None:
             return recorded
+        if not calls_function(reference, self._conditions):
+            return await self._check(step, reference, scope, path)
+        async with self._run.journal.call(in_tool=self._run.in_tool):
+            return await self._check(step, reference, scope, path)
+
+    async def _check(self, step: Step, reference: Mapping[str, Any], scope: Scope, path: Path) -> bool:
         result = await holds(reference, scope.context, self._conditions)
         names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
         self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))

@@ -61,21 +61,24 @@ class ToolCaller:
         """Call a tool, unless an earlier attempt of the run has its result."""
         self._run.add_usage(Usage(tool_calls=1))
         current_tool_call.set(number)
-        tool, journal = self._tools.get(call.name), self._run.journal
-        recorded = journal.tool_call(self._run.id, number) if journal else None
-        match recorded:
-            case ToolCallFailed():
+        tool = self._tools.get(call.name)
+        is_nested_run = tool is not None and tool.is_nested_run
+        journal = self._run.journal
+        match journal.tool_call(self._run.id, number):
+            case ToolCallFailed() as recorded:
                 self._reported.add(call.name)
                 return _report(call, recorded.error["message"])
-            case ToolCallFinished() if journal and not (tool and tool.is_nested_run):
+            case ToolCallFinished() if is_nested_run:
+                # what it runs is recorded itself, and must be performed for the runs after it
+                return Message("tool", await self._result(call, tool, _parse_arguments(call)), tool_call_id=call.id)
+            case ToolCallFinished() as recorded:
                 self._run.count_recorded_usage(journal.usage_of(self._run.id, number))
                 return Message("tool", recorded.output, tool_call_id=call.id)
-            case ToolCallFinished():  # what it runs is recorded itself, and must be performed for the runs after it
-                return Message("tool", await self._result(call, tool, _parse_arguments(call)), tool_call_id=call.id)
-            case None:
-                if journal and not (tool and tool.is_nested_run):
-                    await journal.before_call(in_tool=self._run.in_tool)
+            case None if is_nested_run:
                 return await self._call_and_report(call, tool, number, reported)
+            case None:
+                async with journal.call(in_tool=self._run.in_tool):
+                    return await self._call_and_report(call, tool, number, reported)
 
     async def _call_and_report(
         self, call: ToolCall, tool: Tool | None, number: int, reported: frozenset[str]
@@ -101,7 +104,7 @@ class ToolCaller:
         finally:
             repeatable = tool is not None and (tool.idempotent or tool.is_nested_run)
             self._emit(ToolCallStarted, call, number, arguments=arguments, idempotent=repeatable)
-        if self._run.journal and not (tool and tool.is_nested_run):
+        if not (tool and tool.is_nested_run):
             await self._run.journal.before_effect()
         return await self._result(call, tool, arguments)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers
 
 from podwright.components import Component
-from podwright.errors import ApprovalRequired, PodwrightError
+from podwright.errors import ApprovalRequired, PodwrightError, RemoteInterruptedError
 from podwright.events import Event, Subscriber
 from podwright.models import use_model
 from podwright.run import execute
 from podwright.usage import Usage
 from podwright_service.background.store import StoredRun, cancelled_problem
-from podwright_service.background.stored_journal import StoredJournal
+from podwright_service.background.stored_journal import StoredJournal, Writer
 from podwright_service.execution import result_content, task_of
 from podwright_service.limits import granted_limits
 from podwright_service.observability import Observability
@@ -29,6 +29,11 @@ from podwright_service.settings import Settings
 MAX_TAKEOVERS = 10
 """Processes that may end during a run, one after the other, before it waits for a person."""
 
+_AFTER_UNKNOWN_CALL = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
+
+End = tuple[str, dict[str, Any]]
+"""How an attempt ended: a status, `moved` or `lost`, and the columns of the run that change."""
+
 _log = logging.getLogger("podwright.background")
 
 
@@ -37,71 +42,97 @@ class Attempt:
 
     Args:
         run: The row of the run.
-        journal: Stores what the attempt does.
+        writer: Stores what the attempt does.
         component: What is performed.
         settings: Model, unfinished tool calls and the errors that are shown.
         observability: Counts and traces the run as those of requests.
+        read_events: Returns the stored events of the attempts before, with their numbers.
     """
 
     def __init__(
         self,
         run: StoredRun,
-        journal: StoredJournal,
+        writer: Writer,
         component: Component,
         settings: Settings,
         observability: Observability,
+        read_events: Callable[[str], Awaitable[Sequence[tuple[int, dict[str, Any]]]]],
     ) -> None:
-        self._run, self._journal = run, journal
-        self._component, self._settings, self._observability = component, settings, observability
+        self._run = run
+        may_repeat = run["repeat_calls"] or settings.unfinished_tool_calls == "repeat"
+        self._journal = StoredJournal(run, writer, keep_content=settings.log_content, may_repeat=may_repeat)
+        self._component = component
+        self._settings = settings
+        self._observability = observability
+        self._read_events = read_events
 
-    async def perform(self, recorded: Iterable[Mapping[str, Any]]) -> str:
-        """Perform the attempt and store how it ended.
+    def drain(self) -> None:
+        """Let another process go on with the run, as soon as no call would be cut off."""
+        self._journal.gate.drain()
+
+    def cut_off(self) -> None:
+        """Let another process go on with the run, now."""
+        self._journal.gate.stop("moved")
+
+    def cancel(self) -> None:
+        """Cancel the run, unless it has ended."""
+        self._journal.gate.stop("cancelled")
+
+    def renew(self, attempt: int | None, *, cancel_requested: bool) -> None:
+        """Take note of what the database says of the run.
 
         Args:
-            recorded: The stored events of the attempts before.
+            attempt: The number of the attempt that this process holds; None if it holds none.
+            cancel_requested: Whether a caller has cancelled the run.
+        """
+        if self._journal.has_ended:  # what it still writes is refused if the run is lost
+            return
+        if attempt != self._journal.attempt:
+            self._journal.lose()
+        elif cancel_requested:
+            self.cancel()
+
+    async def perform(self) -> str:
+        """Perform the attempt and store how it ended; only the run in it can be cancelled, not the attempt.
 
         Returns:
             The new status of the run; `moved` if another process is to go on, `lost` if another one has taken it over.
         """
         started = time.monotonic()
-        try:
-            self._journal.load(recorded)
-            outcome = self._end_at_once() or await self._execute()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt would end like this one
-            outcome = self._failed(error)
-        self._journal.close()  # from here on, neither a shutdown nor a caller may cancel what is being stored
-        self._journal.set(seconds=self._run["seconds"] + time.monotonic() - started)
+        task = asyncio.create_task(self._perform())
+        self._journal.gate.guard(task)
+        await asyncio.wait([task])
+        outcome, columns = self._end_of(task)
+        self._journal.end(seconds=self._run["seconds"] + time.monotonic() - started, **columns)
         await self._journal.wait_until_stored()
         return "lost" if self._journal.is_lost else outcome
 
-    def _end_at_once(self) -> str | None:
-        """End a run that must not go on, and return its outcome; None if it may go on."""
+    async def _perform(self) -> End:
+        if self._run["attempt"] > 1:
+            self._journal.load(event for _, event in await self._read_events(self._run["id"]))
+        return self._end_at_once() or await self._execute()
+
+    def _end_at_once(self) -> End | None:
+        """How a run ends that must not go on; None if it may go on."""
         if self._run["cancel_requested"]:
             return self._cancelled()
         if self._run["takeovers"] >= MAX_TAKEOVERS:
             detail = f"{MAX_TAKEOVERS} processes ended during the run, one after the other; it may be what ends them."
             suggestion = "Look in the logs of the pods, for example for too little memory; then resume the run."
-            return self._interrupt(detail, suggestion)
+            return self._interrupted(detail, suggestion)
         unknown = self._journal.unfinished_tool_calls()
-        if not unknown or self._run["repeat_calls"] or self._settings.unfinished_tool_calls == "repeat":
+        if not unknown or self._journal.may_repeat:
             return None
         names = ", ".join(sorted({f"'{call.tool}' of '{call.component}'" for call in unknown}))
         detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
-        suggestion = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
-        return self._interrupt(detail, suggestion)
+        return self._interrupted(detail, _AFTER_UNKNOWN_CALL)
 
-    def _interrupt(self, detail: str, suggestion: str) -> str:
-        problem = run_problem(self._run["id"], 409, "run_interrupted", detail, suggestion)
-        return self._end("interrupted", problem=problem)
-
-    async def _execute(self) -> str:
-        """Run the component, note the end of the attempt in the journal, and return its outcome."""
-        component, request = self._component, self._run["request"]
+    async def _execute(self) -> End:
+        """Run the component; how the attempt ended."""
+        component = self._component
+        request = self._run["request"]
         limits, hops = granted_limits(Headers(request["headers"]), self._settings)
-        task = asyncio.current_task()
-        self._journal.on_idle = lambda: task.cancel() if task else None
         self._journal.set(repeat_calls=False)
-        self._journal.check_idle()
         subscribers: tuple[Subscriber, ...] = (*self._observability.subscribers, self._journal, self._note_span)
         link = resumed_run.set(link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None)
         try:
@@ -115,39 +146,49 @@ class Attempt:
                     run_id=self._run["id"],
                     journal=self._journal,
                 )
-        except asyncio.CancelledError as error:
-            return self._stopped(error)
         except ApprovalRequired as pause:
             run_id, path = pause.step
             approval = {"message": pause.message, "run_id": run_id, "path": list(path)}
-            return self._end("waiting_for_approval", approval=approval, usage=pause.usage)
+            return self._ended("waiting_for_approval", approval=approval, usage=pause.usage)
         finally:
             resumed_run.reset(link)
-        return self._end("succeeded", result=result_content(component, result), usage=result.usage)
+        return self._ended("succeeded", result=result_content(component, result), usage=result.usage)
 
-    def _failed(self, error: BaseException) -> str:
+    def _end_of(self, task: asyncio.Task[End]) -> End:
+        """How the attempt ended, whose task is done."""
+        try:
+            return task.result()
+        except asyncio.CancelledError as error:
+            match self._journal.gate.reason:
+                case "cancelled":
+                    return self._cancelled(_usage_of(error.__cause__))
+                case "moved" | "lost":
+                    return "moved", {"status": "queued"}
+                case None:  # what is performed has cancelled itself
+                    return self._failed(error)
+        except RemoteInterruptedError as error:
+            return self._interrupted(error.message, _AFTER_UNKNOWN_CALL, usage=error.usage)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt would end like this one
+            return self._failed(error)
+
+    def _failed(self, error: BaseException) -> End:
         if not isinstance(error, PodwrightError):
             _log.error("The background run %s failed unexpectedly.", self._run["id"], exc_info=error)
         problem = problem_of(self._run["id"], error, self._settings.provider_errors)
-        return self._end("failed", problem=problem, usage=_usage_of(error))
+        return self._ended("failed", problem=problem, usage=_usage_of(error))
 
-    def _stopped(self, error: asyncio.CancelledError) -> str:
-        if self._journal.is_cancelled:
-            return self._cancelled(_usage_of(error.__cause__))
-        if self._journal.is_lost or self._journal.is_draining:
-            self._journal.set(status="queued")
-            return "moved"
-        return self._failed(error)  # what is performed has cancelled itself
+    def _interrupted(self, detail: str, suggestion: str, usage: Usage | None = None) -> End:
+        problem = run_problem(self._run["id"], 409, "run_interrupted", detail, suggestion)
+        return self._ended("interrupted", problem=problem, usage=usage)
 
-    def _cancelled(self, usage: Usage | None = None) -> str:
-        return self._end("cancelled", problem=cancelled_problem(self._run["id"]), usage=usage)
+    def _cancelled(self, usage: Usage | None = None) -> End:
+        return self._ended("cancelled", problem=cancelled_problem(self._run["id"]), usage=usage)
 
-    def _end(self, status: RunStatus, *, usage: Usage | None = None, **values: Any) -> str:
-        """Set how the attempt ended, with its usage: an attempt that fails early has not replayed all calls."""
+    def _ended(self, status: RunStatus, *, usage: Usage | None = None, **columns: Any) -> End:
+        """The end with a status, and with its usage: an attempt that fails early has not replayed all calls."""
         usages = [self._journal.used] if usage is None else [usage, self._journal.used]
         most = max(usages, key=lambda each: (each.model_calls, each.tool_calls))
-        self._journal.set(status=status, usage=most.to_dict(), **values)
-        return status
+        return status, {"status": status, "usage": most.to_dict(), **columns}
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any
 
 from podwright import events
+from podwright.errors import RunCancelledError
 from podwright.events import Event, adapter
+from podwright.headers import UnfinishedCalls
 from podwright.journal import Journal
 from podwright.json_data import to_json_data
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.background.database import DatabaseUnavailableError
+from podwright_service.background.gate import Gate
 from podwright_service.background.store import AttemptUpdate, RunStore, StoredRun
 
 BATCH_DELAY = 0.05
@@ -35,52 +38,55 @@ class StoredJournal(Journal):
         run: The row of the run.
         writer: Stores its events.
         keep_content: Whether events keep inputs and arguments that only serve display.
+        may_repeat: Whether tool calls may be repeated of which nobody knows how they ended.
     """
 
-    def __init__(self, run: StoredRun, writer: Writer, keep_content: bool) -> None:
+    def __init__(self, run: StoredRun, writer: Writer, *, keep_content: bool, may_repeat: bool = False) -> None:
         super().__init__(
             approved=[(each["run_id"], tuple(each["path"])) for each in run["decisions"] if each["approved"]],
             seconds=run["seconds"],
         )
         self.run_id: str = run["id"]
         self.attempt: int = run["attempt"]
-        self.is_lost = False
-        """Whether another process has taken the run over: nothing more is stored."""
-        self.is_cancelled = False
-        """Whether a caller has cancelled the run."""
-        self.is_draining = False
-        """Whether the run moves to another process: no new call begins."""
-        self.calls = 0
-        """Calls in progress, whose results would be lost if the attempt ended now."""
-        self.on_idle: Callable[[], object] | None = None
-        """Called once when the run is to move to another process and no call is in progress; None until it can be."""
-        self._writer, self._keep_content = writer, keep_content
-        self._pending: list[tuple[int, dict[str, Any]]] = []
-        self._values: dict[str, Any] = {}
+        self.gate = Gate()
+        """Lets calls begin, and stops the attempt."""
+        self.may_repeat = may_repeat
+        self.has_ended = False
+        """Whether the end of the attempt is being stored, or is stored."""
         self.used = NO_USAGE
         """What the calls of all attempts used that are recorded; a repeated tool call is one."""
+        self._writer = writer
+        self._keep_content = keep_content
+        self._pending: list[tuple[int, dict[str, Any]]] = []
+        self._values: dict[str, Any] = {}
         self._tools_called = set[tuple[str, int]]()
-        self.is_closed = False
-        """Whether it takes no more events: the attempt ends."""
+        self._last_event: Event | None = None
+        """The end of the run, which is stored together with its status."""
         self._next_seq = run["seq"]
-        self._version = self._stored_version = 0
+        self._version = 0
+        self._stored_version = 0
         self._result_version = 0
         """The version with the last event that another call must not begin without."""
         self._stored_event = asyncio.Event()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether another process has taken the run over: nothing more is stored."""
+        return self.gate.reason == "lost"
+
     def __call__(self, event: Event) -> None:
         """Take an event of the run; this is a subscriber."""
-        if self.is_lost or self.is_closed:
+        if self.is_lost or self.has_ended or self._is_caused_by_move(event):
             return
         self._count_usage(event)
-        if not isinstance(event, events.Token | events.ModelCallStarted):
-            self._pending.append((self._next_seq, self._data(event)))
-            self._next_seq += 1
-            self._change()
-            if not isinstance(event, events.RunStarted | events.StepStarted):
-                self._result_version = self._version
-        self.calls += _calls_begun(event)
-        self.check_idle()
+        if isinstance(event, events.Token | events.ModelCallStarted):
+            return
+        if isinstance(event, events.RunEnded) and event.run_id == self.run_id:
+            self._last_event = event
+            return
+        self._append(event)
+        if not isinstance(event, events.RunStarted | events.StepStarted):
+            self._result_version = self._version
 
     def load(self, recorded: Iterable[Mapping[str, Any]]) -> None:
         """Take the stored events of the earlier attempts."""
@@ -88,6 +94,10 @@ class StoredJournal(Journal):
             event = adapter().validate_python(data)
             self.add(event)
             self._count_usage(event)
+
+    def _is_caused_by_move(self, event: Event) -> bool:
+        """Whether an event only tells that the run goes on in another process."""
+        return self.gate.is_stopped and self.gate.reason == "moved" and _is_cancellation(event)
 
     def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
@@ -99,40 +109,40 @@ class StoredJournal(Journal):
             return
         self._values["usage"] = self.used.to_dict()
 
-    def check_idle(self) -> None:
-        """If the run is to move to another process and no call is in progress, close the journal and call `on_idle`."""
-        if self.is_draining and not self.calls and not self.is_closed and self.on_idle is not None:
-            self.close()
-            self.on_idle()
-
-    def close(self) -> None:
-        """Take no more events: that the task is cancelled here is not the cancellation of the run."""
-        self.is_closed = True
-
     def set(self, **values: Any) -> None:
         """Change columns of the run, with the events so far."""
         self._values |= values
         self._change()
 
+    def end(self, **values: Any) -> None:
+        """Take no more events, and store the last one together with these columns of the run."""
+        if self._last_event is not None:
+            self._append(self._last_event)
+        self.has_ended = True
+        self.set(**values)
+
     def lose(self) -> None:
-        """Store nothing more."""
-        self.is_lost = True
+        """Store nothing more, and stop the attempt."""
+        self.gate.stop("lost")
         self._pending.clear()
         self._stored_event.set()
 
-    async def before_call(self, *, in_tool: bool) -> None:
-        """Store all results so far; if the run is to move to another process, wait for its end."""
+    def unfinished_remote_calls(self, run_id: str) -> UnfinishedCalls | None:
+        """As the base class; `repeat` if calls may be repeated."""
+        return "repeat" if self.may_repeat else super().unfinished_remote_calls(run_id)
+
+    @contextlib.asynccontextmanager
+    async def call(self, *, in_tool: bool) -> AsyncGenerator[None]:
+        """Store all results so far, and begin the call if the gate lets it."""
         await self._wait_for_version(self._result_version)
-        if not in_tool:
-            self.check_idle()
-        if (self.is_draining and not in_tool) or self.is_lost:
-            await _wait_for_cancellation()
+        async with self.gate.call(in_tool=in_tool):
+            yield
 
     async def before_effect(self) -> None:
         """Store the start of a tool call."""
         await self.wait_until_stored()
         if self.is_lost:
-            await _wait_for_cancellation()
+            raise asyncio.CancelledError
 
     async def wait_until_stored(self) -> None:
         """Wait until all that has been emitted or set is stored, or the run is lost."""
@@ -160,6 +170,11 @@ class StoredJournal(Journal):
         self._stored_event.set()
         self._stored_event = asyncio.Event()
 
+    def _append(self, event: Event) -> None:
+        self._pending.append((self._next_seq, self._data(event)))
+        self._next_seq += 1
+        self._change()
+
     def _change(self) -> None:
         self._version += 1
         self._writer.schedule(self)
@@ -174,28 +189,15 @@ class StoredJournal(Journal):
         return to_json_data(data)
 
 
-async def _wait_for_cancellation() -> None:
-    """Wait until the task of the attempt is cancelled, by `on_idle` or by the worker."""
-    await asyncio.Event().wait()
-
-
-def _calls_begun(event: Event) -> int:
-    """1 if an event begins something that must not be cut off, -1 if it ends it, else 0."""
+def _is_cancellation(event: Event) -> bool:
+    """Whether an event tells that something was cancelled."""
     match event:
-        case events.ModelCallStarted():
-            return 1
-        case events.ModelCallFinished() | events.ModelCallFailed():
-            return -1
-        case events.ToolCallStarted():  # a conductor's skills are runs, which may stop between their own calls
-            return int(event.kind != "conductor")
-        case events.ToolCallFinished() | events.ToolCallFailed():
-            return -int(event.kind != "conductor")
-        case events.RunStarted():
-            return int(event.remote is not None)
-        case events.RunEnded():
-            return -int(event.remote is not None)
+        case events.RunCancelled() | events.StepFinished(outcome="cancelled"):
+            return True
+        case events.ModelCallFailed() | events.ToolCallFailed():
+            return event.error.get("code") == RunCancelledError.code
         case _:
-            return 0
+            return False
 
 
 class Writer:
@@ -216,6 +218,11 @@ class Writer:
         """Store now: a run waits for it."""
         self._hurry.set()
 
+    def wake(self) -> None:
+        """End a `write` that waits for something to store."""
+        self._wake.set()
+        self._hurry.set()
+
     async def write(self) -> None:
         """Wait for something to store, and store it.
 
@@ -231,6 +238,8 @@ class Writer:
         self._hurry.clear()
         changed, self._changed = self._changed, {}
         pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
+        if not pending:
+            return
         try:
             superseded = await self._store.write([update for _, update in pending.values()])
         except DatabaseUnavailableError:

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -18,7 +18,7 @@ from podwright.components import Component
 from podwright_service.background.attempt import Attempt
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import RunStore, StoredRun
-from podwright_service.background.stored_journal import StoredJournal, Writer
+from podwright_service.background.stored_journal import Writer
 from podwright_service.observability import Observability
 from podwright_service.settings import Settings
 from podwright_service.shutdown import RESPONSE_SECONDS
@@ -58,7 +58,7 @@ class BackgroundWorker:
         self._component, self._settings, self._observability = component, settings, observability
         self._id: str
         """Made in each process too."""
-        self._active: dict[str, tuple[asyncio.Task[None], StoredJournal]] = {}
+        self._active: dict[str, tuple[asyncio.Task[None], Attempt]] = {}
         self._starting: set[str] = set()
         """Runs that begin here as soon as they are stored."""
         self._choosing = asyncio.Lock()
@@ -67,6 +67,8 @@ class BackgroundWorker:
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
         self._draining_since: float | None = None
+        self._closing = asyncio.Event()
+        """Set when no more work is to begin."""
         self._logged_at = -math.inf
 
     @contextlib.asynccontextmanager
@@ -89,9 +91,10 @@ class BackgroundWorker:
         finally:
             self.drain()
             await self._finish()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._closing.set()
+            self._wake.set()
+            self._writer.wake()
+            await _end(tasks, RESPONSE_SECONDS)
             with contextlib.suppress(DatabaseUnavailableError):
                 await self.store.release_lease(self._id)
             await self.store.close()
@@ -122,31 +125,34 @@ class BackgroundWorker:
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run at once, if it is performed here; its row says so already."""
-        task, journal = self._active.get(run_id, (None, None))
-        if task and journal and not (journal.is_cancelled or journal.is_closed):
-            journal.is_cancelled = True
-            task.cancel()
+        if run_id in self._active:
+            _, attempt = self._active[run_id]
+            attempt.cancel()
 
     def drain(self) -> None:
         """Take no more runs over, and stop those in progress as soon as no call of theirs would be cut off."""
         if self._draining_since is None:
             self._draining_since = time.monotonic()
-            for _, journal in list(self._active.values()):
-                journal.is_draining = True
-                journal.check_idle()
+            for _, attempt in self._active.values():
+                attempt.drain()
 
     async def _finish(self) -> None:
-        """Wait until no run is in progress; after the shutdown time-out, cut off their calls."""
+        """Wait until the end of each attempt is stored; after the shutdown time-out, cut off their calls."""
         since = self._draining_since or 0.0
         deadline = since + self._settings.drain_delay + self._settings.shutdown_timeout
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RESPONSE_SECONDS), self._choosing:
+                pass  # runs that are being taken over have begun now
         active = dict(self._active.values())
-        if active:
-            _, late = await asyncio.wait(active, timeout=max(0.0, deadline - time.monotonic()))
-            for task in late:
-                active[task].close()
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=RESPONSE_SECONDS)
+        if not active:
+            return
+        _, late = await asyncio.wait(active, timeout=max(0.0, deadline - time.monotonic()))
+        for task in late:
+            active[task].cut_off()
+        if late:
+            _, late = await asyncio.wait(late, timeout=RESPONSE_SECONDS)
+        for task in late:  # the database cannot be reached: another process repeats what is not stored
+            task.cancel()
 
     # --- Taking over --------------------------------------------------------------------------------------------------
 
@@ -174,10 +180,13 @@ class BackgroundWorker:
                     await self._wake.wait()
 
     def _start(self, run: StoredRun) -> None:
-        journal = StoredJournal(run, self._writer, keep_content=self._settings.log_content)
-        journal.is_draining = self._draining_since is not None
-        task = asyncio.create_task(self._perform(run, journal))
-        self._active[run["id"]] = task, journal
+        attempt = Attempt(
+            run, self._writer, self._component, self._settings, self._observability, read_events=self._read_events
+        )
+        if self._draining_since is not None:
+            attempt.drain()
+        task = asyncio.create_task(self._perform(attempt))
+        self._active[run["id"]] = task, attempt
         task.add_done_callback(lambda _: self._ended(run["id"], task))
 
     def _ended(self, run_id: str, task: asyncio.Task[None]) -> None:
@@ -189,12 +198,16 @@ class BackgroundWorker:
         if was_full:  # else no run waits
             self.wake()
 
-    async def _perform(self, run: StoredRun, journal: StoredJournal) -> None:
-        recorded: Sequence[tuple[int, dict[str, Any]]] = ()
-        if run["attempt"] > 1:
-            recorded = await self._until_reached(lambda: self.store.events(run["id"]))
-        attempt = Attempt(run, journal, self._component, self._settings, self._observability)
-        self._observability.metrics.count_attempt(await attempt.perform([event for _, event in recorded]))
+    async def _perform(self, attempt: Attempt) -> None:
+        self._observability.metrics.count_attempt(await attempt.perform())
+
+    async def _read_events(self, run_id: str) -> Sequence[tuple[int, dict[str, Any]]]:
+        """The stored events of a run, once the database can be reached."""
+        while True:
+            try:
+                return await self.store.events(run_id)
+            except DatabaseUnavailableError:
+                await asyncio.sleep(RETRY_INTERVAL)
 
     # --- Housekeeping -------------------------------------------------------------------------------------------------
 
@@ -202,15 +215,9 @@ class BackgroundWorker:
         performed = dict(self._active)
         held = await self.store.renew(self._id)
         self._unknown = held.keys() - self._active.keys() - self._starting
-        for run_id, (task, journal) in performed.items():
-            attempt, cancel_requested = held.get(run_id, (0, False))
-            if task.done() or journal.is_closed:  # a late write is refused
-                continue
-            if attempt != journal.attempt or journal.is_lost:
-                journal.lose()
-                task.cancel()
-            elif cancel_requested:
-                self.cancel(run_id)
+        for run_id, (_, attempt) in performed.items():
+            number, cancel_requested = held.get(run_id, (None, False))
+            attempt.renew(number, cancel_requested=cancel_requested)
 
     async def _count(self) -> None:
         metrics = self._observability.metrics
@@ -225,16 +232,24 @@ class BackgroundWorker:
 
     async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do some work again and again; no error ends it."""
-        while True:
+        while not self._closing.is_set():
+            wait = seconds
             try:
                 await work()
-                await asyncio.sleep(seconds)
             except DatabaseUnavailableError as error:
                 self._log_unavailable(error)
-                await asyncio.sleep(RETRY_INTERVAL)
+                wait = RETRY_INTERVAL
             except Exception:  # noqa: BLE001 - whatever it is, the runs of other callers must go on
                 _log.exception("The work on background runs failed unexpectedly and goes on.")
-                await asyncio.sleep(RETRY_INTERVAL)
+                wait = RETRY_INTERVAL
+            if wait:
+                await self._pause(wait)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait some seconds, unless the worker closes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
 
     def _log_unavailable(self, error: DatabaseUnavailableError) -> None:
         """Log the cause once in a while."""
@@ -242,10 +257,10 @@ class BackgroundWorker:
             self._logged_at = time.monotonic()
             _log.error("%s %s", error.detail, error.suggestion, exc_info=error.__cause__)
 
-    async def _until_reached(self, read: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """What a read of the database returns, once the database can be reached."""
-        while True:
-            try:
-                return await read()
-            except DatabaseUnavailableError:
-                await asyncio.sleep(RETRY_INTERVAL)
+
+async def _end(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait some seconds for tasks to end, and cancel those that do not: a transaction is better not cut off."""
+    _, late = await asyncio.wait(tasks, timeout=seconds)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

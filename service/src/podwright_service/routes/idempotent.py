@@ -2,7 +2,8 @@
 
 Follows the Internet-Draft draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422
 for a different request with its key, otherwise the first response. Responses of runs are stored unless they are server
-errors: a repeated request may succeed where the first one failed.
+errors: a repeated request may succeed where the first one failed. A run that was cut off because its client left is not
+repeated if it had called a tool that is not idempotent: nobody knows what the tool did.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from podwright.errors import PodwrightError
-from podwright.headers import RUN_ID
+from podwright.headers import RUN_ID, UNFINISHED_CALLS
+from podwright.text import short_repr
 from podwright_service.idempotency import IdempotencyStore, StoredResponse
 from podwright_service.problems import RequestError, problem_response
 from podwright_service.routes.json_body import Handler, JSONRoute
 from podwright_service.runtime import get_runtime
+from podwright_service.streams import StreamedRun
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -41,14 +44,16 @@ class IdempotentRoute(JSONRoute):
             runtime = get_runtime(request)
             store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
             key, fingerprint = key_of(request), await fingerprint_of(request)
-            if (stored := store.claim(key, fingerprint)) is not None:
+            if (stored := _claim(store, key, fingerprint, request)) is not None:
                 return _replay(stored, fingerprint)
+            request.state.idempotency_key = key
+            request.state.called_tools = set[str]()
             try:
                 response = await handler(request)
             except PodwrightError as error:
                 response = problem_response(request, error)
             except BaseException:
-                store.release(key)
+                store.interrupt(key, fingerprint, request.state.called_tools)
                 raise
             return _RecordedResponse(response, store, key, fingerprint, max_bytes)
 
@@ -75,9 +80,11 @@ class _RecordedResponse(Response):
 
         try:
             await self._response(scope, receive, record_and_send)
+            if not self._complete and isinstance(self._response, StreamedRun):
+                await self._response.send_rest(record_and_send)
         finally:
             if not self._complete:
-                self._store.release(self._key)
+                self._store.interrupt(self._key, self._fingerprint, Request(scope).state.called_tools)
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
@@ -137,8 +144,33 @@ def check_fingerprint(first: str, repeated: str) -> None:
         raise RequestError(422, "idempotency_key_reused", detail, _SUGGESTION)
 
 
+def _claim(store: IdempotencyStore, key: str, fingerprint: str, request: Request) -> StoredResponse | None:
+    """Claim a key, as `IdempotencyStore.claim`, with what the client says of a request that may have been cut off."""
+    stored = store.claim(key, fingerprint)
+    match request.headers.get(UNFINISHED_CALLS):
+        case "repeat" if stored and stored.interrupted_tools:
+            store.release(key)
+            return store.claim(key, fingerprint)
+        case "interrupt" if stored is None:
+            store.release(key)
+            raise _interrupted("There is no response to an earlier request with this key, whose run had called tools.")
+        case "repeat" | "interrupt" | None:
+            return stored
+        case value:
+            detail = f"Invalid header '{UNFINISHED_CALLS}': expected repeat or interrupt, got {short_repr(value)}."
+            raise RequestError(400, "header_invalid", detail, "Correct the header, or leave it out.")
+
+
+def _interrupted(detail: str) -> RequestError:
+    suggestion = "Find out what the tools did; then send a new key to run the request again."
+    return RequestError(409, "run_interrupted", detail, suggestion)
+
+
 def _replay(stored: StoredResponse, fingerprint: str) -> Response:
     check_fingerprint(stored.fingerprint, fingerprint)
+    if stored.interrupted_tools:
+        names = ", ".join(f"'{tool}'" for tool in stored.interrupted_tools)
+        raise _interrupted(f"The run of the first request with this {HEADER} was cut off after it had called {names}.")
     if stored.status is None:
         detail = f"The first request with this {HEADER} is still in progress."
         suggestion = "Send the same request again after the seconds in the header 'Retry-After'."

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Literal, Protocol
 
 from fastapi import APIRouter, Request, Response
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from pydantic import BaseModel
-from starlette.types import Receive, Scope, Send
 
 from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
@@ -28,7 +27,7 @@ from podwright_service.problems import ProblemDetails, RequestError
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.routes.runs import begun_stream, late_problem
 from podwright_service.runtime import get_runtime
-from podwright_service.streams import RunStream
+from podwright_service.streams import RunStream, StreamedRun
 
 models_router = APIRouter(prefix="/v1", tags=["openai"])
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=IdempotentRoute)
@@ -126,25 +125,12 @@ class _Protocol(Protocol):
     def failed(self, problem: ProblemDetails) -> dict[str, Any]: ...
 
 
-class _StreamedRun(EventSourceResponse):
-    """The events of a run, which is cancelled if its response ends first."""
-
-    def __init__(self, content: AsyncIterator[bytes], headers: dict[str, str], run: contextlib.AsyncExitStack) -> None:
-        super().__init__(content, headers=headers)
-        self._run = run
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        async with self._run:
-            await super().__call__(scope, receive, send)
-
-
 async def _stream(request: Request, task: Task, answer: Answer, protocol: _Protocol) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as run:
         stream = await run.enter_async_context(begun_stream(request, task))
         answer.run_id = stream.run_id
-        return _StreamedRun(_events(request, stream, answer, protocol), stream.headers, run.pop_all())
+        return StreamedRun(_events(request, stream, answer, protocol), stream, run.pop_all())
 
 
 async def _events(request: Request, stream: RunStream, answer: Answer, protocol: _Protocol) -> AsyncIterator[bytes]:

@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from fastapi.sse import EventSourceResponse, format_sse_event
+from fastapi.sse import format_sse_event
 
 from podwright.components import Component
 from podwright.events import Event
@@ -24,7 +24,7 @@ from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import InlineRunRequest, RunOutput, RunRequest, Trace, WorkflowContext
-from podwright_service.streams import RunStream
+from podwright_service.streams import RunStream, StreamedRun
 
 router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
@@ -48,12 +48,6 @@ async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTrace
     return await _run(request, component, task_of(component, body), trace)
 
 
-async def open_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> AsyncIterator[RunStream]:
-    """The stream of a run, which has begun."""
-    async with begun_stream(request, task_of(get_runtime(request).component, body), trace) as stream:
-        yield stream
-
-
 @contextlib.asynccontextmanager
 async def begun_stream(request: Request, task: Task, trace: bool = False) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
@@ -67,10 +61,12 @@ async def begun_stream(request: Request, task: Task, trace: bool = False) -> Asy
 
 
 @router.post("/run/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES, openapi_extra=RUN_PARAMETERS)
-async def run_stream(request: Request, stream: Annotated[RunStream, Depends(open_stream)]) -> EventSourceResponse:
+async def run_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
-    # FastAPI's mode for generators takes a third more memory for each open stream
-    return EventSourceResponse(_events(request, stream), headers=stream.headers)
+    task = task_of(get_runtime(request).component, body)
+    async with contextlib.AsyncExitStack() as run:
+        stream = await run.enter_async_context(begun_stream(request, task, trace))
+        return StreamedRun(_events(request, stream), stream, run.pop_all())
 
 
 async def _events(request: Request, stream: RunStream) -> AsyncIterator[bytes]:

@@ -1,0 +1,521 @@
+"""Stops at every event of a background run: what is recorded is not made again, and nothing is lost.
+
+A process is stopped before, at or after each event of a run: gracefully with time left, gracefully without, or as by
+`kill -9`. Another one performs the rest. Models, tools and conditions keep books of what has finished, those of remotes
+too. The processes are workers on one event loop, so that they stop exactly where they are told; the database is real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+from tests.service.support import Served
+
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    Component,
+    ConditionStep,
+    Conductor,
+    EventManager,
+    FunctionModel,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    Remote,
+    Workflow,
+    WorkflowStep,
+    tool,
+)
+from podwright.events import Event
+from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright.usage import Usage
+from podwright_service.app import create_app
+from podwright_service.background.database import Database, DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.store import RunStore, StoredRun
+from podwright_service.settings import Settings
+
+PROOF = bool(os.environ.get("PROOF"))
+USAGE = Usage(10, 5, cost=0.25)
+
+Stop = Literal["graceful", "without time", "kill"]
+STOPS: tuple[Stop, ...] = ("graceful", "without time", "kill")
+Moment = Literal["before", "at", "after"]
+"""Before the journal has the event, directly after, or in the next turn of the event loop."""
+MOMENTS: tuple[Moment, ...] = ("before", "at", "after")
+
+# --- Effects ----------------------------------------------------------------------------------------------------------
+
+
+class Books:
+    """The effects that have finished, by the process that made them; None is that of a remote."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._finished: dict[Process | None, Counter[str]] = {}
+
+    def finish(self, process: Process | None, effect: str) -> None:
+        with self._lock:
+            self._finished.setdefault(process, Counter())[effect] += 1
+
+    def of(self, process: Process | None) -> Counter[str]:
+        """What a process has finished."""
+        with self._lock:
+            return Counter(self._finished.get(process, {}))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._finished.clear()
+
+
+books = Books()
+current: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+async def effect(name: str) -> str:
+    """Take a few turns of the event loop, and be in the books at the end."""
+    process = current.get()
+    for _ in range(3):
+        if process and process.is_killed:
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(0)
+    books.finish(process, name)
+    return name
+
+
+@tool(idempotent=True)
+async def look(place: str) -> str:
+    """Look."""
+    return await effect(f"look {place}")
+
+
+async def pay(amount: int) -> str:
+    """Pay."""
+    return await effect(f"pay {amount}")
+
+
+async def charge(amount: int) -> str:
+    """Charge a card."""
+    return await effect(f"charge {amount}")
+
+
+async def ask(question: str) -> str:
+    """Ask another agent."""
+    return await effect("ask " + await Agent("expert", "Know.", MODEL).arun(question))
+
+
+async def again(context: Any) -> bool:
+    """Whether the loop may end."""
+    answer = context["again_output"]
+    await effect(f"check {answer}")
+    return answer.count("again") > 1
+
+
+async def is_long(context: Any) -> bool:
+    """Whether the input is long."""
+    await effect(f"is_long {context['input']}")
+    return False
+
+
+CALLS: dict[str, list[ToolCall]] = {
+    "look": [ToolCall.of("look", "1", place="here"), ToolCall.of("look", "2", place="there")],
+    "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
+    "charge": [ToolCall.of("charge", "1", amount=7)],
+    "ask": [ToolCall.of("ask", "1", question="why"), ToolCall.of("ask", "2", question="how")],
+    "looker": [ToolCall.of("looker", "1", task="find it"), ToolCall.of("payer", "2", task="pay it")],
+}
+"""What a model with this tool first asks for."""
+
+
+async def respond(request: ModelRequest) -> ModelResponse:
+    """An answer that follows from the request, and is the name of the effect."""
+    last = request.messages[-1]
+    names = [entry["function"]["name"] for entry in request.tools]
+    text = hashlib.sha256(last.text.encode()).hexdigest()[:8]
+    text = f"{request.component} {'/'.join(map(str, request.path))} {text}"
+    if request.component == "again":
+        text = f"again {last.text.count('again')} {text}"
+    if request.output is not None:
+        steps = [{"skill": "looker", "task": "one"}, {"skill": "payer", "task": "two"}]
+        text = json.dumps({"steps": steps})
+    elif last.role != "tool" and names:
+        await effect(text)
+        return ModelResponse(text, tool_calls=tuple(CALLS[names[0]]), usage=USAGE, finish_reason="tool_calls")
+    await effect(text)
+    return ModelResponse(text, usage=USAGE)
+
+
+MODEL = FunctionModel(respond)
+writer, last = Agent("writer", "Write.", MODEL), Agent("last", "End.", MODEL)
+looker, payer = Agent("looker", "Look.", MODEL, tools=[look]), Agent("payer", "Pay.", MODEL, tools=[pay])
+asker, cashier = Agent("asker", "Ask.", MODEL, tools=[ask]), Agent("cashier", "Charge.", MODEL, tools=[charge])
+
+
+@pytest.fixture(scope="module")
+def components(served: Served) -> Iterator[dict[str, Component]]:
+    """Components with each kind of effect, and services of those that are remote."""
+    with served(cashier) as near:
+        front = Workflow("front", [AgentStep(Remote("cashier", str(near.base_url)), "pay"), AgentStep(writer, "note")])
+        with served(front) as far:
+            yield {component.name: component for component in _components(str(near.base_url), str(far.base_url))}
+
+
+def _components(cashier_url: str, front_url: str) -> list[Component]:
+    remote = Remote("cashier", cashier_url)
+    manager = EventManager()
+    return [
+        Workflow("tools", [looker, payer, AgentStep(asker, "ask"), last], event_manager=manager),
+        Workflow("remote", [AgentStep(remote, "pay"), last], event_manager=manager),
+        Workflow("nested remote", [AgentStep(Remote("front", front_url), "shop"), last], event_manager=manager),
+        Conductor("planner", "Lead.", MODEL, skills=[looker, payer], planning=True, event_manager=manager),
+        Workflow(
+            "steps",
+            conditions={"again": again, "is_long": is_long},
+            steps=[
+                ParallelStep([[payer], [AgentStep(writer, "beside"), looker], [AgentStep(remote, "far")]], "both"),
+                ConditionStep("is_long", then=[last], else_=[AgentStep(writer, "short")]),
+                LoopStep([Agent("again", "Repeat.", MODEL)], until="again", max_iterations=4),
+                MapStep("items", "item", [AgentStep(writer, "each", input="{item}")], max_concurrency=2),
+                ApprovalStep("Go on?"),
+                WorkflowStep(Workflow("inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last])),
+            ],
+            event_manager=manager,
+        ),
+        Workflow("at the end", [AgentStep(payer, "pay")], event_manager=manager),
+    ]
+
+
+KINDS = ("tools", "remote", "nested remote", "planner", "steps", "at the end")
+
+# --- Processes --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Process:
+    """A process of a service: the worker of its background runs, which may be stopped at an event.
+
+    Args:
+        component: What it performs.
+        database: The URL of the database.
+        stop: How it is stopped.
+        moment: When, about the event.
+        number: The event, counted from 0 over all runs; -1 is none.
+    """
+
+    component: Component
+    database: str
+    stop: Stop = "graceful"
+    moment: Moment = "at"
+    number: int = -1
+    is_killed: bool = False
+    seen: int = 0
+    """How many events there were."""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        settings = Settings(runs_database=self.database, secrets_dir="/nowhere", openai_routes=False)  # pyright: ignore[reportArgumentType]
+        if self.stop != "graceful":
+            settings = settings.model_copy(update={"shutdown_timeout": 0})
+        self.runtime = create_app(settings, self.component).state.runtime
+        self.worker = self.runtime.background
+        observability = self.runtime.observability
+        observability.subscribers = (self._before, *observability.subscribers)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """The life of the process, in tasks of its own; at the end it has ended, however that was."""
+        current.set(self)
+        ready = asyncio.Event()
+
+        async def live() -> None:
+            async with self.worker.working():
+                ready.set()
+                await self.stopping.wait()
+
+        unsubscribe = self.component._options["event_manager"].subscribe(self._at)
+        life = asyncio.create_task(live())
+        current.set(None)
+        await ready.wait()
+        try:
+            yield
+        finally:
+            self.stopping.set()
+            await life
+            unsubscribe()
+
+    def _before(self, event: Event) -> None:
+        if self.seen == self.number and self.moment == "before":
+            self._stop()
+
+    def _at(self, event: Event) -> None:
+        if self.seen == self.number and self.moment == "at":
+            self._stop()
+        elif self.seen == self.number and self.moment == "after":
+            asyncio.get_running_loop().call_soon(self._stop)
+        self.seen += 1
+
+    def _stop(self) -> None:
+        self.is_killed = self.stop == "kill"
+        self.worker.drain()
+        self.stopping.set()
+
+    def counted(self, name: str, **labels: str) -> float:
+        """The sum of the samples of a metric with these labels."""
+        samples = (each for metric in self.runtime.observability.metrics.registry.collect() for each in metric.samples)
+        return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
+    """A killed process reaches no database, and its lease ends at once."""
+    transaction = Database.transaction
+
+    def refuse_dead(database: Database) -> Any:
+        process = current.get()
+        if process and process.is_killed:
+            raise DatabaseUnavailableError("It is dead.", "")
+        return transaction(database)
+
+    monkeypatch.setattr(Database, "transaction", refuse_dead)
+    monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
+    monkeypatch.setattr("podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 2.0)
+
+
+# --- Stories ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Story:
+    """What became of some runs, and of the processes that performed them."""
+
+    processes: list[Process]
+    runs: list[StoredRun]
+    events: list[list[dict[str, Any]]]
+    """Of each run."""
+    recorded: Counter[str]
+    """The effects that were recorded before the second process began."""
+    remote_effects: Counter[str]
+    resumed: int
+    """How often a person has resumed a run that was interrupted."""
+
+
+class Teller:
+    """Performs runs until their end, with persons who approve, and who resume what was interrupted."""
+
+    def __init__(self, component: Component, database: str, store: RunStore) -> None:
+        self._component = component
+        self._database = database
+        self._store = store
+        self._resumed = 0
+
+    async def tell(self, count: int, stop: Stop = "graceful", moment: Moment = "at", number: int = -1) -> Story:
+        """Perform some runs, of which the first process is stopped."""
+        books.clear()
+        self._resumed = 0
+        first = Process(self._component, self._database, stop, moment, number)
+        ids: list[str] = []
+        async with first.running():
+            for _ in range(count):
+                ids.append(os.urandom(16).hex())
+                await self._store.add(self._new_run(ids[-1], first.worker.digest))
+            first.worker.wake()
+            await self._until_ended(ids, first)
+        recorded = Counter[str]()
+        for run_id in ids:
+            recorded.update(_effects(await self._store.events(run_id)))
+        processes = [first]
+        if not await self._have_ended(ids, first):
+            processes.append(Process(self._component, self._database))
+            async with processes[1].running():
+                await self._until_ended(ids, processes[1])
+        runs = [run for run_id in ids if (run := await self._store.get(run_id))]
+        events = [[data for _, data in await self._store.events(run_id)] for run_id in ids]
+        return Story(processes, runs, events, recorded, books.of(None), self._resumed)
+
+    def _new_run(self, run_id: str, digest: str) -> dict[str, Any]:
+        inputs = {"inputs": {"input": "go", "items": '["one", "two", "three"]'}}
+        body = inputs if isinstance(self._component, Workflow) else {"input": "go"}
+        run = {"id": run_id, "component": self._component.name, "digest": digest}
+        return {**run, "request": {"body": body, "headers": {}}, "idempotency_key": None, "fingerprint": None}
+
+    async def _until_ended(self, ids: list[str], process: Process) -> None:
+        deadline = asyncio.get_running_loop().time() + 60
+        while not process.stopping.is_set() and not await self._have_ended(ids, process):
+            await asyncio.sleep(0.005)
+            assert asyncio.get_running_loop().time() < deadline, [await self._store.get(run_id) for run_id in ids]
+
+    async def _have_ended(self, ids: list[str], process: Process) -> bool:
+        ended = True
+        for run_id in ids:
+            run = await self._store.get(run_id)
+            assert run is not None
+            if run["status"] == "waiting_for_approval":
+                await self._store.decide(run_id, run["attempt"], {"approved": True, "comment": ""})
+                process.worker.wake()
+            elif run["status"] == "interrupted":
+                self._resumed += 1
+                await self._store.resume(run_id)
+                process.worker.wake()
+            else:
+                assert run["status"] in ("queued", "running", "succeeded"), run["problem"]
+            ended &= run["status"] == "succeeded"
+        return ended
+
+
+def _effects(events: Any) -> Iterator[str]:
+    """The effects whose end is among these events."""
+    for _, data in events:
+        if data["type"] == "model_call_finished":
+            yield data["response"]["text"]
+        elif data["type"] == "tool_call_finished" and data["kind"] != "conductor":  # whose tools are runs
+            yield data["output"]
+
+
+def ends(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """What has ended in this process according to the events, each with how often."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for data in events:
+        is_end = data["type"].endswith("_finished") or data["type"] in ("plan_made", "condition_checked")
+        if is_end and data["remote"] is None and data.get("outcome", "ok") == "ok":
+            names = ("type", "component", "call", "tool", "step", "condition", "result")
+            found[*(data.get(name) for name in names), tuple(data["path"])] += 1
+    return found
+
+
+def check(story: Story, reference: Story, stop: Stop) -> None:
+    """Nothing is lost and nothing that was recorded is made again; events, usage and counters are true."""
+    first, *second = (books.of(process) for process in story.processes)
+    made_later = sum(second, Counter[str]())
+    runs = len(story.runs)
+    wanted = Counter({name: runs * count for name, count in REFERENCE_EFFECTS[story.runs[0]["component"]].items()})
+    local = Counter({name: count for name, count in story.recorded.items() if name in wanted})
+    assert not (made_later + local) - wanted, "what was recorded is made again"
+    if stop != "kill":
+        assert first + made_later == wanted, "an effect is lost, or made twice"
+    if stop == "graceful":
+        expected = Counter({name: runs * count for name, count in reference.remote_effects.items()})
+        assert story.remote_effects == expected, "an effect of a remote is lost, or made twice"
+        assert story.resumed == 0
+    charged = story.remote_effects["charge 7"]
+    assert charged <= runs * reference.remote_effects["charge 7"] + story.resumed, "charged twice, and nobody was asked"
+    for run, events in zip(story.runs, story.events, strict=True):
+        check_run(run, events, reference, stop)
+    if stop != "kill":
+        check_counters(story)
+
+
+REFERENCE_EFFECTS: dict[str, Counter[str]] = {}
+"""The effects of one run that is not stopped, by component."""
+
+
+def check_run(run: StoredRun, events: list[dict[str, Any]], reference: Story, stop: Stop) -> None:
+    """The run has the result of the reference; its events are complete and in order, and add up to its usage."""
+    (known,) = reference.runs
+    assert run["status"] == "succeeded"
+    assert run["result"] == known["result"]
+    assert [data["seq"] for data in events] == list(range(len(events)))
+    assert events[-1]["type"] == "run_finished"
+    assert events[-1]["run_id"] == run["id"]
+    assert ends(events) == ends(reference.events[0])
+    last_of = {data["run_id"]: data["type"] for data in events if data["remote"] is None}
+    assert set(last_of.values()) == {"run_finished"}
+    answers = [data["response"]["usage"] for data in events if data["type"] == "model_call_finished"]
+    usage = run["usage"]
+    assert usage["model_calls"] == len(answers)
+    assert usage["input_tokens"] == sum(each["input_tokens"] for each in answers)
+    assert usage["cost"] == 0.25 * len(answers)
+    if stop == "graceful":
+        assert usage == known["usage"]
+
+
+def check_counters(story: Story) -> None:
+    """The metrics of all processes count each attempt, each call and its cost once."""
+    local = [data for events in story.events for data in events if data["remote"] is None]
+    kinds = Counter(data["type"] for data in local)
+
+    def counted(name: str, **labels: str) -> float:
+        return sum(process.counted(name, **labels) for process in story.processes)
+
+    assert counted("podwright_background_attempts_total") == sum(run["attempt"] for run in story.runs)
+    assert counted("podwright_model_calls_total", status="ok") == kinds["model_call_finished"]
+    assert counted("podwright_tool_calls_total", status="ok") == kinds["tool_call_finished"]
+    assert counted("podwright_cost_usd_total") == 0.25 * kinds["model_call_finished"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def store(request: pytest.FixtureRequest) -> Any:
+    """A database with the tables, and its store."""
+    url = request.getfixturevalue(f"{request.param}_database")
+    if request.param == "sqlite":
+        migrate(database_url(url))
+    store = RunStore(database_url(url))
+    yield url, store
+    await store.close()
+
+
+async def tell_reference(component: Component, database: str, store: RunStore) -> Story:
+    """The story of one run that is not stopped."""
+    story = await Teller(component, database, store).tell(1)
+    (process,) = story.processes
+    REFERENCE_EFFECTS[component.name] = books.of(process)
+    check(story, story, "graceful")
+    return story
+
+
+def places(stop: Stop, database: str, boundaries: int) -> Iterator[tuple[int, Moment]]:
+    """The events and moments of the stops to try.
+
+    Without `PROOF` each event with one of the moments; of stops without time, of kills, and with PostgreSQL a third.
+    """
+    if PROOF:
+        yield from itertools.product(range(boundaries), MOMENTS)
+        return
+    is_whole = stop == "graceful" and database.startswith("sqlite")
+    for number in range(0 if is_whole else STOPS.index(stop), boundaries, 1 if is_whole else 3):
+        yield number, MOMENTS[(number // 3) % 3]
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stop_at_every_event(
+    components: dict[str, Component], store: tuple[str, RunStore], kind: str, stop: Stop, processes: None
+) -> None:
+    """One run, whose process is stopped about each of its events."""
+    await _try_all(components[kind], *store, stop, runs=1)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+async def test_a_stop_of_several_runs(
+    components: dict[str, Component], store: tuple[str, RunStore], stop: Stop, processes: None
+) -> None:
+    """Three runs at once, whose process is stopped about an event of any of them."""
+    await _try_all(components["remote"], *store, stop, runs=3)
+
+
+async def _try_all(component: Component, database: str, store: RunStore, stop: Stop, runs: int) -> None:
+    reference = await tell_reference(component, database, store)
+    teller = Teller(component, database, store)
+    tried = 0
+    for number, moment in places(stop, database, runs * reference.processes[0].seen):
+        story = await teller.tell(runs, stop, moment, number)
+        try:
+            check(story, reference, stop)
+        except AssertionError as error:
+            events = "\n".join(str(data)[:200] for data in story.events[0])
+            raise AssertionError(f"{moment} event {number}: {error}\n{events}") from error
+        tried += 1
+    kind = database.partition(":")[0]
+    print(f"{kind}: {component.name}, {runs} runs, {stop}: stopped {tried} times, made twice 0, events missing 0")
