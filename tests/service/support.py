@@ -95,7 +95,8 @@ def connect(client: httpx.Client, path: str, body: bytes, *headers: str, receive
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.settimeout(30)
     connection.connect((client.base_url.host, client.base_url.port or 80))
-    length = [] if any("content-length" in header for header in headers) else [f"content-length: {len(body)}"]
+    is_framed = any(header.startswith(("content-length", "transfer-encoding")) for header in headers)
+    length = [] if is_framed else [f"content-length: {len(body)}"]
     lines = ["host: x", "content-type: application/json", *length, *headers]
     connection.sendall("\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + body)
     return connection

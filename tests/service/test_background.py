@@ -135,7 +135,9 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
                       "component=helper")
     }  # fmt: skip
     assert list(counts.values()) == [5, 0, 5, 0, 5]
-    for query, named in (("cursor=x", "cursor"), ("status=gone", "status"), ("limit=0", "limit")):
+    infinite = f"cursor=inf-{'0' * 32}"
+    for query in ("cursor=x", "cursor=nan-x", infinite, "status=gone", "limit=0"):
+        named = query.partition("=")[0]
         problem = check_problem(client.get(f"/runs?{query}"), 422, "request_invalid")
         assert f"uery parameter '{named}'" in problem["detail"]
 
@@ -219,10 +221,56 @@ def test_an_approval(serve: Serve, database: str) -> None:
             "path": [1],
             "approved": True,
             "comment": "Good.",
+            "attempt": 1,
             "at": "",
         }
     ]
     check_problem(client.post(f"{url}/approve", json={}), 409, "run_state_conflict")
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["with the attempt", "without"])
+@pytest.mark.parametrize("action", ["approve", "reject"])
+def test_a_decision_whose_answer_was_lost(serve: Serve, database: str, action: str, named: bool) -> None:
+    """The same decision of the same key is the same answer; another one, or that of another key, is a conflict."""
+    client = serve(FLOW, runs_database=database, api_keys=("a" * 20, "b" * 20))
+    first, second = ({"authorization": f"Bearer {letter * 20}"} for letter in "ab")
+    client.headers.update(first)
+    url = begin(client)
+    decision = {"comment": "So be it."}
+    attempt = wait(client, url, "waiting_for_approval")["attempt"]
+    decision |= {"attempt": attempt} if named else {}
+    assert client.post(f"{url}/{action}", json=decision).status_code == 202
+    again = client.post(f"{url}/{action}", json=decision)
+    assert again.status_code == 202
+    assert len(again.json()["decisions"]) == 1
+    ended = wait(client, url)
+    assert client.post(f"{url}/{action}", json=decision).json()["status"] == ended["status"]
+    check_problem(client.post(f"{url}/{action}", json={**decision, "comment": "?"}), 409, "run_state_conflict")
+    check_problem(client.post(f"{url}/{action}", json=decision, headers=second), 409, "run_state_conflict")
+    other = {"approve": "reject", "reject": "approve"}[action]
+    check_problem(client.post(f"{url}/{other}", json=decision), 409, "run_state_conflict")
+
+
+def test_a_cancel_that_came_too_late(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that had ended when it was cancelled, but for its end being stored, succeeds and says so."""
+    write, ending, cancelled = RunStore.write, threading.Event(), threading.Event()
+
+    async def slow(store: RunStore, updates: Any) -> Any:
+        written = list(updates)
+        if any(update.values.get("status") == "succeeded" for update in written):
+            ending.set()
+            await asyncio.to_thread(cancelled.wait, 30)
+        return await write(store, written)
+
+    monkeypatch.setattr(RunStore, "write", slow)
+    client = serve(ECHO, runs_database=database)
+    url = begin(client)
+    assert ending.wait(30)
+    assert client.post(f"{url}/cancel").status_code == 202
+    cancelled.set()
+    run = wait(client, url)
+    assert (run["status"], run["result"]) == ("succeeded", {"output": "Echo: x"})
+    assert "too late" in run["notice"]
 
 
 INSIDE = Workflow("inside", steps=[ECHO, ApprovalStep("Sure?"), AgentStep(ECHO, "last")])
@@ -378,18 +426,29 @@ def test_the_examples_of_the_document_work(serve: Serve, sqlite_database: str, a
 
 
 def test_approval_has_a_scope_of_its_own(serve: Serve, database: str) -> None:
-    """A key that may run may not approve."""
+    """A key that may run may not approve; one that may approve reads what it decides about, and nothing else."""
     keys = ("run:" + "r" * 20, "approve:" + "a" * 20)
     client = serve(FLOW, runs_database=database, api_keys=keys)
     runner, approver = ({"authorization": f"Bearer {letter * 20}"} for letter in "ra")
-    url = client.post("/runs", json={"input": "x"}, headers=runner).headers["location"]
-    until(lambda: client.get(url, headers=runner).json()["status"] == "waiting_for_approval")
+    url, ended = (client.post("/runs", json={"input": "x"}, headers=runner).headers["location"] for _ in range(2))
+    for each in (url, ended):
+        until(lambda each=each: client.get(each, headers=runner).json()["status"] == "waiting_for_approval")
+    client.post(f"{ended}/cancel", headers=runner)
     for path in ("approve", "reject"):
         assert check_problem(client.post(f"{url}/{path}", json={}, headers=runner), 403, "scope_missing")
-    for path in ("", "/events"):
-        check_problem(client.get(f"{url}{path}", headers=approver), 403, "scope_missing")
+    whole = client.get(url, headers=runner).json()
+    shown = client.get(url, headers=approver).json()
+    assert shown == {name: whole[name] for name in ("id", "component", "status", "attempt", "created_at", "approval")}
+    assert client.get("/runs", headers=approver).json() == {"runs": [shown], "next": None}
+    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()["runs"] == [shown]
+    for path in (f"{url}/events", ended, "/runs?status=cancelled", "/runs?status=waiting_for_approval&status=failed"):
+        check_problem(client.get(path, headers=approver), 403, "scope_missing")
+    for path in ("/runs", f"{url}/cancel", f"{url}/resume"):
+        check_problem(client.post(path, json={"input": "x"}, headers=approver), 403, "scope_missing")
     check_problem(client.get(url), 401, "key_required")
-    assert client.post(f"{url}/approve", json={}, headers=approver).status_code == 202
+    decided = client.post(f"{url}/approve", json={}, headers=approver)
+    assert decided.status_code == 202
+    assert decided.json() == shown | {"status": "queued", "approval": None}
 
 
 def test_cancelling(serve: Serve, database: str) -> None:

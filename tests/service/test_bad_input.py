@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.support import Example, check_problem, pointers
+from tests.service.support import Example, check_problem, connect, pointers
 
 import podwright_service
 
@@ -146,6 +147,17 @@ def test_a_large_body_is_rejected(example: Example) -> None:
     pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
     check_problem(client.post("/run", content=pieces, headers=JSON), 413, "body_too_large")
     check_problem(client.request("PUT", "/run", content=body, headers=JSON), 413, "body_too_large")
+    assert client.post("/run", json={"input": "a"}).status_code == 200
+
+
+def test_a_compressed_body_is_rejected(example: Example) -> None:
+    """A body with a transfer coding besides chunked is a 400, and the next request is served."""
+    client, body = example("writer"), gzip.compress(b'{"input": "x"}')
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    with connect(client, "/run", chunked, "transfer-encoding: gzip, chunked") as connection:
+        answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"header_invalid" in answer
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from podwright.text import short_repr
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -110,11 +111,11 @@ class AdmissionMiddleware:
         self._max_body_bytes, self._body_timeout = settings.max_body_bytes, settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, or raise a 413 or 503."""
+        """Serve the request, or raise a 400, 413 or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        self._check_length(scope)
+        self._check_framing(Headers(scope=scope))
         if posts := scope["method"] == "POST":
             self._admission.enter()
         try:
@@ -123,9 +124,13 @@ class AdmissionMiddleware:
             if posts:
                 self._admission.leave()
 
-    def _check_length(self, scope: Scope) -> None:
+    def _check_framing(self, headers: Headers) -> None:
+        coding = headers.get("transfer-encoding", "chunked").strip().lower()
+        if coding != "chunked":  # a server would take a body that is compressed too for one that is not
+            detail = f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
+            raise RequestError(400, "header_invalid", detail, "Send the body as it is.", {"connection": "close"})
         # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
-        length = Headers(scope=scope).get("content-length", "")
+        length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body_bytes:
             detail = f"The body is larger than {self._max_body_bytes} bytes."
             raise RequestError(413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"})

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from podwright.blueprints.files import read_bytes
 from podwright.errors import ConfigurationError
 from podwright.text import os_error_reason
-from podwright_service.paths import OPEN_PATHS, SCOPES, scope_of
+from podwright_service.paths import OPEN_PATHS, SCOPES, scopes_of
 from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
@@ -55,8 +55,8 @@ class ApiKeys:
         """Whether the service has any keys."""
         return bool(self._keys)
 
-    def authorize(self, headers: Headers, path: str) -> None:
-        """Check the API key of a request.
+    def authorize(self, headers: Headers, method: str, path: str) -> frozenset[str]:
+        """Check the API key of a request, and return its scopes.
 
         Raises:
             RequestError: 401: no known key. 403: the key lacks the scope of the path.
@@ -68,14 +68,10 @@ class ApiKeys:
         scopes = self._scopes(key.strip().encode("latin-1"))
         if scopes is None:
             raise _denied("Unknown API key.", 'error="invalid_token"')
-        if (scope := scope_of(path)) and scope not in scopes:
-            raise RequestError(
-                403,
-                "scope_missing",
-                f"The API key lacks the scope '{scope}'.",
-                "Ask the operator for a key with this scope.",
-                {"www-authenticate": f'Bearer realm="podwright", error="insufficient_scope", scope="{scope}"'},
-            )
+        required = scopes_of(method, path)
+        if required and scopes.isdisjoint(required):
+            raise scope_missing(required[0])
+        return scopes
 
     def _scopes(self, key: bytes) -> frozenset[str] | None:
         self._reload_if_changed()
@@ -142,6 +138,17 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, frozenset[str]]:
     return hashlib.sha256(key.encode()).digest(), scopes
 
 
+def scope_missing(scope: str) -> RequestError:
+    """The 403 for an API key without a scope."""
+    return RequestError(
+        403,
+        "scope_missing",
+        f"The API key lacks the scope '{scope}'.",
+        "Ask the operator for a key with this scope.",
+        {"www-authenticate": f'Bearer realm="podwright", error="insufficient_scope", scope="{scope}"'},
+    )
+
+
 def _denied(detail: str, error: str = "") -> RequestError:
     challenge = 'Bearer realm="podwright"' + (f", {error}" if error else "")
     suggestion = "Send the header 'Authorization: Bearer KEY' with a key from the operator."
@@ -149,7 +156,10 @@ def _denied(detail: str, error: str = "") -> RequestError:
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware that requires an API key for every path except the open ones."""
+    """ASGI middleware that requires an API key for every path except the open ones.
+
+    The scopes of the key are `key_scopes` in the state of the request.
+    """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
         self._app, self._keys = app, keys
@@ -158,7 +168,8 @@ class AuthenticationMiddleware:
         """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
         if scope["type"] == "http" and path not in OPEN_PATHS and not path.startswith("/docs/"):
-            self._keys.authorize(Headers(scope=scope), path)
+            scopes = self._keys.authorize(Headers(scope=scope), scope["method"], path)
+            scope.setdefault("state", {})["key_scopes"] = scopes
         await self._app(scope, receive, send)
 
 

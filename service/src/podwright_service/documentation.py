@@ -14,7 +14,7 @@ from podwright.events import Kind
 from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
 from podwright.templates import names
 from podwright_service.inline_blueprints import InlinePolicy
-from podwright_service.paths import OPENAI_PREFIX, SCOPE_OF
+from podwright_service.paths import OPENAI_PREFIX, scopes_of
 from podwright_service.problems import MEDIA_TYPE, ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]
@@ -217,9 +217,10 @@ def _set_media_types(document: dict[str, Any]) -> None:
 
 def _add_security(document: dict[str, Any]) -> None:
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for path, operation in _operations(document):
-        if path in SCOPE_OF:
-            operation["security"] = [{"key": [SCOPE_OF[path]]}]
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if scopes := scopes_of(method.upper(), path):
+                operation["security"] = [{"key": [scope]} for scope in scopes]
 
 
 def _add_blueprints(document: dict[str, Any]) -> None:

@@ -38,6 +38,9 @@ PATHS = (*OPEN_PATHS, *(path for paths in SCOPES.values() for path in paths))
 
 SCOPE_OF: Mapping[str, str] = {path: scope for scope, paths in SCOPES.items() for path in paths}
 
+APPROVERS_READ = ("/runs", "/runs/{run_id}")
+"""What a key with the scope `approve` alone may read: the runs that wait for an approval."""
+
 _RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
 
 
@@ -46,6 +49,10 @@ def route_of(path: str) -> str:
     return _RUN_ID.sub("{run_id}", path, count=1)
 
 
-def scope_of(path: str) -> str | None:
-    """The scope that a request's path requires; None if any key will do."""
-    return SCOPE_OF.get(route_of(path))
+def scopes_of(method: str, path: str) -> tuple[str, ...]:
+    """The scopes of which a request requires one; empty if any key will do."""
+    route = route_of(path)
+    if route not in SCOPE_OF:
+        return ()
+    own = SCOPE_OF[route]
+    return (own, "approve") if method == "GET" and route in APPROVERS_READ else (own,)

@@ -118,6 +118,8 @@ class Decision(Approval):
 
     approved: bool
     comment: str
+    attempt: int | None = None
+    """The attempt that ended in the question."""
     at: datetime
 
 
@@ -145,7 +147,22 @@ class BackgroundRun(BaseModel):
     """Of a run that waits for approval: the question."""
     decisions: list[Decision]
     notice: str | None = None
-    """Set if it is queued and this service has another blueprint, and so cannot perform it."""
+    """Set if it is queued and this service has another blueprint, and so cannot perform it; and if it was cancelled too
+    late."""
+
+
+class RunToApprove(BaseModel):
+    """What a caller reads of a background run whose key has the scope `approve`, and not `run`."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+
+    id: str
+    component: str
+    status: RunStatus
+    attempt: int
+    created_at: datetime
+    approval: Approval | None = None
+    """The question; null once it is answered."""
 
 
 class BackgroundRunPage(BaseModel):
@@ -153,7 +170,7 @@ class BackgroundRunPage(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    runs: list[BackgroundRun]
+    runs: list[BackgroundRun] | list[RunToApprove]
     next: str | None
     """The `cursor` of the next page; null on the last one."""
 

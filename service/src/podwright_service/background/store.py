@@ -145,21 +145,27 @@ class RunStore:
         Args:
             run_id: The run.
             attempt: The attempt that ended in the wait.
-            decision: `approved` and `comment`.
+            decision: `approved`, `comment`, and the `caller` who decides.
+
+        Returns:
+            The run as it is now; None if it does not wait in that attempt, and the caller has not decided so before.
         """
+        decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
-            waits = (runs.c.id == run_id) & (runs.c.status == "waiting_for_approval") & (runs.c.attempt == attempt)
-            query = select(runs.c.decisions, runs.c.approval).where(waits).with_for_update()
-            row = (await connection.execute(query)).first()
-            if row is None:
+            is_run = runs.c.id == run_id
+            run = (await connection.execute(select(runs).where(is_run).with_for_update())).mappings().first()
+            if run is None:
                 return None
+            if run["status"] != "waiting_for_approval" or run["attempt"] != attempt:
+                repeated = any(decision.items() <= known.items() for known in run["decisions"])
+                return run if repeated else None
             if decision["approved"]:
                 values = self._queued()
             else:
                 problem = _rejected_problem(run_id, decision["comment"])
                 values = {"status": "cancelled", "ended_at": self._database.now(), "problem": problem}
-            values["decisions"] = [*row.decisions, {**row.approval, **decision, "at": time.time()}]
-            changed = update(runs).where(waits).values(values).returning(runs)
+            values["decisions"] = [*run["decisions"], {**run["approval"], **decision, "at": time.time()}]
+            changed = update(runs).where(is_run).values(values).returning(runs)
             return (await connection.execute(changed)).mappings().first()
 
     async def resume(self, run_id: str) -> StoredRun | None:

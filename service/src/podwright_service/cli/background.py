@@ -153,7 +153,7 @@ def list_runs(client: ServiceClient, statuses: list[str], limit: int, *, as_json
         print_json(runs)
         return
     for run in runs:
-        cost = run["usage"].get("cost")
+        cost = run.get("usage", {}).get("cost")  # a key that may only approve is shown no usage
         spent = f"{cost:.6f} USD" if isinstance(cost, float) else ""
         facts = (run["id"], f"{run['created_at'][:19]}Z", f"{run['status']:<20}", f"{run['component']:<24}", spent)
         print_text("  ".join(facts).rstrip())

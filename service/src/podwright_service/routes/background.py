@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
@@ -14,6 +16,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
+from podwright_service.auth import scope_missing
 from podwright_service.background.database import DatabaseUnavailableError
 from podwright_service.background.store import StoredRun
 from podwright_service.background.tables import ENDED
@@ -33,12 +36,22 @@ from podwright_service.problems import RequestError
 from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerprint, fingerprint_of, key_of
 from podwright_service.routes.json_body import JSONRoute
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import BackgroundRun, BackgroundRunPage, DecisionRequest, RunRequest, RunStatus
+from podwright_service.schemas import (
+    BackgroundRun,
+    BackgroundRunPage,
+    DecisionRequest,
+    RunRequest,
+    RunStatus,
+    RunToApprove,
+)
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""
 MAX_EVENTS = 500
 """Most events that are read at once."""
+
+_CURSOR = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9a-f]{32})")
+"""Time of creation and id of a run."""
 
 router = APIRouter(tags=["background runs"], prefix="/runs")
 with_body = APIRouter(tags=["background runs"], prefix="/runs", route_class=JSONRoute)
@@ -67,6 +80,15 @@ async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
 
 
 Run = Annotated[StoredRun, Depends(get_stored_run)]
+
+
+def may_only_approve(request: Request) -> bool:
+    """Whether the API key of the request has the scope `approve`, and not `run`."""
+    scopes: frozenset[str] = getattr(request.state, "key_scopes", frozenset({"run"}))
+    return "run" not in scopes
+
+
+OnlyApproves = Annotated[bool, Depends(may_only_approve)]
 
 
 @with_body.post(
@@ -103,25 +125,35 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
     return _response(_response_data(run, worker), 202, headers)
 
 
-@router.get("/{run_id}", response_model=BackgroundRun, responses=READ_PROBLEMS)
-async def get_run(worker: Worker, run: Run) -> Response:
-    """A run: its status, and its result or its problem once it has ended."""
-    return _response(_response_data(run, worker))
+@router.get("/{run_id}", response_model=BackgroundRun | RunToApprove, responses=READ_PROBLEMS)
+async def get_run(worker: Worker, run: Run, only_approves: OnlyApproves) -> Response:
+    """A run: its status, and its result or its problem once it has ended.
+
+    With the scope `approve` alone, only a run that waits for approval, and what is needed to decide.
+    """
+    if only_approves and run["status"] != "waiting_for_approval":
+        raise scope_missing("run")
+    return _response(_shown(run, worker, only_approves))
 
 
 @router.get("", response_model=BackgroundRunPage, responses=DATABASE_PROBLEMS)
 async def list_runs(
     worker: Worker,
+    only_approves: OnlyApproves,
     status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
     component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
     cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
 ) -> Response:
-    """The runs of all components in the database, newest first."""
+    """The runs of all components in the database, newest first; with the scope `approve` alone, those that wait."""
+    if only_approves:
+        if set(status or ()) - {"waiting_for_approval"}:
+            raise scope_missing("run")
+        status = ["waiting_for_approval"]
     found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
     last = found[limit - 1] if len(found) > limit else None
     next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
-    return _response({"runs": [_response_data(run, worker) for run in found[:limit]], "next": next_cursor})
+    return _response({"runs": [_shown(run, worker, only_approves) for run in found[:limit]], "next": next_cursor})
 
 
 @router.get(
@@ -177,32 +209,47 @@ async def resume_run(worker: Worker, run_id: str) -> Response:
 
 
 @with_body.post(
-    "/{run_id}/approve", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
+    "/{run_id}/approve",
+    status_code=202,
+    response_model=BackgroundRun | RunToApprove,
+    responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
-async def approve_run(worker: Worker, run: Run, body: DecisionRequest) -> Response:
-    """Approve what a run waits for; it goes on."""
-    return await _decide(worker, run, body, approved=True)
+async def approve_run(request: Request, worker: Worker, run: Run, body: DecisionRequest) -> Response:
+    """Approve what a run waits for; it goes on. The same decision may be sent again."""
+    return await _decide(request, worker, run, body, approved=True)
 
 
 @with_body.post(
-    "/{run_id}/reject", status_code=202, response_model=BackgroundRun, responses=BODY_PROBLEMS | CHANGE_PROBLEMS
+    "/{run_id}/reject",
+    status_code=202,
+    response_model=BackgroundRun | RunToApprove,
+    responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
-async def reject_run(worker: Worker, run: Run, body: DecisionRequest) -> Response:
-    """Reject what a run waits for; it ends as cancelled."""
-    return await _decide(worker, run, body, approved=False)
+async def reject_run(request: Request, worker: Worker, run: Run, body: DecisionRequest) -> Response:
+    """Reject what a run waits for; it ends as cancelled. The same decision may be sent again."""
+    return await _decide(request, worker, run, body, approved=False)
 
 
-async def _decide(worker: BackgroundWorker, run: StoredRun, body: DecisionRequest, *, approved: bool) -> Response:
-    attempt = run["attempt"] if body.attempt is None else body.attempt
-    decision = {"approved": approved, "comment": body.comment}
-    decided = await worker.store.decide(run["id"], attempt, decision)
+async def _decide(
+    request: Request, worker: BackgroundWorker, run: StoredRun, body: DecisionRequest, *, approved: bool
+) -> Response:
+    caller = hashlib.sha256(request.headers.get("authorization", "").encode()).hexdigest()
+    decision = {"approved": approved, "comment": body.comment, "caller": caller}
+    decided = await worker.store.decide(run["id"], body.attempt or _asked_attempt(run), decision)
     if decided is None:
         word = "approved" if approved else "rejected"
         raise await _conflict(
             worker, run["id"], f"A run can be {word} while it waits for approval, in the attempt given"
         )
     worker.wake()
-    return _response(_response_data(decided, worker), 202)
+    return _response(_shown(decided, worker, may_only_approve(request)), 202)
+
+
+def _asked_attempt(run: StoredRun) -> int:
+    """The attempt of the question that a decision without one is about: that of now, or the last that was answered."""
+    if run["status"] == "waiting_for_approval" or not run["decisions"]:
+        return run["attempt"]
+    return run["decisions"][-1].get("attempt", run["attempt"])
 
 
 async def _conflict(worker: BackgroundWorker, run_id: str, rule: str) -> RequestError:
@@ -214,12 +261,11 @@ async def _conflict(worker: BackgroundWorker, run_id: str, rule: str) -> Request
 def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     if cursor is None:
         return None
-    at, _, run_id = cursor.partition("-")
-    try:
-        return float(at), run_id
-    except ValueError:
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
         detail = "Invalid query parameter 'cursor'."
-        raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.") from None
+        raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.")
+    return float(match[1]), match[2]
 
 
 def _event(name: str, data: Any, number: str | None = None) -> ServerSentEvent:
@@ -231,18 +277,32 @@ def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str
     return Response(to_json_bytes(data), status, headers, "application/json")
 
 
+def _shown(run: StoredRun, worker: BackgroundWorker, only_approves: bool) -> dict[str, Any]:
+    """A run as a caller sees it who may read runs, or who may only approve."""
+    data = _response_data(run, worker)
+    return {name: data[name] for name in RunToApprove.model_fields} if only_approves else data
+
+
 def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
     """A run as callers see it."""
     shown = {name: run[name] for name in ("id", "component", "status", "attempt", "usage", "result", "problem")}
     for name in ("created_at", "started_at", "ended_at"):
         shown[name] = _date(run[name])
     shown["approval"] = run["approval"] if run["status"] == "waiting_for_approval" else None
-    shown["decisions"] = [{**decision, "at": _date(decision["at"])} for decision in run["decisions"]]
-    waits = run["status"] == "queued" and run["digest"] != worker.digest
-    shown["notice"] = (
-        f"It waits for a service with the blueprint {run['digest']}; this one has another." if waits else None
-    )
+    shown["decisions"] = [
+        {**{name: decision[name] for name in decision if name != "caller"}, "at": _date(decision["at"])}
+        for decision in run["decisions"]
+    ]
+    shown["notice"] = _notice(run, worker)
     return shown
+
+
+def _notice(run: StoredRun, worker: BackgroundWorker) -> str | None:
+    if run["status"] == "queued" and run["digest"] != worker.digest:
+        return f"It waits for a service with the blueprint {run['digest']}; this one has another."
+    if run["cancel_requested"] and run["status"] in ("succeeded", "failed"):
+        return "A caller cancelled it too late: it had ended."
+    return None
 
 
 def _date(seconds: float | None) -> str | None:
