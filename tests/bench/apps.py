@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import functools
 import json
 import os
 import sys
@@ -114,8 +116,29 @@ def make_agent() -> Any:
             await asyncio.sleep(SLOW)
         return "yes"
 
-    model = FunctionModel(respond) if NAME in ("slow", "instant") else f"openai/{MODEL}"
-    return Agent("guide", INSTRUCTIONS, model, tools=[get_weather] if NAME == "tools" else [])
+    models = {"slow": respond, "instant": respond, "hostile": echo_or_call}
+    model = FunctionModel(models[NAME]) if NAME in models else f"openai/{MODEL}"
+    return Agent("guide", INSTRUCTIONS, model, tools=[get_weather] if NAME in ("tools", "hostile") else [])
+
+
+@functools.cache
+def many_calls() -> Any:
+    """An answer with 20 000 tool calls, made once."""
+    from podwright.messages import ModelResponse, ToolCall
+    from podwright.usage import Usage
+
+    calls = (ToolCall(f"c{number}", "get_weather", '{"city": "Paris"}') for number in range(20_000))
+    return ModelResponse(tool_calls=tuple(calls), usage=Usage(20, 100_000, cost=0.0), finish_reason="tool_calls")
+
+
+async def echo_or_call(request: Any) -> Any:
+    """An answer as the offline model gives it, or many tool calls."""
+    from podwright import EchoModel
+
+    if request.messages[-1].text == "tools":
+        return many_calls()
+    without_tools = dataclasses.replace(request, tools=())
+    return await EchoModel().complete(without_tools)
 
 
 def service() -> None:

@@ -1,6 +1,6 @@
 """Measures what Podwright costs, and writes docs/benchmarks.md.
 
-    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [background] [images] [scale]
+    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [background] [images] [scale] [hostile]
 
 Each figure is compared with something well known that is measured in turns with it, so that it means the same on
 another machine. The page is written if all parts are measured.
@@ -19,18 +19,19 @@ import bench_images
 import bench_library
 import bench_scale
 import bench_service
+import hostile
 import overload
 from figures import Figure, table
 from servers import CPUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-PARTS = ("library", "images", "service", "background", "scale")
+PARTS = ("library", "images", "service", "background", "scale", "hostile")
 PAGE_TEXT = """\
 # Benchmarks
 
 What Podwright costs, measured by `make bench`, which writes this page and fails if a figure misses its limit.
-`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `background`, `images` or
-`scale`.
+`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `background`, `images`,
+`scale` or `hostile`.
 
 Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
 Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
@@ -55,6 +56,14 @@ One process and PostgreSQL, which stores each run twice: when it is accepted, an
 16 connections, and as many runs at once.
 
 {background}
+
+## Hostile documents
+
+Fifty documents of at most 1 MiB at once, each of a kind that once cost more than its size, while `/health` is asked
+every 20 ms: the milliseconds within which 99 of 100 are answered. The details have the answers to the documents, the
+slowest `/health`, and the highest memory of the process.
+
+{hostile}
 
 ## The images
 
@@ -113,6 +122,8 @@ def main() -> int:
         loads = before, os.getloadavg()[0]
     if "service" in parts:
         figures["service"], layers = asyncio.run(measure_service(options.rounds))
+    if "hostile" in parts:
+        figures["hostile"] = asyncio.run(hostile.figures())
     if "background" in parts:
         os.sched_setaffinity(0, {CPUS[-1]})
         figures["background"] = asyncio.run(bench_background.figures(options.rounds))

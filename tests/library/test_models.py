@@ -194,6 +194,25 @@ async def test_an_endless_schema_has_an_example(name: str) -> None:
     assert len(response.text) < 1000
 
 
+UNBOUNDED: dict[str, dict[str, Any]] = {
+    "a long text": {"type": "string", "minLength": 10**9},
+    "many items": {"type": "array", "items": {"type": "string"}, "minItems": 10**9},
+    "many items in items": {
+        "type": "array", "minItems": 400, "items": {"type": "array", "minItems": 400, "items": {"type": "integer"}},
+    },
+    "references": chain(
+        12, lambda inner: {"type": "object", "required": ["a", "b"], "properties": dict.fromkeys("ab", inner)}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+async def test_an_example_is_bounded(name: str) -> None:
+    """A schema that wants more than fits into memory gets an answer that does not fit it."""
+    response = await EchoModel().complete(request("x", output=OutputSchema("answer", UNBOUNDED[name])))
+    assert len(response.text) < 100_000
+
+
 def test_an_echo_calls_each_tool_once() -> None:
     """The echo calls each tool once, then answers with what they returned."""
 

@@ -65,9 +65,13 @@ def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
 
 
 def test_a_filled_template_has_a_maximum_length() -> None:
-    """A template that repeats a long value too often is a ContextError, before it fills the memory."""
-    with pytest.raises(ContextError):
-        fill("{a}" * 1_000, {"a": "x" * 100_000})
+    """A template that is too long, or repeats a long value, is a ContextError, before it fills the memory."""
+    long = dict.fromkeys("abcde", "x" * 900000)
+    assert len(fill("{a}{b}{c}{d}", long)) == 3_600_000
+    for template in ("{a}{b}{c}{d}{e}", "{a}{a}", "{a}" * 1_000):
+        with pytest.raises(ContextError):
+            fill(template, long)
+    assert len(fill("{a}" * 11, {"a": "x" * 10_000})) == 110_000
 
 
 def test_a_context_is_shown_in_sections() -> None:

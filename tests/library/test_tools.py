@@ -13,7 +13,8 @@ from pydantic import BaseModel, Field
 from tests.library.shapes import Json, events, problems_of
 
 from podwright import Agent, ScriptedModel
-from podwright.errors import ToolArgumentsError, ToolDefinitionError
+from podwright.components.tool_calls import PARALLEL_CALLS
+from podwright.errors import ModelResponseError, ToolArgumentsError, ToolDefinitionError
 from podwright.testing import ToolCall
 from podwright.tools import schema_differences, to_tool
 
@@ -401,3 +402,47 @@ def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
     assert list(agent.tools) == ["plain"]
     assert agent.to_blueprint() == blueprint
     assert to_tool(plain).schema["function"].get("description") != "Edited by hand."
+
+
+async def test_tool_calls_of_one_answer_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than `PODWRIGHT_MAX_TOOL_CALLS` end the run before any is executed, without another model call."""
+    monkeypatch.setenv("PODWRIGHT_MAX_TOOL_CALLS", "3")
+    called: list[int] = []
+
+    def note(number: int) -> str:
+        """Note a number."""
+        called.append(number)
+        return "noted"
+
+    def calls(count: int) -> list[ToolCall]:
+        return [ToolCall.of("note", f"c{number}", number=number) for number in range(count)]
+
+    model = ScriptedModel(calls(3), "done", calls(4), "never")
+    agent = Agent("a", "Note.", model, tools=[note])
+    assert await agent.arun("?") == "done"
+    assert sorted(called) == [0, 1, 2]
+    with pytest.raises(ModelResponseError, match="more than 3 tool calls"):
+        await agent.arun("?")
+    assert len(called) == 3
+    assert len(model.requests) == 3
+
+
+async def test_tool_calls_wait_for_each_other() -> None:
+    """Only some calls of one answer are executed at once; all are, in the end."""
+    active = most = 0
+
+    async def work(number: int) -> str:
+        """Work."""
+        nonlocal active, most
+        active += 1
+        most = max(most, active)
+        await asyncio.sleep(0.001)
+        active -= 1
+        return str(number)
+
+    asked = [ToolCall.of("work", f"c{number}", number=number) for number in range(100)]
+    model = ScriptedModel(asked, "done")
+    assert await Agent("a", "Work.", model, tools=[work]).arun("?") == "done"
+    assert most == PARALLEL_CALLS
+    results = [message.text for message in model.requests[1].messages if message.role == "tool"]
+    assert results == [str(number) for number in range(100)]

@@ -423,10 +423,25 @@ def test_a_mangled_blueprint_is_no_server_error(
 
 def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
     """Conditions over large values give way to the time limit of the run and to other requests."""
-    comparison = {"name": "contains", "args": {"value": "{big}" * 40, "text": "{big}" * 39 + "b"}}
-    condition = {"name": "any", "args": {"conditions": [comparison] * 400}}
+    comparison = {"name": "contains", "args": {"value": "{big}", "text": "{big}b"}}
+    condition = {"name": "any", "args": {"conditions": [comparison] * 1000}}
     pause = {"type": "approval_step", "name": "p", "message": "?"}
     step = {"type": "condition_step", "name": "c", "condition": condition, "then": [pause]}
-    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": {"big": "a" * 90_000}}
-    client = serve(Agent("helper", "Help.", "offline/echo"), run_wall_time=0.2)
+    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": {"big": "a" * 40_000}}
+    client = serve(Agent("helper", "Help.", "offline/echo"), run_wall_time=0.02)
     check_problem(client.post("/run-blueprint", json=body), 504, "limit_exceeded")
+
+
+def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:
+    """A long text that is compared for each item of a map ends the run, long before all its time is over."""
+    comparison = {"name": "contains", "args": {"value": "{long}", "text": "b"}}
+    check = {"type": "condition_step", "name": "c", "condition": comparison, "then": [
+        {"type": "approval_step", "name": "p", "message": "?"}
+    ]}  # fmt: skip
+    step = {"type": "map_step", "name": "m", "over": "items", "as": "item", "steps": [check]}
+    inputs = {"items": "\n".join(["x"] * 1000), "long": "a" * 900_000}
+    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": inputs}
+    problem = check_problem(
+        serve(Agent("helper", "Help.", "offline/echo")).post("/run-blueprint", json=body), 422, "limit_exceeded"
+    )
+    assert problem["limit"] == "text"

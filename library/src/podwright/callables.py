@@ -14,17 +14,23 @@ import threading
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from podwright.errors import ConfigurationError
 from podwright.text import describe_error, short_repr
+
+T = TypeVar("T")
 
 _level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
 """How many blocking functions wait for this code to return."""
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
 """Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
 for each other."""
+_computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+"""Free threads of each event loop for computations."""
+COMPUTING_THREADS = 2
+"""More of them would keep the event loop from its turn."""
 
 
 async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -35,7 +41,9 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
         asyncio.CancelledError: The calling task is cancelled.
     """
     if not is_async(function):
-        return await _in_thread(partial(function, *args, **kwargs))
+        by_level = _slots.setdefault(asyncio.get_running_loop(), {})
+        slots = by_level.setdefault(_level.get(), asyncio.Semaphore(max_threads()))
+        return await _in_thread(partial(function, *args, **kwargs), slots)
     task = cast("asyncio.Task[Any]", asyncio.current_task())
     try:
         result = function(*args, **kwargs)
@@ -44,6 +52,12 @@ async def call_function(function: Callable[..., Any], /, *args: Any, **kwargs: A
         if isinstance(error, asyncio.CancelledError) and task.cancelling():
             raise
         raise _not_an_exit(error) from error
+
+
+async def compute(function: Callable[..., T], /, *args: Any) -> T:
+    """Call a function of our own that may take long in one of few threads, so that the event loop stays free."""
+    slots = _computing.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(COMPUTING_THREADS))
+    return await _in_thread(partial(function, *args), slots)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -58,9 +72,23 @@ def max_threads() -> int:
     Raises:
         ConfigurationError: The variable is not a positive integer.
     """
-    text = os.environ.get("PODWRIGHT_TOOL_THREADS") or "64"
+    return _positive("PODWRIGHT_TOOL_THREADS", 64)
+
+
+def max_tool_calls() -> int:
+    """Tool calls that one answer of a model may ask for: `PODWRIGHT_MAX_TOOL_CALLS`, by default 128.
+
+    Raises:
+        ConfigurationError: The variable is not a positive integer.
+    """
+    return _positive("PODWRIGHT_MAX_TOOL_CALLS", 128)
+
+
+def _positive(name: str, default: int) -> int:
+    """The value of an environment variable that is a positive integer."""
+    text = os.environ.get(name) or str(default)
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigurationError(f"PODWRIGHT_TOOL_THREADS: Expected an integer of at least 1, got {short_repr(text)}.")
+        raise ConfigurationError(f"{name}: Expected an integer of at least 1, got {short_repr(text)}.")
     return int(text)
 
 
@@ -69,11 +97,10 @@ def _not_an_exit(error: BaseException) -> RuntimeError:
     return RuntimeError(f"the function raised {describe_error(error)}")
 
 
-async def _in_thread(function: Callable[[], Any]) -> Any:
+async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> Any:
     """Run a blocking function in a daemon thread, with the context variables of this task; wait for a free one."""
-    loop, level, context = asyncio.get_running_loop(), _level.get(), copy_context()
-    context.run(_level.set, level + 1)
-    slots = _slots.setdefault(loop, {}).setdefault(level, asyncio.Semaphore(max_threads()))
+    loop, context = asyncio.get_running_loop(), copy_context()
+    context.run(_level.set, _level.get() + 1)
     future: asyncio.Future[Any] = loop.create_future()
 
     def work() -> None:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
-from podwright.callables import call_function
+from podwright.callables import call_function, compute
 from podwright.errors import ConditionError, PodwrightError, Problem, error_from
 from podwright.json_data import as_array, as_object, copy_json, json_pointer, to_text, walk_json
-from podwright.templates import fill_all
+from podwright.templates import fill_all, names
 from podwright.text import did_you_mean, truncate
 
 Condition = Callable[..., Any]
 """A caller's condition: called with the context (and `args` as keywords), returns true or false. It may be async."""
 
 Conditions = Mapping[str, Condition]
+
+_LARGE = 20_000
+"""Characters that are compared on the event loop; more are compared in a thread."""
 
 
 def _number(value: Any) -> float:
@@ -60,13 +64,19 @@ BUILT_IN = (*_COMPARISONS, *_COMBINATIONS)
 """Names of the built-in conditions."""
 
 
-async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], conditions: Conditions) -> bool:
+async def holds(
+    reference: Mapping[str, Any],
+    context: Mapping[str, Any],
+    conditions: Conditions,
+    spend: Callable[[int], object] = lambda characters: None,
+) -> bool:
     """Whether a condition holds in a context.
 
     Args:
         reference: The condition as `{"name": …, "args": {…}}`.
         context: The context of the workflow.
         conditions: The caller's conditions by name.
+        spend: Called with the characters of the texts that are compared; may raise.
 
     Raises:
         ConditionError: It raised an error, or could not compare.
@@ -80,13 +90,31 @@ async def holds(reference: Mapping[str, Any], context: Mapping[str, Any], condit
         case "all" | "any":
             wanted = name == "any"
             for inner in args["conditions"]:
-                if await holds(inner, context, conditions) is wanted:
+                if await holds(inner, context, conditions, spend) is wanted:
                     return wanted
             return not wanted
         case "not":
-            return not await holds(args["condition"], context, conditions)
+            return not await holds(args["condition"], context, conditions, spend)
         case _:
-            return _COMPARISONS[name][1]({key: _fill(value, context, name) for key, value in args.items()})
+            is_large = any(_is_large(value, context) for value in args.values())
+            compared = partial(_compare, name, args, context)
+            result, length = await compute(compared) if is_large else compared()
+            spend(length)
+            return result
+
+
+def _compare(name: str, args: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[bool, int]:
+    """The result of a built-in comparison, and how many characters it compared."""
+    filled = {key: _fill(value, context, name) for key, value in args.items()}
+    return _COMPARISONS[name][1](filled), sum(len(value) for value in filled.values() if isinstance(value, str))
+
+
+def _is_large(value: object, context: Mapping[str, Any]) -> bool:
+    """Whether a template is filled with a long text, or with a value that has to become one."""
+    if isinstance(value, list):
+        return any(_is_large(item, context) for item in cast("list[object]", value))
+    values = [context.get(name) for name in names(value)] if isinstance(value, str) else []
+    return any(isinstance(each, list | dict) for each in values) or sum(len(str(each)) for each in values) > _LARGE
 
 
 def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool:

@@ -19,7 +19,12 @@ def to_json_data(value: Any) -> Any:
     """
     if value is None or isinstance(value, str | bool | int):
         return value
-    return _replace_non_finite(to_jsonable_python(value, fallback=str))
+    data = to_jsonable_python(value, fallback=str)
+    try:
+        json.dumps(data, allow_nan=False)  # much faster than a walk over data without such numbers, which is the rule
+    except ValueError:
+        return _replace_non_finite(data)
+    return data
 
 
 def _replace_non_finite(data: Any) -> Any:
@@ -36,7 +41,10 @@ def to_text(value: Any) -> str:
     """The value as a model or a caller reads it: a string unchanged, anything else as JSON text."""
     if isinstance(value, str):
         return value
-    return json.dumps(to_json_data(value), ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)  # JSON data, which needs no conversion
+    except (TypeError, ValueError):
+        return json.dumps(to_json_data(value), ensure_ascii=False)
 
 
 def to_json_bytes(data: Any) -> bytes:
@@ -86,6 +94,15 @@ def walk_json(value: object) -> Iterator[tuple[str, object, int]]:
         pointer = above + json_pointer(str(entry[0]))
         yield pointer, entry[1], len(stack)
         stack.append((pointer, _entries(entry[1])))
+
+
+def values_in(value: object) -> Iterator[object]:
+    """Every value in nested dictionaries and lists, in no order; without pointers, which take longer than the walk."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        waiting += as_object(value).values() or as_array(value)
 
 
 def _entries(value: object) -> Iterator[tuple[str | int, object]]:

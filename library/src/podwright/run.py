@@ -40,6 +40,9 @@ E = TypeVar("E", bound=BaseException)
 MAX_STEPS_PER_RUN = 100_000
 """Steps that one run may do, nested runs included: loops and maps inside each other multiply."""
 
+MAX_TEXT_PER_RUN = 100_000_000
+"""Characters of templates that one run may fill, nested runs included: a map may fill a long text for each item."""
+
 MAX_HOPS = 3
 """Default number of further containers that a run may pass through."""
 
@@ -90,6 +93,8 @@ class _RunTree:
     failed_subscribers: set[int] = field(default_factory=set[int])
     """By identity: a callable need not be hashable."""
     steps: int = 0
+    text: int = 0
+    """Characters of filled templates."""
 
 
 class Run:
@@ -283,6 +288,20 @@ class Run:
         if self.parent is None:
             return self._tree.idempotency_key or self.id
         return self._id_at(self.parent.idempotency_key)
+
+    def count_text(self, length: int) -> None:
+        """Count the characters of a filled template.
+
+        Raises:
+            LimitExceededError: The outermost run has filled `MAX_TEXT_PER_RUN` of them.
+        """
+        self._tree.text += length
+        if self._tree.text > MAX_TEXT_PER_RUN:
+            raise LimitExceededError(
+                f"The run has filled templates with {MAX_TEXT_PER_RUN} characters, the maximum of one run.",
+                limit="text",
+                suggestion="Map over fewer items, or let a step before shorten the text.",
+            )
 
     @contextlib.contextmanager
     def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:

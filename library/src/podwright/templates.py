@@ -16,7 +16,9 @@ from podwright.text import did_you_mean
 _NAME = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
 _MAX_CHARACTERS = 4_000_000
-"""Limit of the filled-in text: a template that repeats a long value could use up the memory."""
+"""Limit of the filled-in text."""
+_MAX_REPEATED = 100_000
+"""Characters that may be filled in again: a template that repeats a long value could use up the memory."""
 
 
 def names(template: str) -> list[str]:
@@ -28,21 +30,25 @@ def fill(template: str, context: Mapping[str, Any]) -> str:
     """Replace each `{name}` that the context has; all other braces stay.
 
     Raises:
-        ContextError: The text would exceed 4 million characters.
+        ContextError: The text would exceed 4 million characters, or repeat values of more than 100 000.
     """
     if "{" not in template:
         return template
-    length = 0
+    length = repeated = 0
+    seen = set[str]()
 
     def value(match: re.Match[str]) -> str:
-        nonlocal length
-        if match[1] not in context:
+        nonlocal length, repeated
+        name = match[1]
+        if name not in context:
             return match[0]
-        text = to_text(context[match[1]])
+        text = to_text(context[name])
         length += len(text)
-        if length > _MAX_CHARACTERS:
+        repeated += len(text) if name in seen else 0
+        seen.add(name)
+        if length > _MAX_CHARACTERS or repeated > _MAX_REPEATED:
             raise ContextError(
-                f"The template would exceed {_MAX_CHARACTERS} characters at '{match[0]}'.",
+                f"The template would exceed {_MAX_CHARACTERS} characters, or repeat {_MAX_REPEATED}, at '{match[0]}'.",
                 suggestion="Use a long value only once, or let a step before shorten it.",
             )
         return text

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from podwright.callables import max_threads
+from podwright.callables import max_threads, max_tool_calls
 from podwright.errors import DOCS_URL, ConfigurationError
 from podwright.models import MODEL_CLIENTS
 from podwright.text import short_repr
@@ -267,10 +267,11 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
         TypeAdapter(bool).validate_python(trust_env)
     except ValidationError:
         yield f"PODWRIGHT_TRUST_ENV: Expected true or false, got {short_repr(trust_env)}."
-    try:
-        max_threads()
-    except ConfigurationError as error:
-        yield error.message
+    for check in (max_threads, max_tool_calls):
+        try:
+            check()
+        except ConfigurationError as error:
+            yield error.message
 
 
 def source_of(name: str, options: dict[str, Any]) -> str:

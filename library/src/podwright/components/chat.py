@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from podwright.components.response_format import response_format
 from podwright.components.tool_calls import ToolCaller, error_details
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
+from podwright.models.base import check_tool_calls
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, Task, milliseconds_since
@@ -59,23 +61,25 @@ async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, respons
         OutputError: Its last answer did not fit the response model.
         ModelError, ToolError, LimitExceededError: See `podwright.errors`.
     """
-    output = response_format(response_model)
+    output = await response_format(response_model)
     tools = [tool.schema for tool in config.tools.values()]
     tool_caller = ToolCaller(run, config.tools)
     reason = ""
     for _ in range(config.max_loops):
         response = await call_model(run, config, messages, tools, output.schema if output else None)
         answer = Message("assistant", response.text, response.tool_calls)
+        check_tool_calls(config.model.name, len(response.tool_calls))
         if response.tool_calls:
             reason = ""
             messages.turn += [answer, *await tool_caller.call_all(response.tool_calls)]
             continue
         try:
-            value = output.parse(response.text) if output else response.text
+            value = await output.read(response.text) if output else response.text
         except ValueError as error:
             reason = str(error)
             order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
             messages.add_asides(answer, order)
+            await asyncio.sleep(0)  # a model that answers at once must not keep other runs from their turn
         else:
             messages.turn.append(answer)
             run.messages = messages.to_data()

@@ -11,19 +11,19 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError
 
+from podwright.callables import compute
 from podwright.errors import InputError
-from podwright.json_data import as_object, json_pointer, walk_json
+from podwright.json_data import as_object, json_pointer
+from podwright.json_schema import SchemaTooComplexError, measure
 from podwright.messages import OutputSchema
 from podwright.text import short_repr, truncate
 from podwright.validation_errors import to_problems
 
-MAX_VALUES, MAX_DEPTH = 5_000, 100
-"""Of a JSON Schema: JSON values, and levels of nesting."""
 MAX_REFERENCES = 20_000
 """References of a JSON Schema that the check of one answer follows."""
+_SMALL_CHECK = 4_000
+"""Visits of a schema, times characters of an answer, that are checked on the event loop."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_IDENTIFIERS = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
-"""Keywords that name other places than a JSON pointer in the schema does."""
 
 
 class ResponseFormat:
@@ -32,12 +32,14 @@ class ResponseFormat:
     Args:
         response_model: A pydantic model, or any type with a JSON Schema.
         schema: The JSON Schema that the model sees; by default that of the type.
+        visits: How much a check of an answer may take; see `podwright.json_schema.measure`.
 
     Raises:
         InputError: The type has no JSON Schema.
     """
 
-    def __init__(self, response_model: Any, schema: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, response_model: Any, schema: Mapping[str, Any] | None = None, visits: int = 0) -> None:
+        self._visits = visits
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
             schema = self._adapter.json_schema() if schema is None else dict(schema)
@@ -52,6 +54,11 @@ class ResponseFormat:
             schema = {"type": "object", "properties": {"answer": schema}, "required": ["answer"], **definitions}
             schema = cast("dict[str, Any]", _with_moved_references(schema))
         self.schema = OutputSchema(name if _NAME.fullmatch(name) else "answer", schema)
+
+    async def read(self, text: str) -> Any:
+        """As `parse`; what may take long is done in a thread."""
+        is_small = self._visits * len(text) <= _SMALL_CHECK
+        return self.parse(text) if is_small else await compute(self.parse, text)
 
     def parse(self, text: str) -> Any:
         """The value in a model's answer: JSON, which may be in a Markdown code fence.
@@ -95,67 +102,37 @@ def _inside_fence(text: str) -> str:
 
 
 def _type_of(schema: dict[str, Any]) -> Any:
-    """The type of the JSON data that fits a JSON Schema, which is read as one of the draft 2020-12."""
+    """The type of the JSON data that fits a JSON Schema, which is read as one of the draft 2020-12.
+
+    Args:
+        schema: A schema that `podwright.json_schema.measure` has found to be small enough.
+    """
     # imported late, because few programs need them
-    import referencing.exceptions
-    import referencing.jsonschema
+    import referencing
 
     jsonschema: Any = import_module("jsonschema")  # without type hints
-    references = _references(schema)
     base = jsonschema.Draft202012Validator
     try:
         base.check_schema(schema)
     except jsonschema.SchemaError as error:
         place = json_pointer(*error.absolute_path)
         raise _invalid(f"{place or 'the whole'} is wrong: {truncate(error.message, 200)}") from error
-    except RecursionError:
-        raise _endless() from None
     registry = referencing.Registry[Any]()  # loads no remote schemas
-    resolver = registry.resolver_with_root(referencing.jsonschema.DRAFT202012.create_resource(schema))
-    for pointer, reference in references:
-        try:
-            is_schema = isinstance(resolver.lookup(reference).contents, dict | bool)
-        except (referencing.exceptions.Unresolvable, LookupError, ValueError, TypeError, AttributeError):
-            is_schema = False
-        if not is_schema:
-            raise _invalid(f"{pointer}/$ref names no part of it: {short_repr(reference)}")
     followed = _Followed(base.VALIDATORS["$ref"])
     validator = jsonschema.validators.extend(base, {"$ref": followed})(schema, registry=registry)
-    try:
-        validator.is_valid(None)  # whether it ends
-    except RecursionError:
-        raise _endless() from None
 
     def check(data: Any) -> Any:
         followed.count = 0
         try:
             error = jsonschema.exceptions.best_match(validator.iter_errors(data))
-        except RecursionError:  # in a part that null does not reach
-            raise _endless() from None
+        except RecursionError:
+            raise _too_complex("an answer follows its $refs too often") from None
         if error:
             place, expected = json_pointer(*error.absolute_path), short_repr(error.validator_value)
             raise ValueError(f"{place or 'the answer'} does not fit {error.validator} {expected}")
         return data
 
     return Annotated[Any, AfterValidator(check)]
-
-
-def _references(schema: dict[str, Any]) -> list[tuple[str, str]]:
-    """The place and the value of each `$ref`.
-
-    Raises:
-        InputError: The schema is too large, or has other means to refer to a part.
-    """
-    references: list[tuple[str, str]] = []
-    for number, (pointer, value, depth) in enumerate(walk_json(schema), 1):
-        if number > MAX_VALUES or depth > MAX_DEPTH:
-            raise _invalid(f"it has more than {MAX_VALUES} values, or more than {MAX_DEPTH} levels of nesting")
-        part = as_object(value)
-        if unknown := [key for key in _IDENTIFIERS if isinstance(part.get(key), str)]:
-            raise _invalid(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
-        if isinstance(reference := part.get("$ref"), str):
-            references.append((pointer, reference))
-    return references
 
 
 def _invalid(reason: str) -> InputError:
@@ -177,31 +154,45 @@ class _Followed:
         return self._follow(validator, reference, instance, schema)
 
 
-def _endless() -> InputError:
+def _too_complex(reason: str) -> InputError:
     return InputError(
-        "The response model is nested too deeply, or its $refs lead to each other too often.",
-        suggestion="Let a part of the schema refer to itself only through a property or an item.",
+        f"The response model is too complex: {reason}.",
+        suggestion="Let a part of the schema refer to itself only through a property or an item, and to others once.",
     )
 
 
 _cached_format = lru_cache(maxsize=256)(ResponseFormat)
 
 
-def response_format(response_model: Any) -> ResponseFormat | None:
+async def response_format(response_model: Any) -> ResponseFormat | None:
     """The format for a run's `response_model`; None for text.
 
     Args:
         response_model: A type, or a JSON Schema as a dictionary.
 
     Raises:
-        InputError: The type has no JSON Schema, or the JSON Schema is invalid.
+        InputError: The type has no JSON Schema, or the JSON Schema is invalid or too complex.
     """
     if isinstance(response_model, dict):
-        schema = {key: value for key, value in cast("dict[str, Any]", response_model).items() if key != "$schema"}
-        return ResponseFormat(_type_of(schema), schema)
+        return await _format_of_schema(cast("dict[str, Any]", response_model))
     if response_model is None or response_model is str:
         return None
     try:
         return _cached_format(response_model)
     except TypeError:  # not hashable
         return ResponseFormat(response_model)
+
+
+async def _format_of_schema(response_model: dict[str, Any]) -> ResponseFormat:
+    schema = {key: value for key, value in response_model.items() if key != "$schema"}
+
+    def make() -> ResponseFormat:
+        try:
+            visits = measure(schema)
+        except SchemaTooComplexError as error:
+            raise _too_complex(str(error)) from None
+        except ValueError as error:
+            raise _invalid(str(error)) from None
+        return ResponseFormat(_type_of(schema), schema, visits)
+
+    return await compute(make)  # which takes milliseconds for a small schema, too

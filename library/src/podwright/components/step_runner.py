@@ -18,7 +18,7 @@ from podwright.errors import ApprovalRequired, ConfigurationError, ContextError,
 from podwright.events import ConditionChecked
 from podwright.json_data import to_text
 from podwright.run import Run, Task, gather_or_cancel
-from podwright.templates import fill, fill_all, visible
+from podwright.templates import fill, fill_all, names, visible
 from podwright.text import did_you_mean, truncate
 
 Path = tuple[int, ...]
@@ -111,9 +111,16 @@ class StepRunner:
             case steps.ApprovalStep():
                 place = (self._run.id, path)
                 if self._approved != path and place not in self._run.journal.approved:
-                    pause = ApprovalRequired(truncate(fill(step.message, scope.context), _MAX_MESSAGE))
+                    pause = ApprovalRequired(self._message(step, scope))
                     pause.step = place
                     raise pause
+
+    def _message(self, step: steps.ApprovalStep, scope: Scope) -> str:
+        """The question of an approval; no more of a long text is read than it shows."""
+        used = {name: scope.context[name] for name in names(step.message) if name in scope.context}
+        message = fill(step.message, {name: truncate(to_text(value), _MAX_MESSAGE) for name, value in used.items()})
+        self._run.count_text(len(message))
+        return truncate(message, _MAX_MESSAGE)
 
     async def _run_agent(self, step: steps.AgentStep, scope: Scope, node: Node, path: Path) -> None:
         name = cast("str", step.agent)
@@ -124,6 +131,7 @@ class StepRunner:
         data: Any = visible(scope.context, self._hidden)
         if step.input is not None:
             data = fill_all(step.input, scope.context, f"Step '{step.name}'")
+            self._run.count_text(len(data))
         task = agent.step_task(data, node, self._approved_inside(path))
         value = await self._run.child(agent, path).execute(agent, task)
         scope.write(step.output or f"{name}_output", agent.text(value))
@@ -159,7 +167,7 @@ class StepRunner:
             return await self._check(step, reference, scope, path)
 
     async def _check(self, step: Step, reference: Mapping[str, Any], scope: Scope, path: Path) -> bool:
-        result = await holds(reference, scope.context, self._conditions)
+        result = await holds(reference, scope.context, self._conditions, self._run.count_text)
         names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
         self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
         return result
@@ -215,7 +223,9 @@ class StepRunner:
         parts: dict[str, Node] = node.setdefault("parts", {})
         waiting = iter(range(len(sequences)))
         finished: set[int] = set()
-        stopped: dict[int, Exception] = {}
+        failed: dict[int, Exception] = {}
+        paused: dict[int, ApprovalRequired] = {}
+        """The first pause: its message may be long, and the others are asked later."""
 
         async def work() -> None:
             for number in waiting:
@@ -226,18 +236,20 @@ class StepRunner:
                     await self.run_sequence(sequences[number], inner, part.setdefault("in", {}), (*path, number))
                     finished.add(number)
                 except ApprovalRequired as pause:
-                    stopped[number] = pause
+                    if not paused or number < min(paused):
+                        paused.clear()
+                        paused[number] = pause
                 except Exception as error:
-                    stopped[number] = error
+                    failed[number] = error
                     raise
 
         try:
-            with contextlib.suppress(Exception):  # it is in `stopped`, perhaps with others
+            with contextlib.suppress(Exception):  # it is in `failed`, perhaps with others
                 await gather_or_cancel(work() for _ in range(min(concurrency, len(sequences))))
         finally:
             node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
-        if stopped:  # a failure comes before a pause
-            node["at"] = min(stopped, key=lambda number: (isinstance(stopped[number], ApprovalRequired), number))
+        if stopped := failed or paused:
+            node["at"] = min(stopped)
             raise stopped[node["at"]]
         return [parts[str(number)]["set"] for number in range(len(sequences))]
 

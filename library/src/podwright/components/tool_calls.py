@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,9 @@ from podwright.run import Run, current_tool_call, gather_or_cancel, milliseconds
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.usage import Usage
+
+PARALLEL_CALLS = 32
+"""Tool calls of one answer that are executed at once; the others wait."""
 
 
 def error_details(error: BaseException) -> dict[str, Any]:
@@ -42,7 +46,7 @@ class ToolCaller:
         self._reported: set[str] = set()
 
     async def call_all(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Call the tools that the model asked for in one turn, at once.
+        """Call the tools that the model asked for in one turn, up to `PARALLEL_CALLS` at once.
 
         Returns:
             The messages for the model: a result each, or what was wrong with the call.
@@ -52,10 +56,15 @@ class ToolCaller:
             PodwrightError: A run nested in a tool failed.
         """
         reported = frozenset(self._reported)  # calls of one turn do not count against each other
-        first, self._run.tool_calls = self._run.tool_calls, self._run.tool_calls + len(calls)
-        return await gather_or_cancel(
-            self._call_once(call, number, reported) for number, call in enumerate(calls, first)
-        )
+        first = self._run.tool_calls
+        self._run.tool_calls += len(calls)
+        slots = asyncio.Semaphore(PARALLEL_CALLS)
+
+        async def call_in_turn(call: ToolCall, number: int) -> Message:
+            async with slots:
+                return await self._call_once(call, number, reported)
+
+        return await gather_or_cancel(call_in_turn(call, number) for number, call in enumerate(calls, first))
 
     async def _call_once(self, call: ToolCall, number: int, reported: frozenset[str]) -> Message:
         """Call a tool, unless an earlier attempt of the run has its result."""

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from podwright.callables import max_tool_calls
+from podwright.errors import ModelResponseError
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.retries import Retries, Timeouts
 from podwright.usage import Usage
@@ -79,3 +81,22 @@ class Model(ABC):
     def address(self) -> tuple[str, int] | None:
         """Host and port of its endpoint, for telemetry; None if it has none."""
         return None
+
+
+def check_tool_calls(model: str, count: int) -> None:
+    """Check that an answer does not ask for more tool calls than are allowed.
+
+    Args:
+        model: The model's name.
+        count: The tool calls that it has asked for so far.
+
+    Raises:
+        ModelResponseError: There are more than `PODWRIGHT_MAX_TOOL_CALLS`.
+    """
+    if count > max_tool_calls():
+        error = ModelResponseError(
+            f"The answer of '{model}' asks for more than {max_tool_calls()} tool calls.",
+            suggestion="Let the instructions ask for fewer at once, or raise PODWRIGHT_MAX_TOOL_CALLS.",
+        )
+        error.transient = False
+        raise error

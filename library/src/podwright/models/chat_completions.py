@@ -15,6 +15,7 @@ from typing import Any
 from podwright.conversation import message_data
 from podwright.json_data import as_array, as_object, to_text
 from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
+from podwright.models.base import check_tool_calls
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError
@@ -139,7 +140,10 @@ class ResponseBuilder:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         part: Any = choice.get("delta") or choice.get("message") or {}
         legacy = part.get("function_call")
-        for call in part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ()):
+        calls = part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ())
+        if not choice.get("delta"):
+            check_tool_calls(self._model, len(calls))
+        for call in calls:
             self._add_call(call, whole=not choice.get("delta"))
         text = _content_text(part.get("content") or part.get("refusal"))
         self._text.append(text)
@@ -156,6 +160,7 @@ class ResponseBuilder:
         if call is None or (name and call.arguments.endswith("}") and arguments.startswith("{")):  # with the same id
             call = _PartialCall(piece.get("index"))
             self._calls.append(call)
+            check_tool_calls(self._model, len(self._calls))
         call.id = call.id or id_
         if name != call.name:  # some providers repeat the whole name in each piece
             call.name += name

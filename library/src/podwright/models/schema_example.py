@@ -10,6 +10,10 @@ from podwright.json_data import as_array, as_object
 
 _MAX_DEPTH = 16
 _MAX_ITEMS = 8
+_MAX_VALUES = 500
+"""JSON values of an example, and items of each list; a schema that wants more gets data that does not fit it."""
+_MAX_TEXT = 10_000
+"""Characters of a text, likewise."""
 
 _FORMATS = {
     "date": "2000-01-01",
@@ -31,10 +35,12 @@ class _Example:
     def __init__(self, definitions: Mapping[str, Any], text: str) -> None:
         self._definitions = definitions
         self._text = text
+        self._made = 0
 
     def of(self, value: object, depth: int) -> Any:
         schema = as_object(value)
-        if depth > _MAX_DEPTH:
+        self._made += 1
+        if depth > _MAX_DEPTH or self._made > _MAX_VALUES:
             return None
         if "$ref" in schema:
             return self.of(self._definitions.get(str(schema["$ref"]).rpartition("/")[2]), depth + 1)
@@ -59,7 +65,7 @@ class _Example:
                 return None
             case _:
                 text = _FORMATS.get(str(schema.get("format")), self._text)
-                return text[: schema.get("maxLength", len(text))].ljust(schema.get("minLength", 0), ".")
+                return text[: schema.get("maxLength", len(text))].ljust(min(schema.get("minLength", 0), _MAX_TEXT), ".")
 
     def _items(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         """One item for each choice of an item's first `enum`, so that a plan names each skill; else the fewest."""
@@ -73,7 +79,7 @@ class _Example:
                 return [{**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]]
         if prefix := as_array(schema.get("prefixItems")):
             return [self.of(entry, depth) for entry in prefix]
-        count = max(1, schema.get("minItems", 1))
+        count = min(max(1, schema.get("minItems", 1)), _MAX_VALUES)
         return [self.of(item, depth) for _ in range(min(count, schema.get("maxItems", count)))]
 
 

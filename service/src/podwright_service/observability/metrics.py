@@ -34,7 +34,7 @@ INLINE = "(inline)"
 """The `component` of runs of inline blueprints."""
 
 _COMMON_LABELS = ("component", "kind")
-_LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps")
+_LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
 _CALL_SECONDS = [0.01 * 2**n for n in range(14)]

@@ -16,10 +16,10 @@ from pydantic_core import PydanticCustomError
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
-from podwright.components.response_format import MAX_VALUES
 from podwright.conversation import parse_messages
 from podwright.errors import MessagesError, Problem
-from podwright.json_data import walk_json
+from podwright.json_data import as_object, values_in
+from podwright.json_schema import MAX_VALUES
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
@@ -188,9 +188,9 @@ class OpenAIRequest(RequestModel, ABC):
             return dict[str, Any] if kind == "json_object" else None
         if schema is None or schema.schema_ is None:
             raise _refusal([Problem(self.format_pointer, "The JSON Schema is missing")])
-        for pointer, value, _ in islice(walk_json(schema.schema_), MAX_VALUES):  # a larger one is refused later
-            key = pointer.rpartition("/")[2]
-            if key == "patternProperties" or (key == "pattern" and isinstance(value, str)):
+        for value in islice(values_in(schema.schema_), MAX_VALUES):  # a larger one is refused later
+            part = as_object(value)
+            if "patternProperties" in part or isinstance(part.get("pattern"), str):
                 reason = "A JSON Schema of a client must have no regular expressions ('pattern')"
                 raise _refusal([Problem(self.format_pointer, reason)])
         described = {"description": schema.description} if schema.description else {}

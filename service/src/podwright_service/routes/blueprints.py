@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict
 
+from podwright.callables import compute
 from podwright.components import Component
 from podwright.errors import BlueprintValidationError
 from podwright_service.documentation import BODY_PROBLEMS
@@ -37,7 +36,7 @@ async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validat
         await build_inline(request, body)
     except BlueprintValidationError as error:
         return Validation(valid=False, errors=error_entries(error.problems), warnings=[])
-    warnings = await asyncio.to_thread(inline_warnings, body.blueprint, body.agents)
+    warnings = await compute(inline_warnings, body.blueprint, body.agents)
     return Validation(valid=True, errors=[], warnings=error_entries(warnings))
 
 
@@ -49,4 +48,4 @@ async def build_inline(request: Request, body: InlineBlueprint | InlineRunReques
     """
     policy = get_runtime(request).policy
     # in a thread, because a large blueprint with many problems takes a while
-    return await asyncio.to_thread(policy.build, body.type, body.blueprint, body.agents)
+    return await compute(policy.build, body.type, body.blueprint, body.agents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -10,9 +11,15 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from podwright.callables import compute
+from podwright.json_data import values_in
 from podwright.text import short_repr
 from podwright_service.problems import RequestError
 
+_SMALL = 32 * 1024
+"""Bytes of a body that is parsed on the event loop; larger ones have their turn in a few threads."""
+MAX_VALUES = 50_000
+"""JSON values of a body: each costs many times its bytes."""
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -29,7 +36,8 @@ class JSONRequest(Request):
 
     async def json(self) -> Any:
         """The JSON data of the body."""
-        return orjson.loads(await self.body())
+        body = await self.body()
+        return orjson.loads(body) if len(body) <= _SMALL else await compute(_parse_large, body)
 
 
 class JSONRoute(APIRoute):
@@ -46,6 +54,19 @@ class JSONRoute(APIRoute):
             return await handler(JSONRequest(request))
 
         return handle
+
+
+def _parse_large(body: bytes) -> Any:
+    """The JSON data of a large body.
+
+    Raises:
+        RequestError: 413: it has more than `MAX_VALUES` values.
+    """
+    data: Any = orjson.loads(body)
+    if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
+        detail = f"The body has more than {MAX_VALUES} JSON values."
+        raise RequestError(413, "body_too_large", detail, "Send a long list as a text.")
+    return data
 
 
 def _check_media_type(request: Request) -> None:

@@ -1,0 +1,155 @@
+"""JSON Schemas of callers: their size and their references are bounded before a library reads them.
+
+A schema of two kilobytes can name parts that refer to each other so that its check takes a lifetime. So the subschemas
+that a check visits are counted first, with each reference followed, in a time that grows with the schema's size only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+from urllib.parse import unquote
+
+from podwright.json_data import as_array, as_object, walk_json
+from podwright.text import short_repr, truncate
+
+MAX_VALUES = 5_000
+"""JSON values of a schema."""
+MAX_DEPTH = 100
+"""Levels of its nesting."""
+MAX_VISITS = 20_000
+"""Subschemas that the check of an answer visits if each property and item occurs once."""
+
+_IDENTIFIERS = ("$id", "$anchor", "$dynamicAnchor", "$dynamicRef")
+"""Keywords that name other places than a JSON pointer in the schema does."""
+_SAME_VALUE = ("not", "if", "then", "else")
+_SAME_VALUE_LISTS = ("anyOf", "allOf", "oneOf")
+_SAME_VALUE_MAPS = ("dependentSchemas",)
+"""Keywords whose subschemas apply to the value itself."""
+_INNER_VALUE = (
+    "items", "contains", "additionalProperties", "propertyNames", "unevaluatedItems", "unevaluatedProperties",
+)  # fmt: skip
+_INNER_VALUE_LISTS = ("prefixItems",)
+_INNER_VALUE_MAPS = ("properties", "patternProperties")
+"""Keywords whose subschemas apply to values inside it."""
+
+
+class SchemaTooComplexError(ValueError):
+    """A JSON Schema is too large, or refers to itself too often, to be checked."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A subschema, and the subschemas that it applies, by their identity."""
+
+    same_value: list[int] = field(default_factory=list[int])
+    inner_values: list[int] = field(default_factory=list[int])
+
+
+def measure(schema: Mapping[str, Any]) -> int:
+    """The subschemas that the check of an answer visits, if each property and item occurs once.
+
+    Raises:
+        SchemaTooComplexError: There are too many, or they have no end.
+        ValueError: A part refers to something that is no subschema, or has a name of its own.
+    """
+    _check_size(schema)
+    parts = dict[int, _Part]()
+    waiting: list[object] = [schema]
+    while waiting:
+        part = as_object(waiting.pop())
+        if id(part) not in parts:
+            same, inner = list(_applied_to_same(part, schema)), list(_applied_to_inner(part))
+            parts[id(part)] = _Part([id(each) for each in same], [id(each) for each in inner])
+            waiting += [*same, *inner]
+    try:
+        TopologicalSorter({key: part.same_value for key, part in parts.items()}).prepare()
+    except CycleError:
+        raise SchemaTooComplexError("a part of it refers to itself") from None
+    visits = _count_visits(parts, id(schema))
+    if visits > MAX_VISITS:
+        raise SchemaTooComplexError(f"a check of it visits more than {MAX_VISITS} parts; its $refs fan out too often")
+    return visits
+
+
+def _check_size(schema: Mapping[str, Any]) -> None:
+    for number, (pointer, value, depth) in enumerate(walk_json(schema), 1):
+        if number > MAX_VALUES or depth > MAX_DEPTH:
+            raise SchemaTooComplexError(
+                f"it has more than {MAX_VALUES} values, or more than {MAX_DEPTH} levels of nesting"
+            )
+        part = as_object(value)
+        if unknown := [key for key in _IDENTIFIERS if isinstance(part.get(key), str)]:
+            raise ValueError(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
+        reference = part.get("$ref")
+        if isinstance(reference, str) and _target(schema, reference) is None:
+            raise ValueError(f"{pointer}/$ref names no part of it: {short_repr(reference)}")
+
+
+def _applied_to_same(part: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
+    reference = part.get("$ref")
+    if isinstance(reference, str) and isinstance(target := _target(root, reference), dict):
+        yield target
+    yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
+
+
+def _applied_to_inner(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The subschemas that a subschema applies to values inside the value."""
+    return _subschemas(part, _INNER_VALUE, _INNER_VALUE_LISTS, _INNER_VALUE_MAPS)
+
+
+def _subschemas(
+    part: Mapping[str, Any], single: tuple[str, ...], lists: tuple[str, ...], maps: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    found = [part.get(key) for key in single]
+    for key in lists:
+        found += as_array(part.get(key))
+    for key in maps:
+        found += as_object(part.get(key)).values()
+    return (subschema for each in found if (subschema := as_object(each)))
+
+
+def _target(root: Mapping[str, Any], reference: str) -> dict[str, Any] | bool | None:
+    """The part of a schema that a `$ref` names; None if that is no subschema."""
+    if reference not in ("#", "") and not reference.startswith("#/"):
+        return None
+    value: Any = root
+    for token in unquote(reference).split("/")[1:]:
+        value = _member(value, token.replace("~1", "/").replace("~0", "~"))
+    return cast("dict[str, Any] | bool", value) if isinstance(value, dict | bool) else None
+
+
+def _member(value: object, key: str) -> object:
+    """A member of an object or an array; None if there is none."""
+    items = as_array(value)
+    if not items:
+        return as_object(value).get(key)
+    return items[int(key)] if key.isdecimal() and len(key) < 6 and int(key) < len(items) else None
+
+
+def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
+    """The visits of a check, without those of a part inside itself; at most one more than allowed."""
+    counts = dict[int, int]()
+    path = {root: 1}
+    """The parts from the root to the present one, each with its visits so far."""
+    stack = [(root, iter([*parts[root].same_value, *parts[root].inner_values]))]
+    while stack:
+        key, applied = stack[-1]
+        for target in applied:
+            if target in path:
+                path[key] += 1
+            elif target in counts:
+                path[key] += counts[target]
+            else:
+                path[target] = 1
+                stack.append((target, iter([*parts[target].same_value, *parts[target].inner_values])))
+                break
+        else:
+            stack.pop()
+            counts[key] = min(path.pop(key), MAX_VISITS + 1)
+            if stack:
+                path[stack[-1][0]] += counts[key]
+    return counts[root]

@@ -1,0 +1,103 @@
+"""JSON Schemas of callers: what is refused before a library reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from podwright import Agent
+from podwright.errors import InputError
+from podwright.json_schema import MAX_DEPTH, MAX_VALUES, SchemaTooComplexError, measure
+from podwright.testing import ScriptedModel
+
+Make = Callable[[dict[str, str]], Any]
+
+
+def obj(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def fan_out(make: Make, levels: int = 40) -> dict[str, Any]:
+    """A schema of which each part is made of references to the one before."""
+    parts: dict[str, Any] = {"d0": {"type": "string"}}
+    for number in range(1, levels):
+        parts[f"d{number}"] = make({"$ref": f"#/$defs/d{number - 1}"})
+    return {"$defs": parts, "$ref": f"#/$defs/d{levels - 1}"}
+
+
+FAN_OUTS: dict[str, Make] = {
+    "anyOf": lambda ref: {"anyOf": [ref, ref]},
+    "allOf": lambda ref: {"allOf": [ref, ref]},
+    "oneOf": lambda ref: {"oneOf": [ref, ref]},
+    "if and else": lambda ref: {"if": ref, "then": ref, "else": ref},
+    "not": lambda ref: {"not": ref, "allOf": [ref]},
+    "dependentSchemas": lambda ref: {"dependentSchemas": {"a": ref, "b": ref}},
+    "properties": lambda ref: obj(a=ref, b=ref),
+    "optional properties": lambda ref: {"anyOf": [obj(a=ref), obj(a=ref)]},
+    "items": lambda ref: {"type": "array", "items": ref, "contains": ref},
+    "prefixItems": lambda ref: {"type": "array", "prefixItems": [ref, ref]},
+    "other properties": lambda ref: {"type": "object", "additionalProperties": ref, "propertyNames": ref},
+    "unevaluated properties": lambda ref: {"properties": {"a": ref}, "unevaluatedProperties": ref},
+}
+
+
+@pytest.mark.parametrize("keyword", FAN_OUTS)
+def test_references_that_fan_out_are_refused(keyword: str) -> None:
+    """Two kilobytes that would be visited 2^39 times are refused at once; a few levels are not."""
+    with pytest.raises(SchemaTooComplexError):
+        measure(fan_out(FAN_OUTS[keyword]))
+    assert measure(fan_out(FAN_OUTS[keyword], levels=5)) < 500
+
+
+ENDLESS: dict[str, dict[str, Any]] = {
+    "itself": {"$ref": "#"},
+    "a part of itself": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
+    "through two": {"$ref": "#/$defs/a", "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"$ref": "#/$defs/a"}}},
+    "after an object": {
+        "$defs": {"a": {"properties": {"x": {"$ref": "#/$defs/b"}}, "anyOf": [{"$ref": "#/$defs/b"}]},
+                  "b": {"allOf": [{"$ref": "#/$defs/a"}]}},
+        "$ref": "#/$defs/a",
+    },
+    "too many values": {"enum": list(range(MAX_VALUES + 1))},
+    "too deep": {"const": eval("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))},  # noqa: S307 - our own text
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_schema_without_an_end_is_refused(name: str) -> None:
+    """A part that applies itself to the same value, and what is too large."""
+    with pytest.raises(SchemaTooComplexError):
+        measure(ENDLESS[name])
+
+
+NAMED = {"type": "string", "minLength": 1}
+USABLE: dict[str, tuple[dict[str, Any], int]] = {
+    "a recursive type": (obj(value=NAMED, children={"type": "array", "items": {"$ref": "#"}}), 5),
+    "a part that is used often": (
+        {"$defs": {"n": NAMED}, **obj(**{f"p{number}": {"$ref": "#/$defs/n"} for number in range(50)})}, 101,
+    ),
+    "a long chain": (fan_out(lambda ref: obj(a=ref), levels=600), 1200),
+    "a property named like a keyword": (obj(anyOf=NAMED, items=NAMED), 3),
+    "an encoded pointer": ({"$defs": {"a/b c": NAMED}, "$ref": "#/$defs/a~1b%20c"}, 2),
+    "an index": ({"allOf": [NAMED, {"$ref": "#/allOf/0"}]}, 4),
+    "two types that name each other": (
+        {"$defs": {"a": obj(b={"$ref": "#/$defs/b"}), "b": obj(a={"$ref": "#/$defs/a"})}, "$ref": "#/$defs/a"}, 6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_what_people_write_is_taken(name: str) -> None:
+    """Recursive and shared types are measured, each part once for each place where it is applied."""
+    schema, visits = USABLE[name]
+    assert measure(schema) == visits
+
+
+def test_an_answer_that_leads_to_endless_work_is_an_error() -> None:
+    """A type that contains itself twice in the same place makes a check that doubles with each level of the answer."""
+    twice = {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "integer"}]}
+    answer = '{"a":' * 30 + '"x"' + "}" * 30
+    with pytest.raises(InputError, match="too complex"):
+        Agent("a", "Help.", ScriptedModel(f'{{"answer": {answer}}}')).run("?", response_model=twice)
