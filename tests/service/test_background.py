@@ -21,7 +21,17 @@ from tests.helpers import NEWSROOM, NO_AUTHORITIES, plain_http, until
 from tests.postgresql import PostgreSQL
 from tests.service.support import Address, Command, Gate, Serve, Served, Shell, check_problem, pointers, sse_events
 
-from podwright import Agent, AgentStep, ApprovalStep, EchoModel, FunctionModel, ParallelStep, Pipeline, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    EchoModel,
+    FunctionModel,
+    LoopStep,
+    ParallelStep,
+    Pipeline,
+    Workflow,
+)
 from podwright.components import Component
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
@@ -550,6 +560,29 @@ def test_a_reader_that_connects_again_misses_nothing(serve: Serve, database: str
     run = wait(clients[0], url)
     assert len(seen) - 1 == 2 + 31 + 60
     assert run["usage"]["tool_calls"] == 30
+
+
+def test_a_reader_that_leaves_is_not_an_error(
+    serve: Serve, sqlite_database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that closes its connection during the events leaves no error in the log."""
+    gate = Gate()
+    never = {"name": "is_empty", "args": {"value": "x"}}
+    loop = LoopStep([Agent("echo", "Help.", EchoModel())], until=never, max_iterations=40, name="loop")
+    flow = Workflow("flow", steps=[loop, AgentStep(gate.agent(), "wait")])
+    client = serve(flow, runs_database=sqlite_database, run_model_calls=100)
+    url = begin(client)
+    assert gate.called.wait(30)
+    for length in (1, 3000, 20_000) * 5:
+        with client.stream("GET", f"{url}/events") as stream:
+            read = 0
+            for chunk in stream.iter_raw():
+                read += len(chunk)
+                if read >= length:
+                    break
+    gate.opened.set()
+    assert wait(client, url)["status"] == "succeeded"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_limits_are_those_of_the_request(serve: Serve, database: str) -> None:

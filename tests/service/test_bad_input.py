@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,49 @@ def test_a_compressed_body_is_rejected(example: Example) -> None:
         answer = connection.recv(4096)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"header_invalid" in answer
+    assert client.post("/run", json={"input": "a"}).status_code == 200
+
+
+HEAD = b"POST /run HTTP/1.1\r\nhost: localhost\r\n"
+CHUNKED = HEAD + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+ENDLESS = {
+    "headers": (HEAD, b"x: y\r\n" * 10_000),
+    "one header": (HEAD + b"x: ", b"y" * 60_000),
+    "the name of one": (HEAD, b"y" * 60_000),
+    "the target": (b"GET /", b"y" * 60_000),
+    "lines before the request": (b"", b"\r\n" * 30_000),
+    "trailers": (CHUNKED + b"0\r\n", b"x: y\r\n" * 10_000),
+    "one trailer": (CHUNKED + b"0\r\nx: ", b"y" * 60_000),
+    "the extension of a chunk": (CHUNKED + b"1;", b"y" * 60_000),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_endless_headers_are_rejected(example: Example, name: str) -> None:
+    """Without a key, a request of ever more headers is refused after 64 KiB of them, and its connection closed."""
+    url = example("writer").base_url
+    begin, more = ENDLESS[name]
+    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+        connection.sendall(begin)
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 64 * 2**20:
+                connection.sendall(more)
+                sent += len(more)
+        assert sent < 64 * 2**20
+        answer = b""
+        with contextlib.suppress(OSError):  # what was sent after the refusal resets the connection
+            answer = connection.recv(4096)
+    assert answer[:12] in (b"", b"HTTP/1.1 431", b"HTTP/1.1 400")
+    assert example("writer").post("/run", json={"input": "a"}).status_code == 200
+
+
+def test_large_headers_are_rejected(example: Example) -> None:
+    """A request with complete headers over the limit is a 431 with a problem; 60 KB of them are taken."""
+    client = example("writer")
+    assert client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 60_000}).status_code == 200
+    refused = client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 70_000})
+    assert (refused.status_code, refused.json()["code"]) == (431, "headers_too_large")
     assert client.post("/run", json={"input": "a"}).status_code == 200
 
 

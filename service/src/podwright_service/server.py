@@ -87,9 +87,11 @@ def relax_garbage_collection() -> None:
 
 def server_options(settings: Settings) -> dict[str, Any]:
     """The options of `uvicorn.Config` that one and several processes share."""
+    from podwright_service.http_protocol import LimitedHttpProtocol
     from podwright_service.shutdown import RESPONSE_SECONDS
 
     return {
+        "http": LimitedHttpProtocol,
         "lifespan": "on",
         "ws": "none",
         "server_header": False,

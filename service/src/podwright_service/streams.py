@@ -20,6 +20,8 @@ from podwright_service.problems import RequestError
 
 HEARTBEAT = 15.0
 """Seconds of silence after which a comment is sent, so that proxies keep the connection."""
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""Headers that keep proxies from holding events back."""
 _MERGE_AFTER = 100
 """Unread events after which consecutive tokens of a model call are merged."""
 _MAX_MERGED_TEXT = 4096
@@ -96,7 +98,7 @@ class RunStream:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of a response that sends the run's events."""
-        return {RUN_ID: self.run_id, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return {RUN_ID: self.run_id, **STREAM_HEADERS}
 
     async def events(self) -> AsyncIterator[bytes]:
         """The events up to the end of the run, as server-sent events, with a comment in every 15 seconds of silence."""

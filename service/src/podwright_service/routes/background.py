@@ -7,12 +7,14 @@ import contextlib
 import hashlib
 import os
 import re
+import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.sse import EventSourceResponse, ServerSentEvent
+from fastapi.responses import StreamingResponse
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
 
 from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
@@ -44,6 +46,7 @@ from podwright_service.schemas import (
     RunStatus,
     RunToApprove,
 )
+from podwright_service.streams import HEARTBEAT, STREAM_HEADERS
 
 EVENT_POLL_INTERVAL = 0.5
 """Seconds between two queries for new events of a run."""
@@ -157,34 +160,47 @@ async def list_runs(
 
 
 @router.get(
-    "/{run_id}/events", response_class=EventSourceResponse, dependencies=[Depends(get_stored_run)],
+    "/{run_id}/events",
+    response_class=StreamingResponse,
+    dependencies=[Depends(get_stored_run)],
     responses=EVENT_STREAM | READ_PROBLEMS,
-)  # fmt: skip
+)
 async def follow_run(
     request: Request,
     worker: Worker,
     run_id: str,
     last_event_id: Annotated[int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")] = -1,
-) -> AsyncIterator[ServerSentEvent]:
+) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
 
     The stream also ends when this process stops: then a client connects again.
     """
-    lifecycle = get_runtime(request).lifecycle
+    # not FastAPI's mode for generators, which fails with an exception when the reader leaves
+    return EventSourceResponse(_events(request, worker, run_id, last_event_id), headers=STREAM_HEADERS)
+
+
+async def _events(request: Request, worker: BackgroundWorker, run_id: str, last_event_id: int) -> AsyncIterator[bytes]:
+    lifecycle, store = get_runtime(request).lifecycle, worker.store
+    sent_at = time.monotonic()
     while lifecycle.state != "draining":
+        # queries are shielded, because one that is cut off when the reader leaves costs its connection
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
-            status = await worker.store.status(run_id)  # before the events, which are complete if it has ended
-            while found := await worker.store.events(run_id, last_event_id, MAX_EVENTS):
+            status = await asyncio.shield(store.status(run_id))  # before the events, which are complete if it has ended
+            while found := await asyncio.shield(store.events(run_id, last_event_id, MAX_EVENTS)):
                 for seq, data in found:
                     yield _event(data["type"], data, str(seq))
                 last_event_id = found[-1][0]
+                sent_at = time.monotonic()
             if status is None:  # deleted in the meantime
                 return
-            run = await worker.store.get(run_id) if status in ENDED else None
+            run = await asyncio.shield(store.get(run_id)) if status in ENDED else None
             if run and run["status"] in ENDED:  # nobody has resumed it in the meantime
                 name = "result" if run["status"] == "succeeded" else "problem"
                 yield _event(name, run[name])
                 return
+        if time.monotonic() - sent_at >= HEARTBEAT:
+            yield KEEPALIVE_COMMENT
+            sent_at = time.monotonic()
         await asyncio.sleep(EVENT_POLL_INTERVAL)
 
 
@@ -268,8 +284,8 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     return float(match[1]), match[2]
 
 
-def _event(name: str, data: Any, number: str | None = None) -> ServerSentEvent:
-    return ServerSentEvent(raw_data=to_json_bytes(data).decode(), event=name, id=number)
+def _event(name: str, data: Any, number: str | None = None) -> bytes:
+    return format_sse_event(event=name, id=number, data_str=to_json_bytes(data).decode())
 
 
 def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
