@@ -120,6 +120,27 @@ def test_the_settings_are_those_of_the_service() -> None:
     assert settings == (set(Settings.model_fields) | of_the_library) - set_by_the_chart - secret
 
 
+@pytest.mark.parametrize(
+    ("has_keys", "listed", "expected"),
+    [
+        (False, None, "fleet-x.prod,a.example.com,*.example.org"),
+        (False, ["b.example.com"], "fleet-x.prod,a.example.com,*.example.org,b.example.com"),
+        (True, ["b.example.com"], "fleet-x.prod,a.example.com,*.example.org,b.example.com"),
+        (True, None, None),
+    ],
+)
+def test_host_names(helm: Helm, has_keys: bool, listed: list[str] | None, expected: str | None) -> None:
+    """The names of the Service and of what publishes it are allowed; with keys and without a list any name is."""
+    component = {
+        "settings": {"allowed_hosts": listed},
+        "ingress": {"enabled": True, "hosts": ["a.example.com"]},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}], "hostnames": ["*.example.org"]},
+    }
+    manifests = by_name(helm({"apiKeys": {"enabled": has_keys}, "components": {"x": component}}))
+    (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"]["containers"]
+    assert {entry["name"]: entry["value"] for entry in container["env"]}.get("PODWRIGHT_ALLOWED_HOSTS") == expected
+
+
 def test_zero_false_and_null(helm: Helm) -> None:
     """0, false and an empty list override the defaults, null removes one, and large numbers are written out."""
     component = {
@@ -149,6 +170,7 @@ def test_zero_false_and_null(helm: Helm) -> None:
         "PODWRIGHT_PORT": "8000", "PODWRIGHT_DRAIN_DELAY": "0", "PODWRIGHT_SHUTDOWN_TIMEOUT": "30",
         "PODWRIGHT_MAX_WAITING": "0", "PODWRIGHT_LOG_CONTENT": "false", "PODWRIGHT_RUN_COST": "0",
         "PODWRIGHT_MAX_BODY_BYTES": "1048576", "PODWRIGHT_RUN_WALL_TIME": "0.5", "PODWRIGHT_ALLOWED_MODELS": "a/b,c/d",
+        "PODWRIGHT_ALLOWED_HOSTS": "fleet-x.prod",
     }  # fmt: skip
     assert pod["terminationGracePeriodSeconds"] == 30
     assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}

@@ -13,26 +13,21 @@ from podwright import Agent
 KEY = "a-key-of-some-length"
 ORIGIN = "https://app.example.com"
 ECHO = Agent("a", "Do.", "offline/echo")
-LOCAL: dict[str, Any] = {"host": "127.0.0.1"}
-LISTED: dict[str, Any] = {"allowed_hosts": "api.example.com, *.internal.example"}
+LISTED: dict[str, Any] = {"allowed_hosts": "api.example.com, *.example.net"}
+WITH_KEY: dict[str, Any] = {"api_keys": KEY}
+NAMES = "localhost:8 127.0.0.1 [::1]:1 [fd00::7]:8000 10.0.0.7:8000 a.localhost replicas writer.agents.svc:8000 "
+NAMES += "writer.agents.svc.cluster.local host.docker.internal"
+"""What is always allowed: loopback names, addresses, names without a dot, and those of a cluster."""
+EVIL = "evil.example localhost.evil.example 127.0.0.1.evil.example writer.agents.svc.evil.example x.internal.example"
 CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "any": ({}, "/info", "evil.example:80 10.0.0.7", ""),
-    "local": (
-        LOCAL,
-        "/info",
-        "localhost:8 127.0.0.1 [::1]:1 a.localhost replicas",
-        "evil.example localhost.evil.example",
-    ),
-    "local with a key": ({**LOCAL, "api_keys": KEY}, "/docs", "evil.example", ""),
-    "listed": (
-        LISTED,
-        "/info",
-        "API.example.com:8 a.internal.example",
-        "localhost internal.example 10.0.0.7 api.example.co",
-    ),
-    "all": ({**LOCAL, "allowed_hosts": "*"}, "/info", "evil.example", ""),
-    "a probe": (LISTED, "/ready", "10.0.0.7:8000 writer", ""),
-    "a scrape": (LISTED, "/metrics", "10.0.0.7:8000 [fd00::7]:8000", "evil.example"),
+    "in a container": ({}, "/info", NAMES, EVIL),
+    "on loopback": ({"host": "127.0.0.1"}, "/info", NAMES, EVIL),
+    "with a key": (WITH_KEY, "/docs", f"{NAMES} {EVIL}", ""),
+    "with a key, listed": ({**WITH_KEY, **LISTED}, "/docs", f"{NAMES} api.example.com", EVIL),
+    "listed": (LISTED, "/info", f"{NAMES} API.example.com:8 a.example.net", f"{EVIL} example.net api.example.co"),
+    "all": ({"allowed_hosts": "*"}, "/info", f"{NAMES} {EVIL}", ""),
+    "a probe": (LISTED, "/ready", f"{NAMES} {EVIL}", ""),
+    "a scrape": (LISTED, "/metrics", NAMES, EVIL),
 }
 
 
@@ -75,3 +70,24 @@ def test_pages_of_an_allowed_origin(serve: Serve) -> None:
 def test_pages_of_other_origins(serve: Serve) -> None:
     """By default, pages of other origins may read nothing."""
     assert "access-control-allow-origin" not in serve(ECHO).get("/info", headers={"origin": ORIGIN}).headers
+
+
+def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
+    """Routes that take no body refuse what a page of another origin may send without asking: no browser would."""
+    client = serve(ECHO, runs_database=sqlite_database, cors_origins=ORIGIN)
+    url = f"/runs/{'0' * 32}"
+    own = f"http://{client.base_url.netloc.decode()}"
+    for headers, status in (
+        ({"origin": "https://evil.example", "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:1", "sec-fetch-site": "same-site"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"origin": ORIGIN, "sec-fetch-site": "cross-site"}, 404),
+        ({"origin": own, "sec-fetch-site": "same-origin"}, 404),
+        ({"sec-fetch-site": "none"}, 404),
+        ({}, 404),
+    ):
+        for action in ("cancel", "resume"):
+            response = client.post(f"{url}/{action}", headers=headers)
+            check_problem(response, status, {403: "origin_refused", 404: "run_not_found"}[status])
+    assert client.post(f"{url}/approve", content="{}", headers={"content-type": "text/plain"}).status_code == 415

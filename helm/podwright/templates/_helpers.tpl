@@ -241,6 +241,14 @@ sha256:{{ toRawJson $blueprint | replace "\\\\" "\x00" | replace "\\u2028" "\u20
 {{- if kindIs "slice" $value }}{{ $text = join "," $value }}{{ end }}
 {{- $_ := set $env (printf "PODWRIGHT_%s" (upper $setting)) $text }}
 {{- end }}
+{{- /* without keys, only these names, local ones and those of Services are allowed */}}
+{{- if or (not $root.Values.apiKeys.enabled) (hasKey $env "PODWRIGHT_ALLOWED_HOSTS") }}
+{{- $hosts := list (printf "%s.%s" (include "podwright.fullname" (list $root $name)) $root.Release.Namespace) }}
+{{- if $c.ingress.enabled }}{{ $hosts = concat $hosts $c.ingress.hosts }}{{ end }}
+{{- if $c.httpRoute.enabled }}{{ $hosts = concat $hosts ($c.httpRoute.hostnames | default list) }}{{ end }}
+{{- with get $env "PODWRIGHT_ALLOWED_HOSTS" }}{{ $hosts = append $hosts . }}{{ end }}
+{{- $_ := set $env "PODWRIGHT_ALLOWED_HOSTS" (join "," $hosts) }}
+{{- end }}
 {{- range $variable, $value := $c.env }}
 {{- if hasPrefix "PODWRIGHT_" $variable }}
 {{- fail (printf "components.%s.env.%s: variables of the service are set in settings" $name $variable) }}

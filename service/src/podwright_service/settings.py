@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
     allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
-    """Host names to accept, such as `*.example.com`; by default any, or loopback names without keys on loopback."""
+    """Host names to accept besides local ones, such as `*.example.com`; `*` is any, as is the default with API keys."""
     cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
     """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR

@@ -32,6 +32,7 @@ from podwright_service.documentation import (
     READ_PROBLEMS,
 )
 from podwright_service.execution import task_of
+from podwright_service.hosts import check_origin
 from podwright_service.limits import granted_limits
 from podwright_service.observability.tracing import current_traceparent
 from podwright_service.problems import RequestError
@@ -204,7 +205,13 @@ async def _events(request: Request, worker: BackgroundWorker, run_id: str, last_
         await asyncio.sleep(EVENT_POLL_INTERVAL)
 
 
-@router.post("/{run_id}/cancel", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
+@router.post(
+    "/{run_id}/cancel",
+    status_code=202,
+    response_model=BackgroundRun,
+    responses=CHANGE_PROBLEMS,
+    dependencies=[Depends(check_origin)],
+)
 async def cancel_run(worker: Worker, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
     run = await worker.store.cancel(run_id)
@@ -214,7 +221,13 @@ async def cancel_run(worker: Worker, run_id: str) -> Response:
     return _response(_response_data(run, worker), 202)
 
 
-@router.post("/{run_id}/resume", status_code=202, response_model=BackgroundRun, responses=CHANGE_PROBLEMS)
+@router.post(
+    "/{run_id}/resume",
+    status_code=202,
+    response_model=BackgroundRun,
+    responses=CHANGE_PROBLEMS,
+    dependencies=[Depends(check_origin)],
+)
 async def resume_run(worker: Worker, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
     run = await worker.store.resume(run_id)
