@@ -514,9 +514,9 @@ def test_a_run_waits_for_its_blueprint(serve: Serve, database: str, monkeypatch:
     gate.called.wait(30)
     claims, claim = list[str](), RunStore.claim
 
-    async def count(store: RunStore, worker: str, digest: str, *arguments: Any) -> Any:
+    async def count(store: RunStore, worker: str, component: str, digest: str, most: int) -> Any:
         claims.append(digest)
-        return await claim(store, worker, digest, *arguments)
+        return await claim(store, worker, component, digest, most)
 
     monkeypatch.setattr(RunStore, "claim", count)
     other = serve(ECHO, runs_database=database)
@@ -931,17 +931,17 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
     held, new = RunStore(url), RunStore(url)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.5)
     await held.add({"id": "r", "component": "c", "digest": "d", "request": {}}, "worker")
-    assert await new.claim("other", "d", 9, ()) == []
+    assert await new.claim_orphans("other", "c", "d", 9, ()) == []
     await asyncio.sleep(0.6)
-    (claimed,) = await new.claim("other", "d", 9, ())
+    (claimed,) = await new.claim_orphans("other", "c", "d", 9, ())
     assert (claimed["attempt"], claimed["worker"]) == (2, "other")
     assert await held.write([AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})]) == {"r"}
     assert await held.events("r") == []
     third = RunStore(url)
-    await new.renew("other")
+    await new.renew("other", "c")
     await asyncio.sleep(0.6)
-    await third.join("third")  # the database was reached a moment ago, so that the other one is dead
-    assert len(await third.claim("third", "d", 9, ())) == 1
+    await third.join("third", "c")  # the database was reached a moment ago, so that the other one is dead
+    assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
     await asyncio.gather(held.close(), new.close(), third.close())
 
 
@@ -961,7 +961,7 @@ def test_work_that_fails_is_repeated_at_intervals(
     monkeypatch.setattr(RunStore, "claim", fail)
     gate = Gate()
     client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
-    until(lambda: len(tries) == 3, 30)
+    until(lambda: len(tries) >= 3, 30)
     assert tries[2] - tries[0] >= 1.9
     begin(client)
     waiting = begin(client)  # there is no room for it, so that it must be looked for

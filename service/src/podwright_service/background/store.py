@@ -7,6 +7,7 @@ refused once there is a later one: a process that was thought dead cannot harm a
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,17 @@ from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
 
 from podwright_service.background.database import Database
-from podwright_service.background.tables import ENDED, RESUMABLE, run_events, runs, workers
+from podwright_service.background.tables import (
+    ENDED,
+    FAILED,
+    OPEN,
+    RESUMABLE,
+    is_failed,
+    is_open,
+    run_events,
+    runs,
+    workers,
+)
 from podwright_service.problems import run_problem
 from podwright_service.schemas import RunStatus
 
@@ -28,6 +39,14 @@ RECENT_SECONDS = 10.0
 """Seconds since the last renewal of a lease within which the database was not away for long."""
 StoredRun = RowMapping
 """A row of the runs, by column."""
+
+
+def new_run_id() -> str:
+    """An id of 32 hexadecimal digits that begins with the time, as in UUIDs of version 7.
+
+    So new rows are beside each other in the indexes, which otherwise slow down as they grow.
+    """
+    return f"{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +120,9 @@ class RunStore:
         query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
+            for condition, its_statuses in ((is_open, OPEN), (is_failed, FAILED)):
+                if set(statuses) <= set(its_statuses):
+                    query = query.where(condition)
         if component is not None:
             query = query.where(runs.c.component == component)
         if before is not None:
@@ -191,23 +213,47 @@ class RunStore:
 
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
-    async def claim(self, worker: str, digest: str, most: int, unknown: Collection[str]) -> Sequence[StoredRun]:
-        """Take over runs that nobody performs, oldest first: new ones, and those of processes that are silent.
+    async def claim(self, worker: str, component: str, digest: str, most: int) -> Sequence[StoredRun]:
+        """Take over runs that wait for a process, oldest first.
 
         Args:
             worker: The process that takes them.
-            digest: Digest of the blueprint that it serves.
+            component: What it serves.
+            digest: Digest of its blueprint.
+            most: How many at most.
+        """
+        return await self._take(worker, component, digest, most, runs.c.status == "queued", takeovers=0)
+
+    async def claim_orphans(
+        self, worker: str, component: str, digest: str, most: int, unknown: Collection[str]
+    ) -> Sequence[StoredRun]:
+        """Take over runs of processes that are silent, oldest first.
+
+        Args:
+            worker: The process that takes them.
+            component: What it serves.
+            digest: Digest of its blueprint.
             most: How many at most.
             unknown: Runs that it holds without performing them, which are taken again.
         """
         now = self._database.now()
         is_held = exists().where(workers.c.id == runs.c.worker, workers.c.lease_until >= now)
-        is_running = runs.c.status == "running"
-        free = (runs.c.status == "queued") | (is_running & (runs.c.worker == worker) & runs.c.id.in_(unknown))
+        is_orphan = (runs.c.worker == worker) & runs.c.id.in_(unknown)
         if self._database.seconds_reached() > LEASE_SECONDS:
             # not before, because after an outage of the database the others have to renew their leases first
-            free |= is_running & ~is_held & (runs.c.worker != worker)
-        candidates = select(runs.c.id).where(free, runs.c.digest == digest).order_by(runs.c.created_at).limit(most)
+            is_orphan |= ~is_held & (runs.c.worker != worker)
+        is_orphan &= runs.c.status == "running"
+        return await self._take(worker, component, digest, most, is_orphan, takeovers=runs.c.takeovers + 1)
+
+    async def _take(
+        self, worker: str, component: str, digest: str, most: int, which: ColumnElement[bool], takeovers: Any
+    ) -> Sequence[StoredRun]:
+        candidates = (
+            select(runs.c.id)
+            .where(is_open, runs.c.component == component, runs.c.digest == digest, which)
+            .order_by(runs.c.created_at)
+            .limit(most)
+        )
         chosen = candidates.with_for_update(skip_locked=True, of=runs).cte("chosen")
         statement = (
             update(runs)
@@ -215,16 +261,16 @@ class RunStore:
             .values(
                 status="running",
                 attempt=runs.c.attempt + 1,
-                takeovers=case((is_running, runs.c.takeovers + 1), else_=0),
+                takeovers=takeovers,
                 worker=worker,
-                started_at=func.coalesce(runs.c.started_at, now),
+                started_at=func.coalesce(runs.c.started_at, self._database.now()),
             )
             .returning(runs)
         )
         async with self._database.transaction() as connection:
             return (await connection.execute(statement)).mappings().all()
 
-    async def join(self, worker: str) -> None:
+    async def join(self, worker: str, component: str) -> None:
         """Begin to perform runs as a process that is new; runs of dead processes may be taken over at once.
 
         Only if some process has renewed its lease recently: else the database may just be back after an outage.
@@ -233,9 +279,9 @@ class RunStore:
             left = await connection.scalar(select(func.max(workers.c.lease_until) - self._database.now()))
         if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
             self._database.reached_since = -math.inf
-        await self.renew(worker)
+        await self.renew(worker, component)
 
-    async def renew(self, worker: str) -> dict[str, tuple[int, bool]]:
+    async def renew(self, worker: str, component: str) -> dict[str, tuple[int, bool]]:
         """Renew the lease of a process on its runs: attempt, and whether it is to be cancelled, by run."""
         until = self._database.now() + LEASE_SECONDS
         lease = self._insert(workers).values(id=worker, lease_until=until)
@@ -243,7 +289,8 @@ class RunStore:
         query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested)
         async with self._database.transaction() as connection:
             await connection.execute(lease)
-            rows = await connection.execute(query.where(runs.c.worker == worker, runs.c.status == "running"))
+            is_held = (runs.c.component == component) & (runs.c.status == "running") & (runs.c.worker == worker)
+            rows = await connection.execute(query.where(is_open, is_held))
             return {row.id: (row.attempt, row.cancel_requested) for row in rows}
 
     async def release_lease(self, worker: str) -> None:
@@ -279,21 +326,22 @@ class RunStore:
 
     async def counts(self, component: str) -> dict[str, tuple[int, float]]:
         """Open runs of a component by status: how many, and the seconds since the longest waiting one was queued."""
-        open_statuses = ("queued", "running", "waiting_for_approval", "interrupted")
         query = (
             select(runs.c.status, func.count(), self._database.now() - func.min(runs.c.queued_at))
-            .where(runs.c.component == component, runs.c.status.in_(open_statuses))
+            .where(is_open, runs.c.component == component)
             .group_by(runs.c.status)
         )
         async with self._database.transaction() as connection:
             by_status = {status: (count, float(age)) for status, count, age in await connection.execute(query)}
-        return {status: by_status.get(status, (0, 0.0)) for status in open_statuses}
+        return {status: by_status.get(status, (0, 0.0)) for status in OPEN}
 
     async def delete_ended(self, component: str, seconds: float) -> int:
         """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""
         now = self._database.now()
-        is_old = (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < now - seconds)
-        old = select(runs.c.id).where(is_old).limit(1000)
+        before = now - seconds
+        is_old = (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < before)
+        # what ended then was created before: an index has that
+        old = select(runs.c.id).where(is_old, runs.c.created_at < before).order_by(runs.c.created_at).limit(1000)
         old = old.with_for_update(skip_locked=True)  # another process may delete at the same time
         async with self._database.transaction() as connection:
             await connection.execute(delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table, UniqueConstraint
+from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table, UniqueConstraint, text
 
 from podwright_service.schemas import RunStatus
 
@@ -10,6 +10,13 @@ ENDED: tuple[RunStatus, ...] = ("succeeded", "failed", "cancelled", "interrupted
 """The statuses in which nothing more happens by itself."""
 RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The ended statuses from which a person may have the run go on."""
+
+is_open = text("status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')")
+is_failed = text("status IN ('failed', 'cancelled')")
+"""Conditions of partial indexes. A query has them word for word, because a database finds the index by them."""
+OPEN: tuple[RunStatus, ...] = ("queued", "running", "waiting_for_approval", "interrupted")
+FAILED: tuple[RunStatus, ...] = ("failed", "cancelled")
+"""The statuses in them."""
 
 metadata = MetaData()
 
@@ -41,9 +48,20 @@ runs = Table(
     Column("result", JSON),
     Column("problem", JSON),
     UniqueConstraint("component", "idempotency_key", name="podwright_runs_by_key"),
-    Index("podwright_runs_by_status", "status", "created_at"),
+    # Of the indexes on all runs, no column ever changes. Those on columns that do have few runs, so that what a run has
+    # been through does not slow the next ones down.
     Index("podwright_runs_by_time", "created_at", "id"),
-    Index("podwright_runs_by_worker", "worker"),
+    Index("podwright_runs_by_component", "component", "created_at", "id"),
+    Index(
+        "podwright_runs_open",
+        "component",
+        "status",
+        "digest",
+        "created_at",
+        postgresql_where=is_open,
+        sqlite_where=is_open,
+    ),
+    Index("podwright_runs_failed", "created_at", "id", postgresql_where=is_failed, sqlite_where=is_failed),
 )
 
 workers = Table(

@@ -66,6 +66,7 @@ class BackgroundWorker:
         self._unknown: Set[str] = frozenset()
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
+        self._orphans_claimed_at = -math.inf
         self._draining_since: float | None = None
         self._closing = asyncio.Event()
         """Set when no more work is to begin."""
@@ -77,7 +78,7 @@ class BackgroundWorker:
         self._id, self.store = os.urandom(16).hex(), RunStore(self._url)
         self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
-            await self.store.join(self._id)
+            await self.store.join(self._id, self._component.name)
         work = (
             (0.0, self._writer.write),
             (0.0, self._take_over),
@@ -169,15 +170,23 @@ class BackgroundWorker:
         async with self._choosing:
             room = self._room()
             if room > 0:
-                unknown = self._unknown - self._active.keys() - self._starting
-                runs = await self.store.claim(self._id, self.digest, room, unknown)
-                claimed = len(runs)
-                for run in runs:
-                    self._start(run)
+                claimed = await self._claim(room)
         if claimed < room or room <= 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_INTERVAL):
                     await self._wake.wait()
+
+    async def _claim(self, room: int) -> int:
+        """Begin runs that wait, and now and then those of silent processes; returns how many."""
+        component = self._component.name
+        runs = list(await self.store.claim(self._id, component, self.digest, room))
+        if len(runs) < room and time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
+            unknown = self._unknown - self._active.keys() - self._starting
+            runs += await self.store.claim_orphans(self._id, component, self.digest, room - len(runs), unknown)
+            self._orphans_claimed_at = time.monotonic()
+        for run in runs:
+            self._start(run)
+        return len(runs)
 
     def _start(self, run: StoredRun) -> None:
         attempt = Attempt(
@@ -213,7 +222,7 @@ class BackgroundWorker:
 
     async def _renew(self) -> None:
         performed = dict(self._active)
-        held = await self.store.renew(self._id)
+        held = await self.store.renew(self._id, self._component.name)
         self._unknown = held.keys() - self._active.keys() - self._starting
         for run_id, (_, attempt) in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +19,7 @@ from podwright.headers import BUDGET, HOPS
 from podwright.json_data import to_json_bytes
 from podwright_service.auth import scope_missing
 from podwright_service.background.database import DatabaseUnavailableError
-from podwright_service.background.store import StoredRun
+from podwright_service.background.store import StoredRun, new_run_id
 from podwright_service.background.tables import ENDED
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.documentation import (
@@ -104,7 +103,7 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
     runtime = get_runtime(request)
     task_of(runtime.component, body)  # refuses invalid input before the run is stored
     granted_limits(request.headers, runtime.settings)  # the same for its headers
-    run_id = os.urandom(16).hex()
+    run_id = new_run_id()
     has_key = HEADER in request.headers
     fingerprint = await fingerprint_of(request) if has_key else None
     run = await worker.add(
