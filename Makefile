@@ -89,7 +89,7 @@ test: install  ## run the tests; ARGS="-k name" selects some
 
 proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
 	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py disconnects.py \
-		remote_restarts.py background_kill.py) $(addprefix tests/cluster/test_,nothing_fails.py install.py)
+		remote_restarts.py background_stops.py background_kill.py) $(addprefix tests/cluster/test_,nothing_fails.py install.py)
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders
 	$(BIN)/python deploy/chart.py

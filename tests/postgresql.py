@@ -42,6 +42,11 @@ class PostgreSQL:
         self._names = (f"test{number}" for number in count())
         self._call("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-sync")
 
+    @property
+    def pid(self) -> int:
+        """The process that starts all others of the server."""
+        return int((self._folder / "data" / "postmaster.pid").read_text().partition("\n")[0])
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -k {self._folder}"

@@ -43,7 +43,7 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
         **{name: App(name) for name in ("agent", "no-telemetry", "metrics", "tools")},
     }
     pairs: dict[str, dict[str, Loads]] = {}
-    with process("collector.py", port, cpu=CPUS[-1]):
+    with process("collector.py", port, cpus=CPUS[-1:]):
         for name, app in apps.items():
             pairs[name] = await compare({"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds)
         both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}

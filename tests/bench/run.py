@@ -1,9 +1,9 @@
-"""Measures what Podwright costs, and writes docs/benchmarks.md.
+"""Measures what Podwright costs, and writes the tables of docs/benchmarks.md.
 
-    PYTHONPATH=. python tests/bench/run.py [--rounds N] [library] [service] [background] [images] [scale] [hostile]
+    PYTHONPATH=. python tests/bench/run.py [--rounds N] [PART …]
 
 Each figure is compared with something well known that is measured in turns with it, so that it means the same on
-another machine. The page is written if all parts are measured.
+another machine. Of the page, only the tables of the parts that are measured change.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import bench_background
+import bench_growth
 import bench_images
 import bench_library
 import bench_scale
@@ -25,74 +27,48 @@ from figures import Figure, table
 from servers import CPUS
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-PARTS = ("library", "images", "service", "background", "scale", "hostile")
-PAGE_TEXT = """\
-# Benchmarks
 
-What Podwright costs, measured by `make bench`, which writes this page and fails if a figure misses its limit.
-`PYTHONPATH=. python tests/bench/run.py service` measures one part: `library`, `service`, `background`, `images`,
-`scale` or `hostile`.
-
-Each ratio is the median of {rounds} or more pairs, measured in turns in one run, because the speed of a machine varies.
-Only the two of a pair run, because idle ones slow them down unequally. They are in `tests/bench/apps.py`.
-
-## The service
-
-`POST /run` of an agent with one model call, against the same in plain FastAPI with aiohttp, and with LiteLLM. Each is
-one process on one core; the load and the model provider, which responds at once, have the other core. There are 64
-connections unless the table says otherwise. Defaults means `podwright serve` without any `OTEL_` variable: metrics and
-log lines are on.
-
-{service}
-
-What each layer costs: CPU time of the process, including the threads that export spans. Throughput is relative to the
-plain application. From the second row on, Python collects garbage as rarely as in the service.
-
-{layers}
-
-## Background runs
-
-One process and PostgreSQL, which stores each run twice: when it is accepted, and with its events at its end. There are
-16 connections, and as many runs at once.
-
-{background}
-
-## Hostile documents
-
-Fifty documents of at most 1 MiB at once, each of a kind that once cost more than its size, while `/health` is asked
-every 20 ms: the milliseconds within which 99 of 100 are answered. The details have the answers to the documents, the
-slowest `/health`, and the highest memory of the process.
-
-{hostile}
-
-## The images
-
-{images}
-
-## The library
-
-{library}
-
-## Large fleets
-
-Helm 4 installs fleets on the API server of `make cluster`: `hundred` is the chart's example, the others are workflows
-over agents with instructions of about 500 bytes. Their pods are on a node of KWOK, which reports them as ready without
-running them. Helm's rate is 500 requests a second. [The chart's README](../helm/podwright/README.md#large-fleets)
-has the limit and how to split a fleet.
-
-{scale}
-
-The load average of the two cores was {loads[0]:.0f} before and {loads[1]:.0f} after these installations. The API server
-runs with `GOGC=400`, which takes less CPU and more memory.
-
-Measured with {python} on two shared cores, whose load average was {busy:.1f} before the run. The busier
-the machine, the noisier are the ratios of throughput.
-"""
+Measured = tuple[list[Figure], dict[str, str]]
+"""The figures of a part, and further tables by name."""
 
 
-async def measure_service(rounds: int) -> tuple[list[Figure], str]:
-    """The figures of the service, and the table of layers."""
-    os.sched_setaffinity(0, {CPUS[-1]})
+def on_last_cpu() -> None:
+    """Leave the other CPUs to what is measured."""
+    os.sched_setaffinity(0, CPUS[-1:])
+
+
+def library(rounds: int) -> Measured:
+    return bench_library.figures(rounds), {}
+
+
+def images(rounds: int) -> Measured:
+    return bench_images.figures(), {}
+
+
+def scale(rounds: int) -> Measured:
+    return bench_scale.figures(), {}
+
+
+def service(rounds: int) -> Measured:
+    on_last_cpu()
+    return asyncio.run(measure_service(rounds))
+
+
+def hostile_documents(rounds: int) -> Measured:
+    return asyncio.run(hostile.figures()), {}
+
+
+def background(rounds: int) -> Measured:
+    on_last_cpu()
+    return asyncio.run(bench_background.figures(rounds)), {}
+
+
+def growth(rounds: int) -> Measured:
+    figures, capacities = asyncio.run(bench_growth.measure())
+    return figures, {"capacities": capacities}
+
+
+async def measure_service(rounds: int) -> Measured:
     figures, layers = await bench_service.one_call(3 * rounds)
     print(layers, flush=True)
     for part in (
@@ -102,39 +78,50 @@ async def measure_service(rounds: int) -> tuple[list[Figure], str]:
         bench_service.start_up,
     ):
         figures += await part(rounds)
-    return [*figures, *await bench_service.open_streams(), *await overload.figures()], layers
+    figures += await bench_service.open_streams()
+    figures += await overload.figures()
+    return figures, {"layers": layers}
+
+
+PARTS: dict[str, Callable[[int], Measured]] = {
+    "library": library,
+    "images": images,
+    "scale": scale,
+    "service": service,
+    "hostile": hostile_documents,
+    "growth": growth,
+    "background": background,
+}
+
+
+def with_table(page: str, name: str, text: str) -> str:
+    """The page with another text between the two comments with its name.
+
+    Raises:
+        ValueError: The page has no such comments.
+    """
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+    start, stop = page.index(begin) + len(begin), page.index(end)
+    return f"{page[:start]}\n{text}\n\n{page[stop:]}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure what Podwright costs.")
-    parser.add_argument("parts", nargs="*", help=f"any of {', '.join(PARTS)}; by default all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; by default all")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    parts, busy = options.parts or PARTS, os.getloadavg()[0]
-    figures, layers, loads = dict[str, list[Figure]](), "", (0.0, 0.0)
-    if "library" in parts:
-        figures["library"] = bench_library.figures(options.rounds)
-    if "images" in parts:
-        figures["images"] = bench_images.figures()
-    if "scale" in parts:
-        before = os.getloadavg()[0]
-        figures["scale"] = bench_scale.figures()
-        loads = before, os.getloadavg()[0]
-    if "service" in parts:
-        figures["service"], layers = asyncio.run(measure_service(options.rounds))
-    if "hostile" in parts:
-        figures["hostile"] = asyncio.run(hostile.figures())
-    if "background" in parts:
-        os.sched_setaffinity(0, {CPUS[-1]})
-        figures["background"] = asyncio.run(bench_background.figures(options.rounds))
-    tables = {part: table(rows) for part, rows in figures.items()}
-    print(*tables.values(), sep="\n\n")
-    if set(parts) >= set(PARTS):
+    failed = list[str]()
+    for part in options.parts or PARTS:
+        busy = os.getloadavg()[0]
+        os.sched_setaffinity(0, CPUS)
+        figures, tables = PARTS[part](options.rounds)
         python = f"CPython {sys.version.split()[0]}"
-        PAGE.write_text(
-            PAGE_TEXT.format(**tables, layers=layers, loads=loads, python=python, busy=busy, rounds=options.rounds)
-        )
-    failed = [figure.title for rows in figures.values() for figure in rows if not figure.ok]
+        below = f"Measured with {python} on two shared cores, whose load average was {busy:.1f} before."
+        tables |= {part: f"{table(figures)}\n\n{below}"}
+        for name, text in tables.items():
+            print(text, flush=True)
+            PAGE.write_text(with_table(PAGE.read_text(), name, text))
+        failed += [figure.title for figure in figures if not figure.ok]
     if failed:
         print(f"Outside the limit: {'; '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,15 +63,22 @@ class Server:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of the process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU time of the process and its children so far."""
+        return cpu_seconds(self.pid)
 
     @property
     def resident(self) -> float:
         """Resident memory in MiB."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and its children so far, those that have ended included."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_seconds, map(int, children)))
 
 
 def free_port() -> int:
@@ -87,11 +94,11 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def process(script: str, *arguments: object, cpu: int, **variables: str) -> Generator[int]:
-    """Run a script of this folder on one CPU; yields its process id."""
+def process(script: str, *arguments: object, cpus: Iterable[int], **variables: str) -> Generator[int]:
+    """Run a script of this folder on some CPUs; yields its process id."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
     child = subprocess.Popen(command, env={**environment(), **variables}, stdout=subprocess.DEVNULL)
-    os.sched_setaffinity(child.pid, {cpu})
+    os.sched_setaffinity(child.pid, cpus)
     try:
         yield child.pid
     finally:
@@ -103,14 +110,14 @@ def process(script: str, *arguments: object, cpu: int, **variables: str) -> Gene
 def provider(delay_ms: int = 0) -> Generator[int]:
     """A model provider; yields its port."""
     port = free_port()
-    with process("upstream.py", port, delay_ms, cpu=CPUS[-1]):
+    with process("upstream.py", port, delay_ms, cpus=CPUS[-1:]):
         yield port
 
 
 @contextlib.contextmanager
-def serve(app: App, provider_port: int = 0) -> Generator[Server]:
+def serve(app: App, provider_port: int = 0, cpus: Iterable[int] = CPUS[:1]) -> Generator[Server]:
     port = free_port()
-    with process("apps.py", app.name, port, provider_port, cpu=CPUS[0], **app.variables) as pid:
+    with process("apps.py", app.name, port, provider_port, cpus=cpus, **app.variables) as pid:
         yield Server(port, pid)
 
 

@@ -152,6 +152,8 @@ class Fleet:
     processes: list[Process] = field(default_factory=list[Process])
     kills: int = 0
     """Processes that were killed."""
+    stops: int = 0
+    """Processes that were stopped gracefully."""
 
     def begin(self, number: int) -> str:
         """Start a run at any of the services, as a client does that tries again, and return its id."""
@@ -193,8 +195,15 @@ class Fleet:
                 os.kill(random.choice(workers), signal.SIGKILL)
                 self.kills += 1
 
-    def stop_worker(self, seconds: float) -> None:
-        """Stop a worker process at random for some seconds, longer than its lease; it goes on as if it had slept."""
+    def stop_worker(self) -> None:
+        """Stop one worker process at random gracefully, as a rollout does; its service starts another."""
+        if workers := self.workers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(random.choice(workers), signal.SIGTERM)
+                self.stops += 1
+
+    def suspend_worker(self, seconds: float) -> None:
+        """Suspend a worker process at random for some seconds, longer than its lease; it goes on as if it had slept."""
         worker = random.choice(until(self.workers))
         os.kill(worker, signal.SIGSTOP)
         self.kills += 1
@@ -270,7 +279,7 @@ class Fleet:
         counts = Counter(self.book.read_text().splitlines())
         assert len(counts) == 2 * len(ids) + beside
         moved, again = sum(run["attempt"] > 1 for run in ended.values()), counts.total() - len(counts)
-        print(f"{len(ids)} runs, {ends} kills, {repeated} model calls cut off,", end=" ")
+        print(f"{len(ids)} runs, {ends} kills, {self.stops} stops, {repeated} model calls cut off,", end=" ")
         print(f"{moved} runs moved, {again} tool calls repeated")
         return moved
 
@@ -319,16 +328,18 @@ def test_nothing_is_lost_when_processes_are_killed(
     workers: int,
     count: int,
 ) -> None:
-    """A process is killed every second: every run ends well, and no call that had finished is made again."""
+    """Processes are killed and stopped: every run ends well, and no call that had finished is made again."""
     found = fleet(request.getfixturevalue(f"{database}_database"), services, workers)
     ids = list[str]()
     begin = threading.Thread(target=lambda: ids.extend(found.begin(number) for number in range(count)))
     begin.start()
-    found.stop_worker(25)
+    found.suspend_worker(25)
     while begin.is_alive() or found.runs("queued", "running"):
         time.sleep(random.uniform(0.5, 1.5))
         if services > 1 and random.random() < 0.1:
             found.kill_service(random.randrange(services))
+        elif random.random() < 0.5:
+            found.stop_worker()
         else:
             found.kill_worker()
     found.check(ids, found.kills)
