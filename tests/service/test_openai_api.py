@@ -261,7 +261,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
         "request_invalid", "messages[0]"),
     "key of a part": ("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "a": 1}]}]}, 400,
                       "request_invalid", "messages[0].content[0].a"),
-    "many parts": ("chat", {"messages": [{"role": "assistant", "content": [0] * 200_000}, user("x")]}, 400,
+    "many parts": ("chat", {"messages": [{"role": "assistant", "content": [0] * 40_000}, user("x")]}, 400,
                    "request_invalid", "messages[0].content"),
     "no tools": ("chat", {"tool_choice": "none"}, 400, "request_invalid", "tool_choice"),
     "schema": ("chat", {"response_format": {"type": "json_schema"}}, 400, "request_invalid", "response_format"),

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import RowMapping, bindparam, case, delete, exists, func, select, update
+from sqlalchemy import RowMapping, bindparam, case, delete, exists, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.sql.elements import ColumnElement
@@ -126,9 +126,7 @@ class RunStore:
         if component is not None:
             query = query.where(runs.c.component == component)
         if before is not None:
-            at, run_id = before
-            older = (runs.c.created_at < at) | ((runs.c.created_at == at) & (runs.c.id < run_id))
-            query = query.where(older)
+            query = query.where(tuple_(runs.c.created_at, runs.c.id) < tuple_(*before))
         async with self._database.transaction() as connection:
             return (await connection.execute(query)).mappings().all()
 
