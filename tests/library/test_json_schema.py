@@ -51,6 +51,18 @@ def test_references_that_fan_out_are_refused(keyword: str) -> None:
     assert measure(fan_out(FAN_OUTS[keyword], levels=5)) < 500
 
 
+@pytest.mark.parametrize("keyword", ["unevaluatedProperties", "unevaluatedItems"])
+def test_what_is_not_evaluated_is_refused_in_itself(keyword: str) -> None:
+    """To find it, a check visits all parts again, at each level; a few levels are taken."""
+
+    def nested(levels: int) -> dict[str, Any]:
+        return {"allOf": [nested(levels - 1)], keyword: True} if levels else {}
+
+    with pytest.raises(SchemaTooComplexError):
+        measure(nested(45))
+    assert measure(nested(5)) < 500
+
+
 ENDLESS: dict[str, dict[str, Any]] = {
     "itself": {"$ref": "#"},
     "a part of itself": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},

@@ -35,7 +35,9 @@ from podwright import (
 from podwright.components import Component
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
+from podwright.usage import Usage
 from podwright_service.background.database import DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.gate import Gate as CallGate
 from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs
 from podwright_service.testing import ComponentProcess, ProblemError, SpanCollector
@@ -943,6 +945,96 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
     await third.join("third", "c")  # the database was reached a moment ago, so that the other one is dead
     assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
     await asyncio.gather(held.close(), new.close(), third.close())
+
+
+def change(database: str, url: str, **values: Any) -> None:
+    """Change the row of a run, as a process does that has since died."""
+    driver = database_url(database)
+    engine = create_engine(driver.set(drivername=driver.drivername.replace("+aiosqlite", "")))
+    with engine.begin() as connection:
+        connection.execute(update(runs).where(runs.c.id == url.rpartition("/")[2]).values(**values))
+    engine.dispose()
+
+
+def test_runs_of_dead_processes_come_before_those_that_wait(
+    serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While more runs wait than a process can perform, those of a dead process are taken over all the same."""
+    monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.5)
+    performed = list[str]()
+
+    async def respond(request: ModelRequest) -> str:
+        await asyncio.sleep(0.2)
+        performed.append(request.messages[-1].text)
+        return "done"
+
+    client = serve(Agent("helper", "Help.", FunctionModel(respond)), runs_database=database, background_runs=1)
+    urls = [begin(client, str(number)) for number in range(20)]
+    change(database, urls[-1], status="running", attempt=1, worker="dead")
+    for url in urls:
+        assert wait(client, url)["status"] == "succeeded"
+    assert performed.index("19") < performed.index("18")
+
+
+def test_a_cancelled_run_keeps_the_usage_of_the_attempts_before(
+    serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that is cancelled before it has read what was used does not say that nothing was."""
+    reads = threading.Event()
+
+    async def never(store: RunStore, *arguments: Any) -> Any:
+        reads.set()
+        await asyncio.Event().wait()
+
+    gate = Gate()
+    client = serve(gate.agent(), runs_database=database, background_runs=1)
+    begin(client)
+    assert gate.called.wait(30)
+    url = begin(client)
+    monkeypatch.setattr(RunStore, "events", never)
+    change(database, url, attempt=1, usage=Usage(7, 1).to_dict() | {"model_calls": 3})
+    gate.opened.set()
+    assert reads.wait(30)
+    assert client.post(f"{url}/cancel").status_code == 202
+    assert wait(client, url, "cancelled")["usage"]["model_calls"] == 3
+
+
+async def test_a_failure_ends_the_run_although_another_call_waits() -> None:
+    """While a process drains, a call that fails is not taken for one that was stopped."""
+
+    async def run(*, is_caught: bool) -> Any:
+        gate, begun, opened = CallGate(), asyncio.Event(), asyncio.Event()
+
+        async def fail() -> None:
+            async with gate.call(in_tool=False):
+                begun.set()
+                await opened.wait()
+                raise ValueError("failed")
+
+        async def fail_in_a_group() -> None:
+            await asyncio.gather(fail(), return_exceptions=is_caught)
+
+        async def wait_for_it() -> None:
+            await begun.wait()
+            async with gate.call(in_tool=False):
+                pytest.fail("it began")
+
+        async def both() -> None:
+            await asyncio.gather(fail_in_a_group(), wait_for_it())
+
+        task = asyncio.create_task(both())
+        gate.guard(task)
+        await begun.wait()
+        gate.drain()
+        await asyncio.sleep(0.01)
+        opened.set()
+        async with asyncio.timeout(10):
+            await task
+
+    with pytest.raises(ValueError, match="failed"):
+        await run(is_caught=False)
+    with pytest.raises(asyncio.CancelledError):
+        await run(is_caught=True)
 
 
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")])

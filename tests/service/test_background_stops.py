@@ -223,6 +223,8 @@ class Process:
     is_killed: bool = False
     seen: int = 0
     """How many events there were."""
+    transactions: int = 0
+    """Those that have begun and not ended."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -244,6 +246,9 @@ class Process:
             async with self.worker.working():
                 ready.set()
                 await self.stopping.wait()
+                # a cancelled one would keep its lock for a while
+                while self.is_killed and self.transactions:  # noqa: ASYNC110 - only this test counts them
+                    await asyncio.sleep(0.001)
 
         unsubscribe = self.component._options["event_manager"].subscribe(self._at)
         life = asyncio.create_task(live())
@@ -283,11 +288,21 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
     """A killed process reaches no database, and its lease ends at once."""
     transaction = Database.transaction
 
-    def refuse_dead(database: Database) -> Any:
+    @contextlib.asynccontextmanager
+    async def refuse_dead(database: Database) -> AsyncGenerator[Any]:
         process = current.get()
-        if process and process.is_killed:
+        if process is None:
+            async with transaction(database) as connection:
+                yield connection
+            return
+        if process.is_killed:
             raise DatabaseUnavailableError("It is dead.", "")
-        return transaction(database)
+        process.transactions += 1
+        try:
+            async with transaction(database) as connection:
+                yield connection
+        finally:
+            process.transactions -= 1
 
     monkeypatch.setattr(Database, "transaction", refuse_dead)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)

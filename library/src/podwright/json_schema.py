@@ -93,7 +93,10 @@ def _applied_to_same(part: Mapping[str, Any], root: Mapping[str, Any]) -> Iterat
     reference = part.get("$ref")
     if isinstance(reference, str) and isinstance(target := _target(root, reference), dict):
         yield target
-    yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
+    # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
+    times = 3 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
+    for _ in range(times):
+        yield from _subschemas(part, _SAME_VALUE, _SAME_VALUE_LISTS, _SAME_VALUE_MAPS)
 
 
 def _applied_to_inner(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -140,18 +140,18 @@ async def _call_in_budgets(
 ) -> ModelResponse:
     """The model's answer within the limits of the run; what was reserved is added to `reservations`, and settled."""
     used: Usage | None = None
-    try:
-        if run.budgets:
-            await model.prepare()
-            request = await _reserve(run, model, request, reservations)
-        async with run.journal.call(in_tool=run.in_tool):
+    async with run.journal.call(in_tool=run.in_tool):  # before: a call that may not begin holds nothing back
+        try:
+            if run.budgets:
+                await model.prepare()
+                request = await _reserve(run, model, request, reservations)
             used = NO_USAGE
             response = await _ModelCall(run, model, request).response()
-        used = response.usage
-        return response
-    finally:
-        for budget, reservation in zip(run.budgets, reservations, strict=False):
-            budget.settle(reservation, used)
+            used = response.usage
+            return response
+        finally:
+            for budget, reservation in zip(run.budgets, reservations, strict=False):
+                budget.settle(reservation, used)
 
 
 async def _reserve(run: Run, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:

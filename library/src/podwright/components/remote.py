@@ -115,14 +115,14 @@ class Remote(PromptComponent):
         """Call the remote component with a part of what is left of the limits."""
         self._check(run, task)
         body = to_json_bytes(_request_body(task))
-        loan = await borrow(run.budgets)
         stream = RemoteStream(run, self.name)
-        try:
-            async with run.journal.call(in_tool=run.in_tool):
+        async with run.journal.call(in_tool=run.in_tool):  # before: a call that may not begin holds nothing back
+            loan = await borrow(run.budgets)
+            try:
                 return await self._call_in_time(run, body, loan.limits, stream)
-        finally:
-            run.add_usage(stream.usage)
-            loan.settle(stream.usage, stream.calls)
+            finally:
+                run.add_usage(stream.usage)
+                loan.settle(stream.usage, stream.calls)
 
     def _check(self, run: Run, task: Task) -> None:
         if task.response_model not in (None, str):

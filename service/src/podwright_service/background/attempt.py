@@ -65,6 +65,9 @@ class Attempt:
         self._settings = settings
         self._observability = observability
         self._read_events = read_events
+        self._was_cut_off = False
+        self._knows_usage = run["attempt"] == 1
+        """Whether the events of the attempts before have been read."""
 
     def drain(self) -> None:
         """Let another process go on with the run, as soon as no call would be cut off."""
@@ -72,6 +75,7 @@ class Attempt:
 
     def cut_off(self) -> None:
         """Let another process go on with the run, now."""
+        self._was_cut_off = True
         self._journal.gate.stop("moved")
 
     def cancel(self) -> None:
@@ -110,6 +114,7 @@ class Attempt:
     async def _perform(self) -> End:
         if self._run["attempt"] > 1:
             self._journal.load(event for _, event in await self._read_events(self._run["id"]))
+            self._knows_usage = True
         return self._end_at_once() or await self._execute()
 
     def _end_at_once(self) -> End | None:
@@ -163,7 +168,7 @@ class Attempt:
                 case "cancelled":
                     return self._cancelled(_usage_of(error.__cause__))
                 case "moved" | "lost":
-                    return "moved", {"status": "queued"}
+                    return "moved", {"status": "queued"} | self._still_allowed()
                 case None:  # what is performed has cancelled itself
                     return self._failed(error)
         except RemoteInterruptedError as error:
@@ -186,9 +191,17 @@ class Attempt:
 
     def _ended(self, status: RunStatus, *, usage: Usage | None = None, **columns: Any) -> End:
         """The end with a status, and with its usage: an attempt that fails early has not replayed all calls."""
+        if not self._knows_usage:  # the row has it
+            return status, {"status": status, **columns}
         usages = [self._journal.used] if usage is None else [usage, self._journal.used]
         most = max(usages, key=lambda each: (each.model_calls, each.tool_calls))
         return status, {"status": status, "usage": most.to_dict(), **columns}
+
+    def _still_allowed(self) -> dict[str, Any]:
+        """The permission to repeat unfinished calls, if the attempt ended before it repeated them."""
+        if self._run["repeat_calls"] and not self._was_cut_off and self._journal.unfinished_tool_calls():
+            return {"repeat_calls": True}
+        return {}
 
     def _note_span(self, event: Event) -> None:
         """Store the span of the attempt, which the next one links to; this is a subscriber."""

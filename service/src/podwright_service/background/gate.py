@@ -11,6 +11,10 @@ StopReason = Literal["moved", "cancelled", "lost"]
 """The process shuts down, so that another one is to go on; a caller cancelled the run; another process has it."""
 
 
+FAILURE_SECONDS = 0.1
+"""How long the failure of a call may take to end the run, whose other calls wait: a cancellation would hide it."""
+
+
 class Gate:
     """Lets the calls of an attempt begin, and cancels its task when it is to stop.
 
@@ -46,11 +50,15 @@ class Gate:
         if self.is_stopped or (self.reason is not None and not in_tool):
             await self._wait_for_cancellation()
         self._calls += 1
+        patience = 0.0
         try:
             yield
+        except Exception:
+            patience = FAILURE_SECONDS
+            raise
         finally:
             self._calls -= 1
-            self._check_soon()
+            self._check_soon(patience)
 
     def drain(self) -> None:
         """Let no further call begin, and stop when none is in progress."""
@@ -73,10 +81,10 @@ class Gate:
         finally:
             self._waiting -= 1
 
-    def _check_soon(self) -> None:
+    def _check_soon(self, seconds: float = 0.0) -> None:
         # not now: a task that is cancelled by code of its own, and ends before its next `await`, loses its result
         if self.reason is not None:
-            asyncio.get_running_loop().call_soon(self._stop_if_idle)
+            asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
 
     def _stop_if_idle(self) -> None:
         if self._waiting and not self._calls:

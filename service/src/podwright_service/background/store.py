@@ -21,11 +21,11 @@ from sqlalchemy.sql.elements import ColumnElement
 from podwright_service.background.database import Database
 from podwright_service.background.tables import (
     ENDED,
-    FAILED,
     OPEN,
     RESUMABLE,
-    is_failed,
+    UNSUCCESSFUL,
     is_open,
+    is_unsuccessful,
     run_events,
     runs,
     workers,
@@ -120,7 +120,7 @@ class RunStore:
         query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
-            for condition, its_statuses in ((is_open, OPEN), (is_failed, FAILED)):
+            for condition, its_statuses in ((is_open, OPEN), (is_unsuccessful, UNSUCCESSFUL)):
                 if set(statuses) <= set(its_statuses):
                     query = query.where(condition)
         if component is not None:

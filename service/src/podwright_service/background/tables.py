@@ -12,11 +12,11 @@ RESUMABLE: tuple[RunStatus, ...] = ("failed", "interrupted")
 """The ended statuses from which a person may have the run go on."""
 
 is_open = text("status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')")
-is_failed = text("status IN ('failed', 'cancelled')")
+is_unsuccessful = text("status IN ('failed', 'cancelled')")
 """Conditions of partial indexes. A query has them word for word, because a database finds the index by them."""
 OPEN: tuple[RunStatus, ...] = ("queued", "running", "waiting_for_approval", "interrupted")
-FAILED: tuple[RunStatus, ...] = ("failed", "cancelled")
-"""The statuses in them."""
+UNSUCCESSFUL: tuple[RunStatus, ...] = ("failed", "cancelled")
+"""The statuses in them. Interrupted runs are open, because they wait for a person, and ended, so that they expire."""
 
 metadata = MetaData()
 
@@ -61,7 +61,7 @@ runs = Table(
         postgresql_where=is_open,
         sqlite_where=is_open,
     ),
-    Index("podwright_runs_failed", "created_at", "id", postgresql_where=is_failed, sqlite_where=is_failed),
+    Index("podwright_runs_failed", "created_at", "id", postgresql_where=is_unsuccessful, sqlite_where=is_unsuccessful),
 )
 
 workers = Table(

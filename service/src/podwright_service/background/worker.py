@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -67,6 +67,7 @@ class BackgroundWorker:
         """Runs that this process holds and does not perform: the response of the statement that took them was lost."""
         self._wake = asyncio.Event()
         self._orphans_claimed_at = -math.inf
+        self._renewed_at = -math.inf
         self._draining_since: float | None = None
         self._closing = asyncio.Event()
         """Set when no more work is to begin."""
@@ -78,7 +79,9 @@ class BackgroundWorker:
         self._id, self.store = os.urandom(16).hex(), RunStore(self._url)
         self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
+            started = time.monotonic()
             await self.store.join(self._id, self._component.name)
+            self._renewed_at = started
         work = (
             (0.0, self._writer.write),
             (0.0, self._take_over),
@@ -158,8 +161,8 @@ class BackgroundWorker:
     # --- Taking over --------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
-        """How many more runs this process may perform."""
-        if self._draining_since is not None:
+        """How many more runs this process may perform; none if its lease may end soon: others would take them."""
+        if self._draining_since is not None or time.monotonic() - self._renewed_at > 3 * RENEWAL_INTERVAL:
             return 0
         return self._settings.background_runs - len(self._active) - len(self._starting)
 
@@ -177,16 +180,23 @@ class BackgroundWorker:
                     await self._wake.wait()
 
     async def _claim(self, room: int) -> int:
-        """Begin runs that wait, and now and then those of silent processes; returns how many."""
-        component = self._component.name
-        runs = list(await self.store.claim(self._id, component, self.digest, room))
-        if len(runs) < room and time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
+        """Begin runs of silent processes, now and then, and runs that wait; returns how many."""
+        component, orphans = self._component.name, 0
+        if time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
             unknown = self._unknown - self._active.keys() - self._starting
-            runs += await self.store.claim_orphans(self._id, component, self.digest, room - len(runs), unknown)
+            runs = await self.store.claim_orphans(self._id, component, self.digest, room, unknown)
             self._orphans_claimed_at = time.monotonic()
+            self._start_all(runs)
+            orphans = len(runs)
+        if orphans == room:
+            return room
+        runs = await self.store.claim(self._id, component, self.digest, room - orphans)
+        self._start_all(runs)
+        return orphans + len(runs)
+
+    def _start_all(self, runs: Iterable[StoredRun]) -> None:
         for run in runs:
             self._start(run)
-        return len(runs)
 
     def _start(self, run: StoredRun) -> None:
         attempt = Attempt(
@@ -221,8 +231,9 @@ class BackgroundWorker:
     # --- Housekeeping -------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        performed = dict(self._active)
+        performed, started = dict(self._active), time.monotonic()
         held = await self.store.renew(self._id, self._component.name)
+        self._renewed_at = started
         self._unknown = held.keys() - self._active.keys() - self._starting
         for run_id, (_, attempt) in performed.items():
             number, cancel_requested = held.get(run_id, (None, False))

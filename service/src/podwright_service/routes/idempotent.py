@@ -146,19 +146,19 @@ def check_fingerprint(first: str, repeated: str) -> None:
 
 def _claim(store: IdempotencyStore, key: str, fingerprint: str, request: Request) -> StoredResponse | None:
     """Claim a key, as `IdempotencyStore.claim`, with what the client says of a request that may have been cut off."""
+    wish = request.headers.get(UNFINISHED_CALLS)
+    if wish not in (None, "repeat", "interrupt"):
+        detail = f"Invalid header '{UNFINISHED_CALLS}': expected repeat or interrupt, got {short_repr(wish)}."
+        raise RequestError(400, "header_invalid", detail, "Correct the header, or leave it out.")
     stored = store.claim(key, fingerprint)
-    match request.headers.get(UNFINISHED_CALLS):
-        case "repeat" if stored and stored.interrupted_tools:
-            store.release(key)
-            return store.claim(key, fingerprint)
-        case "interrupt" if stored is None:
-            store.release(key)
-            raise _interrupted("There is no response to an earlier request with this key, whose run had called tools.")
-        case "repeat" | "interrupt" | None:
-            return stored
-        case value:
-            detail = f"Invalid header '{UNFINISHED_CALLS}': expected repeat or interrupt, got {short_repr(value)}."
-            raise RequestError(400, "header_invalid", detail, "Correct the header, or leave it out.")
+    if wish == "repeat" and stored and stored.interrupted_tools:
+        check_fingerprint(stored.fingerprint, fingerprint)
+        store.release(key)
+        return store.claim(key, fingerprint)
+    if wish == "interrupt" and stored is None:
+        store.release(key)
+        raise _interrupted("There is no response to an earlier request with this key, whose run had called tools.")
+    return stored
 
 
 def _interrupted(detail: str) -> RequestError:
