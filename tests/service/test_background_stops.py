@@ -250,7 +250,9 @@ class Process:
                 while self.is_killed and self.transactions:  # noqa: ASYNC110 - only this test counts them
                     await asyncio.sleep(0.001)
 
-        unsubscribe = self.component._options["event_manager"].subscribe(self._at)
+        manager = self.component._options.get("event_manager")
+        assert manager is not None
+        unsubscribe = manager.subscribe(self._at)
         life = asyncio.create_task(live())
         current.set(None)
         await ready.wait()
