@@ -181,7 +181,8 @@ class BackgroundWorker:
 
     async def _claim(self, room: int) -> int:
         """Begin runs of silent processes, now and then, and runs that wait; returns how many."""
-        component, orphans = self._component.name, 0
+        component = self._component.name
+        orphans = 0
         if time.monotonic() - self._orphans_claimed_at > POLL_INTERVAL:
             unknown = self._unknown - self._active.keys() - self._starting
             runs = await self.store.claim_orphans(self._id, component, self.digest, room, unknown)
@@ -231,7 +232,8 @@ class BackgroundWorker:
     # --- Housekeeping -------------------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        performed, started = dict(self._active), time.monotonic()
+        performed = dict(self._active)
+        started = time.monotonic()
         held = await self.store.renew(self._id, self._component.name)
         self._renewed_at = started
         self._unknown = held.keys() - self._active.keys() - self._starting
