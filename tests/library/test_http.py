@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from tests.library.upstream import STREAM, Upstream, chunk, reply, server_context, streamed, upstream
 
 from podwright import Agent, Remote, errors
@@ -150,9 +152,9 @@ async def test_a_timeout_of_the_caller_is_its_own(provider: Upstream) -> None:
 
 CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
     "self-signed": ({}, "", "SSL_CERT_FILE"),
-    "has expired": ({"days": -1}, "server.pem", "clock"),
-    "not valid for '127.0.0.1'": ({"host": "IP:10.0.0.1"}, "server.pem", "base_url"),
-    "not valid for 'localhost'": ({"host": "DNS:example.com"}, "server.pem", "base_url"),
+    "has expired": ({"expired": True}, "server.pem", "clock"),
+    "not valid for '127.0.0.1'": ({"host": x509.IPAddress(ip_address("10.0.0.1"))}, "server.pem", "base_url"),
+    "not valid for 'localhost'": ({"host": x509.DNSName("example.com")}, "server.pem", "base_url"),
     "missing.pem' (SSL_CERT_FILE): No such file": ({}, "missing.pem", "SSL_CERT_FILE"),
     "key.pem' (SSL_CERT_FILE)": ({}, "key.pem", "SSL_CERT_FILE"),
 }

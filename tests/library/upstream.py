@@ -2,20 +2,35 @@
 
 import asyncio
 import contextlib
+import datetime
 import gzip
 import json
 import ssl
 import struct
-import subprocess
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from socket import SO_LINGER, SOL_SOCKET
 from typing import Any, Literal
 
-Part = bytes | asyncio.Event | asyncio.Barrier | Literal["close", "reset", "hang"]
-"""Bytes to send, something to wait for, or a way to end the connection."""
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+Part = bytes | asyncio.Event | asyncio.Barrier | Callable[[], object] | Literal["close", "reset", "hang"]
+"""Bytes to send, something to wait for, a function to call, or a way to end the connection."""
 Script = Sequence[Part]
+HOUR = 3600.0
+
+
+def pass_time(seconds: float = HOUR) -> None:
+    """Move the clock of the running loop, which is that of one test, so that shorter limits expire without waiting."""
+    loop = asyncio.get_running_loop()
+    clock = loop.time
+    loop.time = lambda: clock() + seconds
 
 
 @dataclass
@@ -92,8 +107,10 @@ class Upstream:
                 case "hang":
                     await reader.read()  # until the client leaves
                     return False
-                case _:
+                case asyncio.Event() | asyncio.Barrier():
                     await part.wait()
+                case _:
+                    part()
         return True
 
 
@@ -110,15 +127,38 @@ async def upstream(tls: ssl.SSLContext | None = None, serving: Upstream | None =
         await serving.disconnect()
 
 
-def server_context(folder: Path, host: str = "IP:127.0.0.1", days: int = 1) -> ssl.SSLContext:
-    """TLS with a new self-signed certificate, `server.pem`, that is valid for `days`."""
-    create = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=test -keyout key.pem -out new.pem"
-    for command in (f"{create} -addext subjectAltName={host}", f"x509 -in new.pem -signkey key.pem -days {days}"):
-        certificate = subprocess.run(["openssl", *command.split()], cwd=folder, check=True, capture_output=True).stdout
-    (folder / "server.pem").write_bytes(certificate)
+LOCALHOST = x509.IPAddress(ip_address("127.0.0.1"))
+
+
+def server_context(folder: Path, host: x509.GeneralName = LOCALHOST, *, expired: bool = False) -> ssl.SSLContext:
+    """TLS with a new self-signed certificate, `server.pem`, and its key, `key.pem`."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    certificate = _self_signed(key, host, expired=expired)
+    (folder / "server.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "server.pem", folder / "key.pem")
     return context
+
+
+def _self_signed(key: ec.EllipticCurvePrivateKey, host: x509.GeneralName, *, expired: bool) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    day = datetime.timedelta(days=1)
+    end = datetime.datetime.now(datetime.UTC) + (-day if expired else day)
+    public_key = key.public_key()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(end - 2 * day)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectAlternativeName([host]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key), critical=False)
+        .sign(key, SHA256())
+    )
 
 
 def reply(
