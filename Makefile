@@ -12,16 +12,14 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
 STATIC := check-format check-lint check-types check-imports check-internals check-workflows
 
-# With retries, and waiting for another package manager.
-APT := DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120
-
 # Otherwise each of the many processes of the tests would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 PORT ?= 8000
 COMPONENT ?= deploy/examples/newsroom/newsroom
 
-.PHONY: help install tools programs engine cluster cluster-down version image dist run test proof chart bench docs check static $(STATIC) lock fmt clean
+.PHONY: help install tools programs engine cluster cluster-down version image dist run test test-servers test-image \
+	test-cluster test-container test-all proof chart bench docs check static $(STATIC) lock fmt clean
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' Makefile | expand -t 12
@@ -35,31 +33,29 @@ $(INSTALLED): requirements.lock requirements-uv.lock $(UV) library/pyproject.tom
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e library -e service
 	@touch $@
 
-tools:  ## install chromium, Go, nginx and PostgreSQL, which some checks need; as root on Debian
-	@packages=(); missing() { ! command -v "$$1" > /dev/null; }; \
-	if missing chromium; then packages+=(chromium); fi; \
-	if missing go; then packages+=(golang-go); fi; \
-	if missing nginx; then packages+=(nginx-light); fi; \
-	if missing pg_ctl && ! ls /usr/lib/postgresql/*/bin/pg_ctl > /dev/null 2>&1; then packages+=(postgresql); fi; \
-	test $${#packages[@]} = 0 \
-		|| { $(APT) update && $(APT) install --no-install-recommends "$${packages[@]}" > /dev/null; } \
-		|| { echo "tools: could not install $${packages[*]}; that needs root and Debian" >&2; exit 1; }
+tools:  ## install what tests of the tiers need besides Python, as root on Debian: chromium, Go, nginx, PostgreSQL
+	@deploy/tools.sh install chromium go nginx postgresql
 
-programs:  ## build the cluster and what watches it from their Go modules, once for all checkouts; takes minutes
-	@for program in kubectl helm operator jaeger collector; do deploy/tools.sh $$program > /dev/null; done
+# What the tests of each tier need.
+SERVERS := checkov helm3 node-client promtool
+IMAGES := collector jaeger prometheus
+CLUSTER := collector extras helm3 jaeger kubernetes operator resources
+programs: install  ## build what tests of the tiers need besides, once for all checkouts; with Go, in many minutes
+	@deploy/tools.sh build actionlint $(sort $(SERVERS) $(CLUSTER))
 
 engine:  ## install and start a Docker engine and provide the base image, if they are missing; as root on Debian
 	@deploy/engine.sh
 
-VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/_version.py)
-version:  ## print the version
-	@echo $(VERSION)
-
-cluster: engine  ## start a Kubernetes cluster, as root on Linux with Go, or use that of KUBECONFIG; print its kubeconfig
+cluster: engine  ## start a Kubernetes cluster, as root on Linux, and print its kubeconfig
+	@deploy/tools.sh build kubernetes
 	@deploy/cluster.sh up
 
 cluster-down:  ## delete that cluster
 	@deploy/cluster.sh down
+
+VERSION := $(shell sed -nE 's/^__version__ = "(.*)"/\1/p' library/src/podwright/_version.py)
+version:  ## print the version
+	@echo $(VERSION)
 
 FLAVOUR ?= slim
 IMAGE ?= podwright:$(FLAVOUR)
@@ -70,7 +66,8 @@ image:  ## build the image podwright:FLAVOUR, slim (default) or full; ARGS="--pu
 dist: docs  ## build the files of a release in dist/: wheels, chart and documentation
 	rm -rf dist && mkdir dist
 	for package in library service; do (cd $$package && ../$(BIN)/python -m hatchling build -t wheel -d ../dist); done
-	$$(deploy/tools.sh helm3) package helm/podwright --destination dist
+	deploy/tools.sh build helm3
+	$$(deploy/tools.sh path helm3) package helm/podwright --destination dist
 	tar -czf dist/podwright-docs-$(VERSION).tar.gz --transform 's,^site,podwright-docs-$(VERSION),' site
 
 run: install  ## serve the example newsroom with an offline model; PORT=8000, PODWRIGHT_MODEL=provider/name
@@ -82,14 +79,39 @@ run: install  ## serve the example newsroom with an offline model; PORT=8000, PO
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
-# Two more than cores, because some tests wait for pods; tests/conftest.py says which files come first.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
-test: install  ## run the tests; ARGS="-k name" selects some
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile
+test: install  ## run the tests that need nothing but Python; ARGS="-k name" selects some
+	$(PYTEST) $(ARGS)
 
-proof: install  ## run the long versions of some tests: thousands of cases, runs and requests
-	PROOF=1 $(BIN)/pytest -n 0 -s -o faulthandler_timeout=1800 $(ARGS) $(addprefix tests/service/test_,schemathesis.py ledger.py rolling_restart.py disconnects.py \
-		remote_restarts.py background_stops.py background_kill.py) $(addprefix tests/cluster/test_,nothing_fails.py install.py)
+test-servers: install  ## run those with processes, PostgreSQL, nginx, Node and a browser
+	@deploy/tools.sh install chromium nginx postgresql
+	@deploy/tools.sh build $(SERVERS)
+	$(PYTEST) -m servers $(ARGS)
+
+test-image: install engine  ## run those with images and containers
+	@deploy/tools.sh install chromium
+	@deploy/tools.sh build $(IMAGES)
+	$(PYTEST) -m image $(ARGS)
+
+test-cluster: install engine  ## run those on Kubernetes, in a cluster of their own or that of PODWRIGHT_TEST_KUBECONFIG
+	@deploy/tools.sh build $(CLUSTER)
+	@deploy/cluster.sh which
+	$(PYTEST) -m cluster $(ARGS)
+
+# As in a new clone, and with the programs that Go has built. The base has another Python than many machines.
+test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
+	@deploy/tools.sh build promtool
+	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
+		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
+	$$(deploy/engine.sh docker) run --rm --init --network none --env CI \
+		--volume "$$(dirname "$$(dirname "$$(deploy/tools.sh path promtool)")"):/home/tester/.cache/podwright:ro" \
+		podwright/tests make test test-servers ARGS='$(ARGS)'
+
+test-all:  ## run all of them
+	@$(MAKE) --no-print-directory --keep-going test test-servers test-image test-cluster test-container
+
+proof: install  ## run the long tests: thousands of cases, runs and requests, restarts and outages
+	$(BIN)/pytest -s -m proof -o faulthandler_timeout=1800 $(ARGS)
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders
 	$(BIN)/python deploy/chart.py
@@ -97,10 +119,10 @@ chart: install  ## update the generated files in helm/podwright: README, copies,
 bench: install  ## run the benchmarks and update docs/benchmarks.md
 	PYTHONPATH=. $(BIN)/python tests/bench/run.py
 
-check: install  ## everything that must pass before a merge: format, lint, types, imports, workflows, tests
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 test $(STATIC)
+check: install  ## the checks of the code, and `make test`
+	@$(MAKE) --no-print-directory --keep-going static test
 
-static: install  ## the checks without the tests
+static: install  ## check format, lint, types, imports and workflows
 	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs=2 $(STATIC)
 
 check-format: install
@@ -119,7 +141,7 @@ check-internals: install
 	$(BIN)/python deploy/check_internals.py
 
 check-workflows:
-	@if actionlint=$$(deploy/tools.sh actionlint); then "$$actionlint" -shellcheck= -pyflakes=; \
+	@if actionlint=$$(deploy/tools.sh path actionlint); then "$$actionlint" -shellcheck= -pyflakes=; \
 		else echo 'check-workflows: skipped' >&2; test -z "$${CI-}"; fi
 
 docs: install  ## build the documentation site in site/; a broken link, reference or docstring is an error

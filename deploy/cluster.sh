@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# A Kubernetes cluster for development and tests. With KUBECONFIG set, it is that one. Else it is made here: a node as a
-# container of the Docker engine, of Go modules and Debian's containerd, which needs root on Linux, Go 1.26 and
-# `make engine`.
+# A Kubernetes cluster for development and tests: a node as a container of the Docker engine, of Go modules and Debian's
+# containerd, which needs root on Linux, `make engine` and `make programs`.
 #
+#   deploy/cluster.sh which             say which cluster it is
 #   deploy/cluster.sh up                start it if it does not run; print the path of its kubeconfig
 #   deploy/cluster.sh load IMAGE...     copy images of the Docker engine into it
+#   deploy/cluster.sh unload IMAGE...   delete images from it
 #   deploy/cluster.sh add-node IMAGE... add a second node, with images, for pods that tolerate the taint `second-node`
 #   deploy/cluster.sh remove-node       delete the second node
 #   deploy/cluster.sh down              delete the cluster; the built programs stay
 #
-# With the cluster of KUBECONFIG, add-node, remove-node and down do nothing. Only one test run at a time may use a cluster.
+# PODWRIGHT_TEST_KUBECONFIG names the kubeconfig of another cluster, of kind or k3d, that may be used in its place. It is
+# refused if it has namespaces that neither Kubernetes nor the tests made, unless PODWRIGHT_TEST_SHARED_CLUSTER=yes says
+# that this is meant; there, add-node, remove-node and down do nothing. KUBECONFIG is never used.
+# Only one test run at a time may use a cluster.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -63,8 +67,6 @@ load_into() { # ROLE IMAGE...
 }
 
 up() {
-    programs=$(./tools.sh kubectl)
-    programs=${programs%/*}
     if [ -f "$CONFIG" ] && kubectl get --raw /readyz >/dev/null 2>&1; then return; fi
     build_images
     down
@@ -101,14 +103,22 @@ down() {
     rm -rf "$STATE"
 }
 
-# The same for the cluster of KUBECONFIG.
-check_given() {
-    command -v kubectl >/dev/null || fail "there is no kubectl, which the cluster of KUBECONFIG needs"
-    kubectl get --raw /readyz >/dev/null || fail "the cluster of KUBECONFIG ($KUBECONFIG) does not answer"
+# The same for a cluster that was made elsewhere.
+named_kubectl() { command kubectl --kubeconfig "$NAMED" "$@"; }
+
+check_named() {
+    command -v kubectl >/dev/null || fail "there is no kubectl, which the cluster of PODWRIGHT_TEST_KUBECONFIG needs"
+    named_kubectl get --raw /readyz >/dev/null || fail "the cluster of PODWRIGHT_TEST_KUBECONFIG ($NAMED) does not answer"
+    others=$(named_kubectl get namespaces --output name \
+        | sed -E '/^namespace\/(default|kube-.*|local-path-storage|podwright-test-.*)$/d; s,^namespace/,,' | tr '\n' ' ')
+    if [ -n "$others" ] && [ "${PODWRIGHT_TEST_SHARED_CLUSTER-}" != yes ]; then
+        fail "the cluster of PODWRIGHT_TEST_KUBECONFIG ($NAMED) has other namespaces: $others" \
+            "- if it may be used for tests, set PODWRIGHT_TEST_SHARED_CLUSTER=yes"
+    fi
 }
 
-load_given() {
-    context=$(kubectl config current-context)
+load_named() {
+    context=$(named_kubectl config current-context)
     case $context in
     kind-*) kind load docker-image --name "${context#kind-}" "$@" >&2 ;;
     k3d-*) k3d image import --cluster "${context#k3d-}" "$@" >&2 ;;
@@ -116,27 +126,47 @@ load_given() {
     esac
 }
 
-action=${1-}
-case $action in
-up | load | add-node | remove-node | down) shift ;;
-*) fail "unknown command '$action'; known are up, load, add-node, remove-node and down" ;;
-esac
-docker=$(./engine.sh docker)
-if [ -n "${KUBECONFIG-}" ] && [ "$KUBECONFIG" != "$CONFIG" ]; then
-    kubectl() { command kubectl "$@"; }
-    case $action in
-    up) check_given && echo "$KUBECONFIG" ;;
-    load) load_given "$@" ;;
+# The nodes of kind and k3d are containers with the names of the nodes.
+unload_named() {
+    for node in $(named_kubectl get nodes --output name); do
+        "$docker" exec "${node#node/}" crictl rmi "$@" >/dev/null 2>&1 || true
+    done
+}
+
+run_named() {
+    case $1 in
+    which) say "the cluster of PODWRIGHT_TEST_KUBECONFIG: $NAMED" ;;
+    up) check_named && echo "$NAMED" ;;
+    load) load_named "${@:2}" ;;
+    unload) unload_named "${@:2}" ;;
     esac
-    exit
-fi
-case $action in
-up) up && echo "$CONFIG" ;;
-load) load_into control "$@" ;;
-add-node | remove-node)
-    programs=$(./tools.sh kubectl)
-    programs=${programs%/*}
-    if [ "$action" = add-node ]; then add_node "$@"; else remove_node; fi
-    ;;
-down) down ;;
+}
+
+run_own() {
+    case $1 in
+    which) say "a cluster of its own, in the containers $NAME-*" ;;
+    up) up && echo "$CONFIG" ;;
+    load) load_into control "${@:2}" ;;
+    unload) "$docker" exec "$NAME-control" ctr --namespace k8s.io images rm "${@:2}" >/dev/null ;;
+    add-node) add_node "${@:2}" ;;
+    remove-node) remove_node ;;
+    down) down ;;
+    esac
+}
+
+case ${1-} in
+which | up | load | unload | add-node | remove-node | down) ;;
+*) fail "unknown command '${1-}'; known are which, up, load, unload, add-node, remove-node and down" ;;
 esac
+NAMED=${PODWRIGHT_TEST_KUBECONFIG-}
+docker=$(./engine.sh docker)
+if [ -n "$NAMED" ]; then
+    run_named "$@"
+else
+    case $1 in up | add-node | remove-node)
+        programs=$(./tools.sh path kubectl)
+        programs=${programs%/*}
+        ;;
+    esac
+    run_own "$@"
+fi

@@ -8,7 +8,8 @@ fail() {
     exit 1
 }
 
-# uv does not read pip's settings, so on a machine that is set up for pip they become uv's defaults.
+# uv does not read pip's settings, so on a machine that is set up for pip they become uv's defaults. Its own certificates
+# do not contain that of a company, so it uses those of the system.
 pip_setting() {
     python3 -m pip config get "$1" 2>/dev/null || true
 }
@@ -18,6 +19,7 @@ use_pip_settings() {
     if [ -n "$index" ]; then export UV_DEFAULT_INDEX="$index"; fi
     certificates=${SSL_CERT_FILE:-${PIP_CERT:-$(pip_setting global.cert)}}
     if [ -n "$certificates" ]; then export SSL_CERT_FILE="$certificates"; fi
+    export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
 }
 
 has_venv() {
@@ -38,7 +40,7 @@ install_uv() {
     echo "setup: installing uv into .uv" >&2
     python3 -m venv --clear .uv || fail "cannot make a virtual environment in .uv"
     .uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock \
-        || fail "pip could not install uv from requirements-uv.lock"
+        || fail "pip could not install uv from requirements-uv.lock; see \"A company's network\" in CONTRIBUTING.md"
     cp requirements-uv.lock .uv/
 }
 
@@ -46,8 +48,11 @@ use_pip_settings
 export UV_PYTHON_DOWNLOADS=never
 # This fails without uv, and with one that is older than pyproject.toml requires.
 if uv cache dir >/dev/null 2>&1; then
-    exec uv "$@"
+    uv=uv
+else
+    # The lock is copied last, so an equal one shows that the installation was completed.
+    cmp -s requirements-uv.lock .uv/requirements-uv.lock || install_uv
+    uv=.uv/bin/uv
 fi
-# The lock is copied last, so an equal one shows that the installation was completed.
-cmp -s requirements-uv.lock .uv/requirements-uv.lock || install_uv
-exec .uv/bin/uv "$@"
+"$uv" "$@" || fail "\`uv $1 ${2-}\` failed. Behind a proxy or with a mirror, set HTTPS_PROXY, PIP_INDEX_URL or SSL_CERT_FILE;" \
+    "see \"A company's network\" in CONTRIBUTING.md"

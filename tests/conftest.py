@@ -4,45 +4,78 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import defaultdict
+import shutil
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import image_support
-from tests.helpers import tool
+from tests.helpers import skip, tool
 from tests.image_support import Docker
 
-FIRST = (
-    "cluster/test_alerts.py", "image/", "cluster/test_install.py", "cluster/",
-    "service/test_background", "compose/", "service/test_schemathesis.py",
-    "service/test_processes.py", "service/test_rolling_restart.py",
-)  # fmt: skip
-"""What the workers begin with: the cluster starts while images are built, and the longest ones follow.
+TIERS = {
+    "fast": set[str](),
+    "servers": {"browser", "checkov", "command", "helm3", "lasting_command", "nginx", "node", "postgresql", "promtool"},
+    "image": {"docker", "full", "slim"},
+    "cluster": {"cluster"},
+    "proof": set[str](),
+}
+"""The fixtures that put a test into a tier, the last of those that apply, or strings among its parameters."""
+LEFT_OUT = pytest.StashKey[Counter[str]]()
 
-The first file takes so long that another worker comes to the cluster before it ends, which keeps the cluster.
-"""
 
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of FIRST first, and mix the others evenly, because some folders compute and some wait.
+    """Mark each test with its tier before `-m` selects tests, unless it has such a mark of its own."""
+    for item in items:
+        if not _tiers(item):
+            item.add_marker(_tier_of_fixtures(item))
 
-    One process alone keeps the order of the folders, because each folder's fixtures end with it.
-    """
-    if not os.environ.get("PYTEST_XDIST_WORKER"):
-        return
-    tests, folders = Path(__file__).parent, defaultdict[Path, list[Path]](list)
-    for path in dict.fromkeys(item.path for item in items):
-        folders[path.parent].append(path)
 
-    def place(path: Path) -> float:
-        name, files = path.relative_to(tests).as_posix(), folders[path.parent]
-        first = (rank for rank, prefix in enumerate(FIRST) if name.startswith(prefix))
-        return next(first, len(FIRST) + files.index(path) / len(files))
+def _tiers(item: pytest.Item) -> list[str]:
+    return [mark.name for mark in item.iter_markers() if mark.name in TIERS]
 
-    places = {path: place(path) for files in folders.values() for path in files}
-    items.sort(key=lambda item: places[item.path])
+
+def _tier_of_fixtures(item: pytest.Item) -> str:
+    assert isinstance(item, pytest.Function)
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    used = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
+    matching = [tier for tier, fixtures in TIERS.items() if fixtures & used]
+    return matching[-1] if matching else "fast"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the cluster of this user, because no test may change it."""
+    os.environ["KUBECONFIG"] = os.devnull
+    config.stash[LEFT_OUT] = Counter()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the tests that were left out."""
+    for item in items:
+        item.config.stash[LEFT_OUT].update(_tiers(item))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist sends what it has left out to the process that reports."""
+    if isinstance(output := getattr(session.config, "workeroutput", None), dict):
+        output["left_out"] = dict(session.config.stash[LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has left out; each of them has collected all tests."""
+    node.config.stash[LEFT_OUT] |= getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in one line for each tier what was left out, and which command runs it."""
+    for tier, count in config.stash[LEFT_OUT].items():
+        command = {"fast": "make test", "proof": "make proof"}.get(tier, f"make test-{tier}")
+        terminalreporter.write_line(f"left out: {count} tests of the tier {tier}; run them with `{command}`")
 
 
 def pytest_collection_finish() -> None:
@@ -70,10 +103,16 @@ def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator
         yield tag
 
 
+@pytest.fixture(scope="session")
+def checkov() -> str:
+    """The path of checkov, which finds risky settings in Dockerfiles and manifests."""
+    return tool("checkov")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, without a window. Its event loop runs until the module ends: no test there is asynchronous."""
-    path = tool("chromium")
+    path = shutil.which("chromium") or skip("Chromium is missing; `make tools` installs it on Debian.")
     expect.set_options(timeout=30_000)
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as chromium:
         yield chromium

@@ -68,8 +68,8 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def tool(name: str) -> str:
-    """The path of a tool, which `deploy/tools.sh` downloads if it is missing."""
-    done = subprocess.run([ROOT / "deploy" / "tools.sh", name], capture_output=True, text=True)
+    """The path of a program that `make programs` has built."""
+    done = subprocess.run([ROOT / "deploy" / "tools.sh", "path", name], capture_output=True, text=True)
     if done.returncode:
-        skip(f"The tool {name} is missing: {done.stderr.strip()}")
+        skip(f"{name} is missing: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -30,6 +30,8 @@ DATABASE = Path(__file__).with_name("database.yaml")
 SCRIPT = ROOT / "deploy" / "cluster.sh"
 OWN = "/var/lib/podwright-cluster/kubeconfig"
 """The kubeconfig of the cluster that `make cluster` starts."""
+MADE = {"app.kubernetes.io/managed-by": "podwright-test"}
+"""The label of what the tests make outside of their namespaces, and of these."""
 TIMEOUT = 180
 """Seconds until pods must be ready."""
 
@@ -146,6 +148,16 @@ class Cluster:
         """Copy images of the Docker engine into the cluster."""
         self.check(SCRIPT, "load", *images)
 
+    def unload(self, *images: str) -> None:
+        """Delete images from the cluster."""
+        self.check(SCRIPT, "unload", *images)
+
+    def clean(self) -> None:
+        """Delete what the tests made in it, also in a run that was interrupted."""
+        selector = ",".join(f"{name}={value}" for name, value in MADE.items())
+        kinds = "namespaces,clusterrolebindings,nodes,customresourcedefinitions"
+        self.kubectl("delete", kinds, f"--selector={selector}", "--ignore-not-found")
+
     @contextlib.contextmanager
     def second_node(self, *images: str) -> Iterator[None]:
         """Add a node that has some images for a while; a cluster that the tests do not make must have two."""
@@ -166,7 +178,7 @@ class Namespace:
 
     def __init__(self, cluster: Cluster, image: str) -> None:
         self.cluster, self.image, self.name = cluster, image, f"podwright-test-{uuid.uuid4().hex[:8]}"
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        labels = {**MADE, "pod-security.kubernetes.io/enforce": "restricted"}
         cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}])
 
     def kubectl(self, *arguments: str | Path, text: str = "") -> str:
@@ -370,7 +382,8 @@ class Load:
 def go_modules(name: str, *paths: str) -> dict[str, Path]:
     """The folders of Go modules by path: some or all of those that a module in `deploy/go` requires."""
     command = ["go", "mod", "download", "-json", *paths]
-    variables = {**os.environ, "GOTOOLCHAIN": "auto"}  # an older Go may fetch the one that the module needs
+    # `make programs` has downloaded them, and with them the Go that the module needs
+    variables = {**os.environ, "GOTOOLCHAIN": "auto", "GOPROXY": "off"}
     done = subprocess.run(command, cwd=ROOT / "deploy" / "go" / name, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.cluster.cluster import SCRIPT, Cluster, Namespace, go_modules
+from tests.cluster.cluster import MADE, SCRIPT, Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import skip
 from tests.image_support import Docker, build_postgresql, shared
@@ -24,9 +24,12 @@ DEFINITIONS = (
 
 @pytest.fixture(scope="package")
 def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The cluster of KUBECONFIG, or else one of this machine. It has the image under test and the custom resources."""
-    if not os.environ.get("KUBECONFIG") and os.geteuid():
-        skip("A cluster is missing: set KUBECONFIG, or run the tests as root on Linux.")
+    """The cluster of `deploy/cluster.sh`, with the image under test and the custom resources.
+
+    What the tests make in it is deleted at the end, and so is the cluster, unless it was there before.
+    """
+    if not os.environ.get("PODWRIGHT_TEST_KUBECONFIG") and os.geteuid():
+        skip("A cluster is missing: run the tests as root on Linux, or set PODWRIGHT_TEST_KUBECONFIG.")
 
     def node() -> str:
         """The id of the container of the first node, if there is one."""
@@ -39,10 +42,6 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
             skip(f"A cluster is missing: {done.stderr.strip()}")
         # one that an interrupted run has left, and whose images are old
         subprocess.run([SCRIPT, "remove-node"], check=True, capture_output=True)
-        loaded = subprocess.run([SCRIPT, "load", slim], capture_output=True, text=True)
-        if loaded.returncode:
-            skip(f"A cluster that gets images is missing: {loaded.stderr.strip()}")
-        define(Cluster(done.stdout.strip()))
         return node() != before
 
     def stop() -> None:
@@ -51,7 +50,17 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
     with shared(tmp_path_factory, "cluster", start, stop):
         config = subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip()
         with Cluster(config) as cluster:
-            yield cluster
+
+            def fill() -> None:
+                cluster.load(slim)
+                define(cluster)
+
+            def empty() -> None:
+                cluster.clean()
+                cluster.unload(slim)
+
+            with shared(tmp_path_factory, "cluster-content", fill, empty):
+                yield cluster
 
 
 def define(cluster: Cluster) -> None:
@@ -65,14 +74,17 @@ def define(cluster: Cluster) -> None:
     names = {name: ".".join(reversed(name.split("_"))) for name in DEFINITIONS}
     missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
     if missing:
-        cluster.kubectl("apply", "--server-side", *(f"--filename={file}" for file in missing))
+        chosen = [f"--filename={file}" for file in missing]
+        cluster.kubectl("apply", "--server-side", *chosen)
+        cluster.kubectl("label", "--overwrite", *chosen, *(f"{name}={value}" for name, value in MADE.items()))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
 
 
 @pytest.fixture(scope="package")
 def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image of the flavour `full`, which background runs need, in the cluster, which also has PostgreSQL's."""
-    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(full, build_postgresql()), lambda: None):
+    images = (full, build_postgresql())
+    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(*images), lambda: cluster.unload(*images)):
         yield full
 
 

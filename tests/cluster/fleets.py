@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from tests.cluster.cluster import TIMEOUT, Cluster, Namespace, go_modules
+from tests.cluster.cluster import MADE, TIMEOUT, Cluster, Namespace, go_modules
 from tests.helm.conftest import Manifest
 from tests.helpers import ROOT, tool
 
@@ -47,7 +47,11 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
     """A node of KWOK, whose pods are ready without running; gives the values for pods on it."""
     name = f"podwright-{uuid.uuid4().hex[:8]}"
     taint = {"key": "kwok.x-k8s.io/node", "value": name, "effect": "NoSchedule"}
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": name}, "labels": {"kubernetes.io/hostname": name}}
+    metadata = {
+        "name": name,
+        "annotations": {"kwok.x-k8s.io/node": name},
+        "labels": {**MADE, "kubernetes.io/hostname": name},
+    }
     cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}])
     folder = go_modules("extras", "sigs.k8s.io/kwok")["sigs.k8s.io/kwok"] / "kustomize" / "stage"
     options = [f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")]

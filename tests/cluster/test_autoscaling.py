@@ -36,13 +36,13 @@ def values(**changes: object) -> Manifest:
 @pytest.fixture(scope="module")
 def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The metrics server, unless the cluster has one."""
+    folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
 
-    def start() -> None:
+    def start() -> bool:
         if cluster.api.get("/apis/metrics.k8s.io/v1beta1").is_success:
-            return
+            return False
         build_program(Path(tool("metrics-server")), IMAGE)
         cluster.load(IMAGE)
-        folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
         manifests = list(yaml.safe_load_all(cluster.kubectl("kustomize", folder)))
         (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -53,8 +53,13 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         cluster.kubectl(
             "wait", "--for=condition=Available", "apiservice/v1beta1.metrics.k8s.io", f"--timeout={TIMEOUT}s"
         )
+        return True
 
-    with shared(tmp_path_factory, "metrics-server", start, lambda: None):
+    def stop() -> None:
+        cluster.kubectl("delete", "--ignore-not-found", f"--kustomize={folder}")
+        cluster.unload(IMAGE)
+
+    with shared(tmp_path_factory, "metrics-server", start, stop):
         yield
 
 

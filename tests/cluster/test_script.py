@@ -1,22 +1,24 @@
-"""`deploy/cluster.sh` with the cluster of KUBECONFIG."""
+"""`deploy/cluster.sh` with a cluster that was made elsewhere."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import uuid
 from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import SCRIPT, Cluster
+from tests.cluster.cluster import MADE, SCRIPT, Cluster
 
 RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "$RECORD"\n'
 
 
-def run(config: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the script with a kubeconfig, and with programs in a folder."""
+def run(config: Path, folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the script with the kubeconfig of a cluster, with programs in a folder, and with more variables."""
     variables = {
         **os.environ,
-        "KUBECONFIG": str(config),
+        **more,
+        "PODWRIGHT_TEST_KUBECONFIG": str(config),
         "PATH": f"{folder}:{os.environ['PATH']}",
         "RECORD": str(folder / "record"),
     }
@@ -46,7 +48,7 @@ def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, c
     config.write_text(Path(cluster.config).read_text())
     (current,) = cluster.check(cluster.client, "config", "get-contexts", "--output=name").split()
     cluster.check(cluster.client, "config", "rename-context", current, context, f"--kubeconfig={config}")
-    assert run(config, folder, "up").stdout.strip() == str(config)
+    assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").stdout.strip() == str(config)
     loaded = run(config, folder, "load", "one", "two")
     assert loaded.returncode == 0, loaded.stderr
     assert (folder / "record").read_text().strip() == command
@@ -60,7 +62,30 @@ def test_an_unusable_cluster(folder: Path) -> None:
     """A cluster that does not answer, and one that gets no images this way, are named."""
     missing = run(folder / "missing", folder, "up")
     assert missing.returncode == 1
-    assert f"the cluster of KUBECONFIG ({folder / 'missing'}) does not answer" in missing.stderr
+    assert f"the cluster of PODWRIGHT_TEST_KUBECONFIG ({folder / 'missing'}) does not answer" in missing.stderr
     (folder / "config").write_text("{apiVersion: v1, kind: Config, current-context: prod}")
     unknown = run(folder / "config", folder, "load", "one")
     assert "can load images into kind and k3d only, not into prod" in unknown.stderr
+
+
+def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None:
+    """A cluster with a namespace that is not of Kubernetes or of the tests is refused, unless that is meant."""
+    name = f"somebody-{uuid.uuid4().hex[:8]}"
+    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MADE}}])
+    config = Path(cluster.config)
+    try:
+        refused = run(config, folder, "up")
+        assert refused.returncode == 1
+        assert name in refused.stderr
+        assert "PODWRIGHT_TEST_SHARED_CLUSTER=yes" in refused.stderr
+        assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").returncode == 0
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def test_the_cluster_of_this_user(folder: Path) -> None:
+    """KUBECONFIG is not used: the script names another cluster, and does not ask that one."""
+    variables = {"KUBECONFIG": str(folder / "production"), "PODWRIGHT_TEST_KUBECONFIG": ""}
+    said = subprocess.run([SCRIPT, "which"], env={**os.environ, **variables}, capture_output=True, text=True)
+    assert said.returncode == 0
+    assert "a cluster of its own" in said.stderr

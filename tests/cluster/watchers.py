@@ -12,7 +12,7 @@ from tests.helm.conftest import Manifest
 from tests.helpers import ROOT, tool
 from tests.image_support import build_program
 
-NAMESPACE = "podwright-watchers"
+NAMESPACE = "podwright-test-watchers"
 PROGRAMS = ("alertmanager", "collector", "jaeger", "operator", "prometheus", "prometheus-config-reloader")
 MANIFESTS = Path(__file__).parent / "watchers.yaml"
 
@@ -65,6 +65,7 @@ class Watchers:
         """Delete them."""
         self._cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
         self._cluster.kubectl("delete", "clusterrolebinding", NAMESPACE)
+        self._cluster.unload(*map(image, PROGRAMS))
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """The labels and the value of each series of a PromQL query."""

@@ -61,18 +61,24 @@ def helm4(values: Manifest, release: str = "fleet", namespace: str = "prod") -> 
     return read(text for template, text in rendered.items() if not template.endswith(".txt"))
 
 
-def helm3(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
-    options = ["--namespace", namespace, "--kube-version", "1.30.0", "--values", "-"]
-    command = [tool("helm3"), "template", release, CHART, *options]
-    done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
-    if done.returncode:
-        raise RenderError(done.stderr)
-    return read([done.stdout])
+@pytest.fixture(scope="session")
+def helm3() -> Helm:
+    program = tool("helm3")
+
+    def render(values: Manifest, release: str = "fleet", namespace: str = "prod") -> list[Manifest]:
+        options = ["--namespace", namespace, "--kube-version", "1.30.0", "--values", "-"]
+        command = [program, "template", release, CHART, *options]
+        done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True)
+        if done.returncode:
+            raise RenderError(done.stderr)
+        return read([done.stdout])
+
+    return render
 
 
-@pytest.fixture(scope="session", params=[helm4, helm3], ids=["helm4", "helm3"])
+@pytest.fixture(scope="session", params=["helm4", "helm3"])
 def helm(request: pytest.FixtureRequest) -> Helm:
-    return request.param
+    return helm4 if request.param == "helm4" else request.getfixturevalue(request.param)
 
 
 def example_values(example: str) -> Manifest:

@@ -25,7 +25,6 @@ from tests.helm.conftest import (
     Manifest,
     by_name,
     example_values,
-    helm3,
     helm4,
     rendered,
 )
@@ -48,7 +47,7 @@ def test_lint(example: str) -> None:
 
 
 @each_example
-def test_both_helms_agree(example: str) -> None:
+def test_both_helms_agree(example: str, helm3: Helm) -> None:
     """Helm 3 and Helm 4 render the same manifests."""
     values = {"apiKeys": SEEDS, **example_values(example)}
     assert by_name(helm3(values)) == by_name(helm4(values))

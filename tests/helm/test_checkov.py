@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 from tests.helm.conftest import CHART
-from tests.helpers import tool
 
 EXCEPTIONS = {
     ("CKV_K8S_8", "Pod"): "a pod of `helm test` runs once, so it needs no liveness probe",
@@ -21,14 +20,14 @@ EXCEPTIONS = {
 """The accepted findings, by check and kind, with the reason."""
 
 
-def test_checkov_finds_the_exceptions_only(tmp_path: Path) -> None:
+def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: str) -> None:
     """All of checkov's Kubernetes checks pass for every example, except the exceptions, and each of these is found."""
     for file in CHART.glob("examples/*/rendered.yaml"):
         (tmp_path / f"{file.parent.name}.yaml").write_text(file.read_text())
     privileged = {"metadata": {"name": "x"}, "spec": {"hostNetwork": True, "containers": []}}
     (tmp_path / "privileged.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **privileged}))
     done = subprocess.run(
-        [tool("checkov"), "--framework", "kubernetes", "--directory", tmp_path, "--compact", "--quiet",
+        [checkov, "--framework", "kubernetes", "--directory", tmp_path, "--compact", "--quiet",
          "--skip-download", "--soft-fail", "--output", "json"],
         capture_output=True, text=True,
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,22 @@ from tests.helm.conftest import Helm, Manifest
 from tests.helpers import tool
 from tests.observability.support import ALERTS, DASHBOARD, FOLDER
 
-
-def promtool(*arguments: str | Path) -> None:
-    done = subprocess.run([tool("promtool"), *arguments], capture_output=True, text=True, cwd=FOLDER)
-    assert done.returncode == 0, done.stdout + done.stderr
+Promtool = Callable[..., None]
 
 
-def test_promtool_accepts_the_rules() -> None:
+@pytest.fixture
+def promtool() -> Promtool:
+    """Runs Prometheus' checker, which must succeed."""
+    program = tool("promtool")
+
+    def run(*arguments: str | Path) -> None:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, cwd=FOLDER)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return run
+
+
+def test_promtool_accepts_the_rules(promtool: Promtool) -> None:
     """Prometheus' checker has no finding, and each alert fires as its unit tests expect."""
     promtool("check", "rules", "--lint-fatal", "alerts.yaml")
     promtool("test", "rules", "alerts_test.yaml")
@@ -41,7 +51,7 @@ def installed(helm: Helm) -> dict[str, Manifest]:
     return {each["kind"]: each for each in helm(values) if each["kind"] in ("PrometheusRule", "ConfigMap")}
 
 
-def test_the_installed_rules(installed: dict[str, Manifest], tmp_path: Path) -> None:
+def test_the_installed_rules(installed: dict[str, Manifest], promtool: Promtool, tmp_path: Path) -> None:
     """Every series is limited to the release's components; the cost is the values', and a disabled alert is absent."""
     manifest = installed["PrometheusRule"]
     assert manifest["metadata"]["labels"]["release"] == "p"

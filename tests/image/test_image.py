@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.helpers import NEWSROOM, ROOT, tool, until
+from tests.helpers import NEWSROOM, ROOT, until
 from tests.image.conftest import Start
 from tests.image.containers import Layer, layers, tool_entry
 from tests.image_support import BASE, Docker
@@ -215,11 +215,11 @@ def test_a_second_build(docker: Docker, slim: str, tag: str) -> None:
     assert digest in {layer.digest for layer in second}
 
 
-def test_checkov() -> None:
+def test_checkov(checkov: str) -> None:
     """The Dockerfiles pass every check of checkov, except those that are skipped with a reason."""
     files = ["Dockerfile", "service/src/podwright_service/images/Dockerfile"]
     options = ["--framework=dockerfile", "--output=json", "--skip-download", "--file", *files]
-    done = subprocess.run([tool("checkov"), *options], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([checkov, *options], capture_output=True, text=True, cwd=ROOT)
     checks = json.loads(done.stdout)["results"]
     assert [check["check_id"] for check in checks["failed_checks"]] == []
     assert {check["file_path"] for check in checks["passed_checks"]} == set(files)

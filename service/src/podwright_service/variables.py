@@ -14,6 +14,8 @@ from podwright.errors import ConfigurationError
 from podwright.text import did_you_mean
 
 PREFIX = "PODWRIGHT_"
+TESTS = "PODWRIGHT_TEST_"
+"""The prefix of variables that only the tests of Podwright itself read."""
 MASK = "**********"
 
 LIBRARY = {
@@ -64,7 +66,9 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
     """
     names = {*known, *LIBRARY}
     for name, value in sorted(os.environ.items()):
-        if name.upper().startswith(PREFIX) and name.upper() not in names and not is_service_link(name, value):
+        if not name.upper().startswith(PREFIX) or name.upper().startswith(TESTS):
+            continue
+        if name.upper() not in names and not is_service_link(name, value):
             yield f"Unknown variable {name}. {_suggestion(name, names)}"
     for file in secret_files(folder):
         if file.name.upper() not in names:
