@@ -42,6 +42,20 @@ def discard_output(process: Process) -> None:
     threading.Thread(target=process.stdout.read, daemon=True).start()
 
 
+def wait_for_line(process: Process, text: str) -> None:
+    """Read the output of a process up to a line with a text."""
+    assert process.stdout is not None
+    assert any(text in line for line in process.stdout)
+
+
+def check_end(process: Process, code: int = 0) -> str:
+    """Check that a process ends with an exit code and without a traceback, and return the rest of its output."""
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    return output
+
+
 def check_problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """Check that a response is a problem with a status and a code, and return it."""
     assert response.status_code == status, response.text
@@ -64,7 +78,9 @@ class Gate:
 
     def __init__(self) -> None:
         self.inputs: list[str] = []
-        self.called, self.cancelled, self.opened = threading.Event(), threading.Event(), threading.Event()
+        self.called = threading.Event()
+        self.cancelled = threading.Event()
+        self.opened = threading.Event()
 
     async def __call__(self, request: ModelRequest) -> str:
         self.inputs.append(request.messages[-1].text)
@@ -93,7 +109,7 @@ def connect(client: httpx.Client, path: str, body: bytes, *headers: str, receive
     connection = socket.socket()
     if receive_buffer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    connection.settimeout(30)
+    connection.settimeout(60)
     connection.connect((client.base_url.host, client.base_url.port or 80))
     is_framed = any(header.startswith(("content-length", "transfer-encoding")) for header in headers)
     length = [] if is_framed else [f"content-length: {len(body)}"]

@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import httpx
@@ -14,7 +15,6 @@ from tests.helpers import ROOT, until
 from tests.service.support import Gate, Serve, check_problem, connect
 
 from podwright_service.admission import Admission
-from podwright_service.problems import RequestError
 from podwright_service.settings import Settings
 
 OVERLOAD = ROOT / "tests" / "bench" / "overload.py"
@@ -65,7 +65,7 @@ def test_a_rejection_does_not_wait_for_the_body(serve: Serve) -> None:
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=0)
     with connect(client, "/run", BODY):
-        assert gate.called.wait(30)
+        until(gate.called.is_set)
         with connect(client, "/run", b"", "content-length: 1000000") as rejected:
             assert rejected.recv(65536).startswith(b"HTTP/1.1 503 ")
 
@@ -75,7 +75,7 @@ def test_authentication_comes_before_admission(serve: Serve) -> None:
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=0, api_keys="0123456789abcdef")
     with connect(client, "/run", BODY, "authorization: Bearer 0123456789abcdef"):
-        assert gate.called.wait(30)
+        until(gate.called.is_set)
         assert client.post("/run", json={}).status_code == 401
 
 
@@ -84,7 +84,7 @@ def test_a_request_that_waits_too_long_is_rejected(serve: Serve) -> None:
     gate = Gate()
     client = serve(gate.agent(), max_runs=1, max_waiting=1, max_wait=0.2)
     with connect(client, "/run", BODY):
-        assert gate.called.wait(30)
+        until(gate.called.is_set)
         for _ in range(2):
             check_overloaded(client.post("/run", json={"input": "late"}))
     assert gate.inputs == ["x"]
@@ -96,7 +96,7 @@ def test_a_waiting_client_that_disconnects_makes_room(serve: Serve) -> None:
     client = serve(gate.agent(), max_runs=1, max_waiting=1)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(client.post, "/run", json={"input": "first"})
-        assert gate.called.wait(30)
+        until(gate.called.is_set)
         with connect(client, "/run", b'{"input": "gone"}'):
             until(lambda: full(client))
         until(lambda: not full(client))
@@ -132,10 +132,12 @@ async def test_run_slots_are_given_in_order() -> None:
 
 
 async def test_no_run_slot_is_lost() -> None:
-    """However requests are cancelled, fail or time out, at most `max_runs` run at once, and all slots come back."""
-    admission = Admission(Settings(max_runs=3, max_waiting=10_000, max_wait=0.02))
+    """However requests are cancelled or fail, at most `max_runs` run at once, and all slots come back."""
+    admission = Admission(Settings(max_runs=3, max_waiting=10_000))
     chance = random.Random(7)
-    running, most, ends = 0, 0, dict.fromkeys(("done", "failed", "late", "cancelled"), 0)
+    running = 0
+    most = 0
+    ends = Counter[str]()
 
     async def work() -> None:
         nonlocal running, most
@@ -144,7 +146,8 @@ async def test_no_run_slot_is_lost() -> None:
                 running += 1
                 most = max(most, running)
                 try:
-                    await asyncio.sleep(chance.choice((0, 0, 0.001, 0.004)))
+                    for _ in range(chance.randrange(4)):
+                        await asyncio.sleep(0)
                     if chance.random() < 0.2:
                         raise KeyError
                 finally:
@@ -152,8 +155,6 @@ async def test_no_run_slot_is_lost() -> None:
             ends["done"] += 1
         except KeyError:
             ends["failed"] += 1
-        except RequestError:
-            ends["late"] += 1
         except asyncio.CancelledError:
             ends["cancelled"] += 1
 
@@ -161,20 +162,19 @@ async def test_no_run_slot_is_lost() -> None:
     for number in range(3000):
         tasks.append(asyncio.create_task(work()))
         if number % 3 == 0:
-            await asyncio.sleep(chance.choice((0, 0.001)))
+            await asyncio.sleep(0)
             chance.choice(tasks[-20:]).cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert most == 3
-    assert all(ends.values()), ends
+    assert set(ends) == {"done", "failed", "cancelled"}
     assert admission.waiting == 0
-    assert admission.rejected == {"full": 0, "waited": ends["late"]}
-    async with asyncio.timeout(10), admission.run_slot(), admission.run_slot(), admission.run_slot():
+    async with admission.run_slot(), admission.run_slot(), admission.run_slot():
         pass
 
 
 def test_overload_is_refused() -> None:
     """At five times the capacity, each request is a run, or is rejected with `Retry-After`; the benchmark has times."""
-    done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, str(OVERLOAD), "3"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert results["other"] == 0

@@ -46,12 +46,6 @@ def test_deep_json_is_not_a_server_error(example: Example, name: str, levels: in
     assert example(name).post("/run", content=body, headers=JSON).status_code in (200, 422)
 
 
-def test_nul_and_duplicate_keys_are_valid(example: Example) -> None:
-    """NUL characters and duplicate keys, which the JSON parser accepts, are run."""
-    for body in (b'{"input": "a\\u0000b"}', b'{"input": "a", "input": "b"}'):
-        assert example("writer").post("/run", content=body, headers=JSON).status_code == 200
-
-
 RUN_SHAPES: dict[str, tuple[Any, str]] = {
     "an array": ([], ""),
     "a string": ("the moon", ""),
@@ -71,14 +65,6 @@ RUN_SHAPES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("route", ["/run", "/run/stream"])
-@pytest.mark.parametrize(("body", "pointer"), RUN_SHAPES.values(), ids=RUN_SHAPES)
-def test_a_wrong_shape_is_rejected(example: Example, route: str, body: Any, pointer: str) -> None:
-    """A body of the wrong shape is a 422 with the JSON pointer."""
-    response = example("writer").post(route, content=json.dumps(body), headers=JSON)
-    assert pointer in pointers(check_problem(response, 422, "request_invalid"))
-
-
 INLINE_SHAPES: dict[str, tuple[dict[str, Any], str]] = {
     "no blueprint": ({"type": "agent", "input": "a"}, ""),
     "no type": ({"blueprint": {}, "input": "a"}, ""),
@@ -88,13 +74,21 @@ INLINE_SHAPES: dict[str, tuple[dict[str, Any], str]] = {
     "a string for an agent": ({"type": "agent", "blueprint": {}, "agents": {"a": "b"}, "input": "a"}, "/agents/a"),
     "no input": ({"type": "agent", "blueprint": {}}, ""),
 }
+SHAPES = {"/run": RUN_SHAPES, "/run/stream": RUN_SHAPES, "/run-blueprint": INLINE_SHAPES}
 
 
-@pytest.mark.parametrize(("body", "pointer"), INLINE_SHAPES.values(), ids=INLINE_SHAPES)
-def test_a_wrong_shape_of_an_inline_run_is_rejected(example: Example, body: dict[str, Any], pointer: str) -> None:
-    """The same holds for `/run-blueprint`."""
-    problem = check_problem(example("writer").post("/run-blueprint", json=body), 422, "request_invalid")
-    assert pointer in pointers(problem)
+@pytest.mark.parametrize(
+    ("route", "body", "pointer"),
+    [
+        pytest.param(route, *shape, id=f"{route}: {name}")
+        for route, shapes in SHAPES.items()
+        for name, shape in shapes.items()
+    ],
+)
+def test_a_wrong_shape_is_rejected(example: Example, route: str, body: Any, pointer: str) -> None:
+    """A body of the wrong shape is a 422 with the JSON pointer."""
+    response = example("writer").post(route, content=json.dumps(body), headers=JSON)
+    assert pointer in pointers(check_problem(response, 422, "request_invalid"))
 
 
 def test_misspelt_names_get_a_suggestion(example: Example) -> None:
@@ -118,33 +112,29 @@ def test_an_invalid_query_parameter_is_rejected(example: Example) -> None:
     check_problem(example("writer").post("/run?trace=maybe", json={"input": "a"}), 422, "request_invalid")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [("content-type", "text/plain")],
-        [("content-type", "application/x-www-form-urlencoded")],
-        [("content-type", "")],
-        [("content-type", "application/json; charset=utf-16")],
-        [("content-type", "application/json"), ("content-type", "text/plain")],
-        [("content-type", "application/json"), ("content-encoding", "gzip")],
-    ],
-    ids=["text", "form", "empty", "UTF-16", "two types", "compressed"],
-)
-def test_another_media_type_is_rejected(example: Example, headers: list[tuple[str, str]]) -> None:
-    """The headers must declare uncompressed JSON in UTF-8."""
+MEDIA_TYPES = {
+    "UTF-8": ([("content-type", "Application/JSON; charset=utf-8")], 200),
+    "text": ([("content-type", "text/plain")], 415),
+    "form": ([("content-type", "application/x-www-form-urlencoded")], 415),
+    "empty": ([("content-type", "")], 415),
+    "UTF-16": ([("content-type", "application/json; charset=utf-16")], 415),
+    "two types": ([("content-type", "application/json"), ("content-type", "text/plain")], 415),
+    "compressed": ([("content-type", "application/json"), ("content-encoding", "gzip")], 415),
+}
+
+
+@pytest.mark.parametrize(("headers", "status"), MEDIA_TYPES.values(), ids=MEDIA_TYPES)
+def test_the_headers_must_declare_json(example: Example, headers: list[tuple[str, str]], status: int) -> None:
+    """A body that is not declared as uncompressed JSON in UTF-8 is a 415."""
     response = example("writer").post("/run", content=b'{"input": "a"}', headers=headers)
-    check_problem(response, 415, "media_type_unsupported")
-
-
-def test_a_charset_is_allowed(example: Example) -> None:
-    """A media type with a parameter is still JSON."""
-    headers = {"content-type": "Application/JSON; charset=utf-8"}
-    assert example("writer").post("/run", content=b'{"input": "a"}', headers=headers).status_code == 200
+    assert response.status_code == status
+    assert response.json().get("code") == (None if status == 200 else "media_type_unsupported")
 
 
 def test_a_large_body_is_rejected(example: Example) -> None:
     """A body over the limit is a 413, with or without a Content-Length, and the next request is served."""
-    client, body = example("writer"), json.dumps({"input": "x" * (1024 * 1024)}).encode()
+    client = example("writer")
+    body = json.dumps({"input": "x" * (1024 * 1024)}).encode()
     check_problem(client.post("/run", content=body, headers=JSON), 413, "body_too_large")
     pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
     check_problem(client.post("/run", content=pieces, headers=JSON), 413, "body_too_large")
@@ -163,7 +153,8 @@ def test_a_body_of_many_values_is_rejected(example: Example) -> None:
 
 def test_a_compressed_body_is_rejected(example: Example) -> None:
     """A body with a transfer coding besides chunked is a 400, and the next request is served."""
-    client, body = example("writer"), gzip.compress(b'{"input": "x"}')
+    client = example("writer")
+    body = gzip.compress(b'{"input": "x"}')
     chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
     with connect(client, "/run", chunked, "transfer-encoding: gzip, chunked") as connection:
         answer = connection.recv(4096)
@@ -191,7 +182,7 @@ def test_endless_headers_are_rejected(example: Example, name: str) -> None:
     """Without a key, a request of ever more headers is refused after 64 KiB of them, and its connection closed."""
     url = example("writer").base_url
     begin, more = ENDLESS[name]
-    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+    with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
         connection.sendall(begin)
         sent = 0
         with contextlib.suppress(OSError):

@@ -58,7 +58,8 @@ ON_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
 """Runs a command with its standard input as its controlling terminal, where Ctrl-C is a signal."""
-INTERRUPT, END = "\x03", "\x04"
+INTERRUPT = "\x03"
+END = "\x04"
 
 
 @pytest.fixture
@@ -94,8 +95,11 @@ class Terminal:
         if select.select([self.file], [], [], 0.1)[0]:
             self.output += os.read(self.file, 65536).decode().replace("\r\n", "\n")
         match = re.search(pattern, self.output[self._seen :])
-        self._seen, start = self._seen + (match.end() if match else 0), self._seen
-        return self.output[start : self._seen]
+        if match is None:
+            return ""
+        shown = self.output[self._seen : self._seen + match.end()]
+        self._seen += match.end()
+        return shown
 
     def turn(self, line: str, pattern: str = r"conversation: .*USD|\n.*cost unknown") -> str:
         """Enter a line, and return what is shown up to a pattern, by default the last line of a turn."""
@@ -167,10 +171,10 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
     with on_terminal(folder, "chat", url, **variables) as terminal:
         terminal.until(r"'aide' \(agent\)(.|\n)*> $")
         terminal.type("first\n")
-        assert gate.called.wait(60)
+        until(gate.called.is_set)
         terminal.type(INTERRUPT)
         terminal.until(r"Cancelled(.|\n)*> $")
-        assert gate.cancelled.wait(60)
+        until(gate.cancelled.is_set)
         gate.opened.set()
         assert "\ndone\n" in terminal.turn("second")
         terminal.turn("third")

@@ -73,12 +73,6 @@ def test_commands_import_what_they_need() -> None:
     assert not {"pydantic_settings", "fastapi", "uvicorn", "aiohttp"} & imported
 
 
-def test_a_misspelt_command(shell: Shell) -> None:
-    """A misspelt command is exit code 2, with a suggestion."""
-    done = shell("srve")
-    assert (done.returncode, "'serve'" in done.stderr) == (2, True)
-
-
 def test_help_and_version(shell: Shell) -> None:
     """`--version` prints the version, `--help` a complete line for each command, and `serve --help` its options."""
     assert shell("--version").stdout.strip() == __version__

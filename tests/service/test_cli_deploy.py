@@ -51,7 +51,8 @@ def test_render_onto_a_release(shell: Shell, newsroom: Path, running: str, tmp_p
     folder = changed_copy(newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper")
     done = shell("deploy", "render", folder, "--onto", "-", stdin=running)
     assert done.returncode == 0, done.stderr
-    before, after = deploy.read_values(running), yaml.safe_load(done.stdout)
+    before = deploy.read_values(running)
+    after = yaml.safe_load(done.stdout)
     assert "local newspaper" in after["components"]["writer"]["blueprint"]["inline"]["instructions"]
     assert after["components"]["writer"]["replicas"] == 3
     assert after["defaults"] == before["defaults"]

@@ -104,7 +104,7 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     until(lambda: check(address, 2.0) == 0, pause=0.1)
     assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(signal.SIGTERM)
-    assert "Traceback" not in process.communicate(timeout=30)[0]
+    assert "Traceback" not in process.communicate(timeout=60)[0]
 
 
 @pytest.mark.parametrize("command", ["run a.json", "run a.json \udcff", "run a.json --inputs @i"])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.helpers import plain_http
-from tests.service.support import Address, Command, Process
+from tests.service.support import Address, Command, check_end
 
 from podwright import Agent, Pipeline
 from podwright.errors import ConfigurationError
@@ -30,52 +28,10 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
     code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
     process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    assert plain_http.get(f"{url}/info", timeout=30).json()["title"] == "News"
-    assert plain_http.post(f"{url}/run", json={"input": "the moon"}, timeout=20).json()["input"] == "the moon"
+    assert plain_http.get(f"{url}/info", timeout=60).json()["title"] == "News"
+    assert plain_http.post(f"{url}/run", json={"input": "the moon"}, timeout=60).json()["input"] == "the moon"
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=20)
-    assert (process.returncode, "Traceback" in output) == (0, False), output
-
-
-def test_an_active_run_finishes(command: Command, address: Address, tmp_path: Path) -> None:
-    """A run that is active at SIGTERM is completed, and the exit code is 0."""
-    (tmp_path / "made.py").write_text(
-        "import time\n"
-        "from podwright import Agent, FunctionModel\n"
-        "def respond(request):\n    print('called', flush=True)\n    time.sleep(0.5)\n    return 'done'\n"
-        "slow = Agent('slow', 'Wait.', FunctionModel(respond))\n"
-    )
-    process = command("serve", "made:slow", "--port", "0", "--host", "127.0.0.1", cwd=tmp_path)
-    url = address(process)
-    with ThreadPoolExecutor() as pool:
-        response = pool.submit(plain_http.post, f"{url}/run", json={"input": "x"}, timeout=20)
-        wait_for(process, "called")
-        process.send_signal(signal.SIGTERM)
-        assert response.result().json() == {"output": "done"}
-    assert process.wait(timeout=20) == 0
-
-
-def test_a_run_beyond_the_shutdown_timeout(command: Command, address: Address, tmp_path: Path) -> None:
-    """A run that exceeds the shutdown time-out gets 503 and the context to resume its workflow."""
-    (tmp_path / "made.py").write_text(
-        "import asyncio\n"
-        "from podwright import Agent, FunctionModel, ScriptedModel, Workflow\n"
-        "async def respond(request):\n    print('called', flush=True)\n    await asyncio.sleep(60)\n"
-        "first, slow = Agent('first', 'Do.', ScriptedModel('one')), Agent('slow', 'Wait.', FunctionModel(respond))\n"
-        "flow = Workflow('flow', [first, slow])\n"
-    )
-    process = command("serve", "made:flow", "--port", "0", cwd=tmp_path, PODWRIGHT_SHUTDOWN_TIMEOUT="1")
-    url = address(process)
-    with ThreadPoolExecutor() as pool:
-        response = pool.submit(plain_http.post, f"{url}/run", json={"input": "x"}, timeout=20)
-        wait_for(process, "called")
-        process.send_signal(signal.SIGTERM)
-        problem = response.result().json()
-    assert (problem["status"], problem["code"]) == (503, "run_cancelled"), problem
-    assert problem["run_id"] == response.result().headers["podwright-run-id"]
-    assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
-    output, _ = process.communicate(timeout=20)
-    assert (process.returncode, "Traceback" in output) == (0, False), output
+    check_end(process)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -88,26 +44,10 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
     )
     process = command(code=code)
     url = address(process)
-    assert plain_http.get(f"{url}/info", timeout=30).json()["title"] == "T"
+    assert plain_http.get(f"{url}/info", timeout=60).json()["title"] == "T"
     assert plain_http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(number)
-    output, _ = process.communicate(timeout=20)
-    assert output.endswith("returned\n")
-    assert process.returncode == 0
-
-
-def test_the_environment_is_enough(command: Command, address: Address, tmp_path: Path) -> None:
-    """With PODWRIGHT_COMPONENT and PODWRIGHT_PORT, `podwright serve` needs no arguments."""
-    (tmp_path / "a.json").write_text(json.dumps(AGENT))
-    process = command("serve", PODWRIGHT_COMPONENT=str(tmp_path / "a.json"), PODWRIGHT_PORT="0", PODWRIGHT_TITLE="")
-    info = plain_http.get(f"{address(process)}/info", timeout=30).json()
-    assert (info["name"], info["title"]) == ("a", "a")
-
-
-def wait_for(process: Process, word: str) -> None:
-    """Wait until the process prints a word."""
-    assert process.stdout is not None
-    assert any(word in line for line in process.stdout)
+    assert check_end(process).endswith("returned\n")
 
 
 def folder(at: Path, blueprint: object, **files: str) -> str:
@@ -204,9 +144,7 @@ def test_errors_at_the_start(
 ) -> None:
     """What cannot be served is one error with a suggestion, and exit code 1."""
     process = command("serve", *arguments(tmp_path), cwd=tmp_path, **variables)
-    output, _ = process.communicate(timeout=20)
-    assert process.returncode == 1, output
-    assert "Traceback" not in output
+    output = check_end(process, 1)
     assert output.count("Suggestion:") == 1
     for text in texts:
         assert text in output, output
@@ -224,6 +162,7 @@ def test_a_missing_key_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest
 
 
 INVALID_FILES: dict[str, Callable[[Path], object]] = {
+    "nothing": lambda at: None,
     "a pipe": os.mkfifo,
     "a device": lambda at: at.symlink_to("/dev/zero"),
     "a folder": Path.mkdir,
@@ -244,14 +183,3 @@ def test_invalid_files_of_settings(
     settings = read_settings()
     with pytest.raises(ConfigurationError, match=r"given\.json"):
         create_app(settings, Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]))
-
-
-def test_a_port_in_use(command: Command, newsroom: Path) -> None:
-    """A port in use is an error that names it, once, and exit code 1."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        process = command("serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", port)
-        output, _ = process.communicate(timeout=20)
-    assert (process.returncode, "Traceback" in output) == (1, False)
-    assert output.count("address already in use") == 1
-    assert f"127.0.0.1:{port}" in output

@@ -45,7 +45,7 @@ def test_exactly_one_host(serve: Serve) -> None:
     """A request without `Host`, or with two, is a 400; only HTTP/1.0 does not need it."""
     url = serve(ECHO).base_url
     for lines, status in (("1.1", "400"), ("1.1\r\nhost: a\r\nhost: a", "400"), ("1.0", "200")):
-        with socket.create_connection((url.host, url.port or 80), timeout=20) as connection:
+        with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
             connection.sendall(f"GET /health HTTP/{lines}\r\nconnection: close\r\n\r\n".encode())
             assert connection.makefile().readline().split()[1] == status
 

@@ -42,11 +42,13 @@ def counting() -> tuple[Agent, list[int]]:
 
 @pytest.mark.parametrize("path", BODIES)
 def test_a_response_is_replayed(serve: Serve, path: str) -> None:
-    """A repeated request gets the same response with a header that says so; another key runs again."""
+    """A repeated request, whose key may have quotes, gets the same response with a header; another key runs again."""
     component, _ = counting()
     client = serve(component, allowed_models=["offline/echo"])
-    first, second, other = post(client, path=path), post(client, path=path), post(client, "k-2", path)
-    assert (first.status_code, second.status_code, other.status_code) == (200, 200, 200)
+    first = post(client, "k-1", path)
+    second = post(client, '"k-1"', path)
+    other = post(client, "k-2", path)
+    assert {response.status_code for response in (first, second, other)} == {200}
     assert second.content == first.content
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
@@ -55,14 +57,6 @@ def test_a_response_is_replayed(serve: Serve, path: str) -> None:
         k: v for k, v in second.headers.items() if k not in changing
     }
     assert other.headers["podwright-run-id"] != first.headers["podwright-run-id"]
-
-
-def test_the_component_runs_once(serve: Serve) -> None:
-    """However often it is sent, the component runs once; the quotes of the structured field may be left out."""
-    component, runs = counting()
-    client = serve(component)
-    responses = {post(client, key).text for key in ("k", '"k"', "k", '"k"')}
-    assert (responses, len(runs)) == ({'{"output":"run 1"}'}, 1)
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
@@ -100,7 +94,7 @@ def test_a_request_in_progress_is_a_conflict(serve: Serve, path: str) -> None:
     client = serve(gate.agent())
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(post, client, path=path)
-        assert gate.called.wait(30)
+        until(gate.called.is_set)
         conflict = post(client, path=path)
         gate.opened.set()
         check_problem(conflict, 409, "idempotency_in_progress")
@@ -114,15 +108,16 @@ def test_a_key_is_free_after_a_disconnect(serve: Serve, path: str) -> None:
     gate = Gate()
     client = serve(gate.agent())
     with connect(client, path, b'{"input": "x"}', "idempotency-key: k-1"):
-        assert gate.called.wait(30)
-    assert gate.cancelled.wait(30)
+        until(gate.called.is_set)
+    until(gate.cancelled.is_set)
     gate.opened.set()
     until(lambda: "done" in post(client, path=path).text)
 
 
 def paying(*, idempotent: bool) -> tuple[Agent, Gate, list[str]]:
     """An agent that pays, and then waits for the gate of its second model call; and the book of the payments."""
-    gate, book = Gate(), list[str]()
+    gate = Gate()
+    book = list[str]()
 
     @tool(idempotent=idempotent)
     def pay(amount: str) -> str:
@@ -144,8 +139,8 @@ def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -
     body = {"model": "payer", "messages": [{"role": "user", "content": "x"}], "stream": True}
     body = body if path.startswith("/v1") else {"input": "x"}
     with connect(client, path, json.dumps(body, separators=(",", ":")).encode(), "idempotency-key: k-1"):
-        assert gate.called.wait(30)
-    assert gate.cancelled.wait(30)
+        until(gate.called.is_set)
+    until(gate.cancelled.is_set)
     gate.opened.set()
     until(lambda: "idempotency_in_progress" not in post(client, path=path, body=body).text)
     refused = post(client, path=path, body=body)
@@ -164,8 +159,8 @@ def test_a_run_that_had_called_an_idempotent_tool_is_repeated(serve: Serve) -> N
     agent, gate, book = paying(idempotent=True)
     client = serve(agent)
     with connect(client, "/run", b'{"input": "x"}', "idempotency-key: k-1"):
-        assert gate.called.wait(30)
-    assert gate.cancelled.wait(30)
+        until(gate.called.is_set)
+    until(gate.cancelled.is_set)
     gate.opened.set()
     until(lambda: "done" in post(client).text)
     assert book == ["5", "5"]
@@ -229,7 +224,8 @@ def test_a_response_too_large_to_store_is_not_run_twice(serve: Serve, path: str)
     """The key of a response that is too large to store is a conflict that names the first run."""
     model = ScriptedModel("x" * 2000, "again")
     client = serve(Agent("helper", "Help.", model), idempotency_bytes=16_000)
-    first, again = post(client, path=path), post(client, path=path)
+    first = post(client, path=path)
+    again = post(client, path=path)
     assert first.status_code == 200
     assert first.headers["podwright-run-id"] in check_problem(again, 409, "idempotency_answer_too_large")["detail"]
     assert len(model.requests) == 1

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, plain_http
-from tests.service.support import Address, Command, Serve
+from tests.service.support import Address, Command, Serve, check_end
 
 from podwright import Agent
 
@@ -36,13 +36,11 @@ def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[...
             "serve", str(newsroom / "writer"), "--host", "127.0.0.1", "--port", "0",
             PODWRIGHT_MODEL="offline/echo", **variables,
         )  # fmt: skip
-        with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=30) as client:
+        with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
             assert client.post("/run", json={"input": SECRET}, headers=ODD_HEADERS).status_code == 200
             client.get("/health")
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        return output.splitlines()
+        return check_end(process).splitlines()
 
     return serve
 
@@ -111,14 +109,15 @@ Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1",
 def test_a_failing_tool_leaves_a_traceback_in_the_log_only(command: Command, address: Address) -> None:
     """The line has the tool, the run and the trace, at the level of the run's line; callers get none of it."""
     process = command(code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
-    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=30) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
         paths = ("/run", "/run?trace=true", "/run/stream")
         plain, traced, streamed = (client.post(path, json={"input": "x"}) for path in paths)
     assert (plain.status_code, plain.json()["code"], "tool_call_failed" in streamed.text) == (502, "tool_failed", True)
     assert not [text for text in (plain.text, traced.text, streamed.text) if SECRET in text or "Traceback" in text]
     process.send_signal(signal.SIGTERM)
     lines = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
-    failures, runs = ([line for line in lines if line["event"] == event] for event in ("tool failed", "run"))
+    failures = [line for line in lines if line["event"] == "tool failed"]
+    runs = [line for line in lines if line["event"] == "run"]
     for failure, run in zip(failures, runs, strict=True):
         assert failure["tool"] == "look"
         assert f"LookupError: {SECRET}" in failure["exception"]
@@ -180,6 +179,6 @@ def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom
     url = address(process)
     run_ids = [plain_http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"] for _ in range(30)]
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output = check_end(process)
     runs = [line["run_id"] for line in map(json.loads, output.splitlines()) if line["event"] == "run"]
     assert sorted(runs) == sorted(run_ids)

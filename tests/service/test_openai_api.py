@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 from pydantic import BaseModel, SecretStr
 from tests.service import open_responses
-from tests.service.support import Gate, Serve
+from tests.service.support import Serve
 
 from podwright import Agent, AgentStep, Conductor, FunctionModel, Pipeline, Usage, Workflow
 from podwright.errors import ModelRateLimitError, ModelUnavailableError
@@ -116,44 +116,24 @@ def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
     assert [message.role for message in clerk.requests[1].messages] == ["system", "user", "user", "assistant", "user"]
 
 
-def test_usage_is_the_same_everywhere(client: openai.OpenAI, service: httpx.Client) -> None:
-    """Answers of all routes, streamed or not, have the tokens and the cost that the metrics count."""
-    totals: list[tuple[int, int, int, int]] = []
-    for _ in range(2):
-        chat = client.chat.completions.with_raw_response.create(model="helper", messages=[user("search")])
-        usage = chat.parse().usage
-        assert usage is not None
-        assert usage.prompt_tokens_details is not None
-        assert usage.completion_tokens_details is not None
-        details = usage.prompt_tokens_details.cached_tokens, usage.completion_tokens_details.reasoning_tokens
-        totals.append((usage.prompt_tokens, usage.completion_tokens, details[0] or 0, details[1] or 0))
-        assert chat.headers["podwright-usage"].startswith("input_tokens=200, output_tokens=20")
-        assert chat.headers["podwright-run-id"] == chat.parse().id.removeprefix("chatcmpl-")
-    options: Any = {"include_usage": True}
-    stream = client.chat.completions.create(model="helper", messages=[user("x")], stream=True, stream_options=options)
-    *chunks, last = list(stream)
-    assert all(chunk.usage is None and chunk.choices for chunk in chunks)
-    assert last.usage is not None
-    sent, produced = last.usage.prompt_tokens_details, last.usage.completion_tokens_details
-    assert sent is not None
-    assert produced is not None
-    details = sent.cached_tokens or 0, produced.reasoning_tokens or 0
-    totals.append((last.usage.prompt_tokens, last.usage.completion_tokens, *details))
-    assert (last.usage.model_extra or {})["cost"] == pytest.approx(0.001)
-    responses = [client.responses.create(model="helper", input="x")]
-    with client.responses.stream(model="helper", input="x") as events:
-        responses.append(events.get_final_response())
-    for response in responses:
-        assert response.usage is not None
-        cached = response.usage.input_tokens_details.cached_tokens
-        reasoning = response.usage.output_tokens_details.reasoning_tokens
-        totals.append((response.usage.input_tokens, response.usage.output_tokens, cached, reasoning))
-    assert totals == [(200, 20, 80, 8)] * 2 + [(100, 10, 40, 4)] * 3
-    scrape = counted(service)
-    for index, kind in enumerate(("input", "output", "cached_input", "reasoning")):
-        assert scrape.get("podwright_tokens_total", type=kind) == sum(total[index] for total in totals)
-    assert scrape.get("podwright_cost_usd_total") == pytest.approx(0.007)
-    assert scrape.get("podwright_http_requests_total", route="/v1/chat/completions", status="200") == 3
+PROTOCOLS = {"chat/completions": {"messages": [user("x")]}, "responses": {"input": "x"}}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_answer_has_its_usage(service: httpx.Client, protocol: str, streamed: bool) -> None:
+    """An answer of each route, or the last event of its stream, has the tokens of each type and the cost."""
+    options = {"stream_options": {"include_usage": True}} if streamed and protocol == "chat/completions" else {}
+    body = {"model": "helper", "stream": streamed, **PROTOCOLS[protocol], **options}
+    response = service.post(f"/v1/{protocol}", json=body, headers={"authorization": f"Bearer {KEY}"})
+    last = events_of(response)[-1] if streamed else response.json()
+    usage = last.get("response", last)["usage"]
+    sent, produced = ("prompt", "completion") if protocol == "chat/completions" else ("input", "output")
+    assert usage[f"{sent}_tokens"] == USED.input_tokens
+    assert usage[f"{produced}_tokens"] == USED.output_tokens
+    assert usage[f"{sent}_tokens_details"]["cached_tokens"] == USED.cached_input_tokens
+    assert usage[f"{produced}_tokens_details"]["reasoning_tokens"] == USED.reasoning_tokens
+    assert usage["cost"] == USED.cost
 
 
 def test_streams(client: openai.OpenAI, service: httpx.Client) -> None:
@@ -346,17 +326,6 @@ def test_errors_are_those_of_the_client_library(client: openai.OpenAI, service: 
     response = service.get("/v1/responses", headers={"authorization": f"Bearer {KEY}", "upgrade": "websocket"})
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
     assert "WebSocket" in response.json()["error"]["message"]
-
-
-def test_a_client_that_leaves_cancels_the_run(serve: Serve) -> None:
-    """A stream that is closed cancels the run and its model call."""
-    gate = Gate()
-    with sdk(serve(gate.agent())) as client:
-        stream = client.chat.completions.create(model="helper", messages=[user("x")], stream=True)
-        next(iter(stream))
-        assert gate.called.wait(10)
-        stream.close()
-        assert gate.cancelled.wait(10)
 
 
 def test_the_published_schema(client: openai.OpenAI, service: httpx.Client) -> None:

@@ -44,7 +44,8 @@ def test_the_document_is_valid(example: Example, name: str) -> None:
 @each_kind
 def test_the_example_requests_work(example: Example, name: str) -> None:
     """Each example is valid for its schema, and its response is a success that is valid for the documented schema."""
-    client, sent = example(name), 0
+    client = example(name)
+    sent = 0
     document = client.get("/openapi.json").json()
     for path, method, operation in operations(document):
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.helpers import NO_AUTHORITIES, plain_http, until
-from tests.service.support import Address, Command, Process, check_problem
+from tests.service.support import Address, Command, Process, check_end, wait_for_line
 
 from podwright_service.testing import Metrics, ModelStub
 
@@ -54,11 +55,6 @@ def run(url: str, text: str = "pid") -> httpx.Response:
     return plain_http.post(f"{url}/run", json={"input": text}, timeout=60)
 
 
-def wait_for_call(process: Process) -> None:
-    assert process.stdout is not None
-    assert any("called" in line for line in process.stdout)
-
-
 def children(process: Process) -> list[int]:
     """The worker processes."""
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
@@ -66,33 +62,28 @@ def children(process: Process) -> list[int]:
 
 def draining(url: str) -> bool:
     """Whether all of several new connections reach a process that drains."""
-    return all(plain_http.get(f"{url}/ready", timeout=30).status_code == 503 for _ in range(20))
-
-
-def check_end(process: Process, code: int = 0) -> str:
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == code, output
-    assert "Traceback" not in output
-    return output
+    return all(plain_http.get(f"{url}/ready", timeout=60).status_code == 503 for _ in range(20))
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    return Metrics(plain_http.get(f"{url}/metrics", timeout=30).text).get(f"podwright_{name}", **labels)
+    return Metrics(plain_http.get(f"{url}/metrics", timeout=60).text).get(f"podwright_{name}", **labels)
 
 
 def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
-    """Readiness fails at once; requests are served during the delay, and connections closed; active runs finish."""
-    process = start(PODWRIGHT_DRAIN_DELAY="6", PODWRIGHT_WORKERS=workers)
+    """Readiness fails at once; requests are served until a second signal ends the delay; active runs finish."""
+    process = start(PODWRIGHT_DRAIN_DELAY="600", PODWRIGHT_WORKERS=workers)
     url = address(process)
     with ThreadPoolExecutor() as pool, httpx.Client(verify=NO_AUTHORITIES, base_url=url, timeout=60) as kept:
         active = pool.submit(run, url, "open")
-        wait_for_call(process)
+        wait_for_line(process, "called")
         assert kept.get("/ready").status_code == 200
         process.send_signal(signal.SIGTERM)
-        until(lambda: draining(url), 5)
+        until(lambda: draining(url))
         response = run(url)
         assert (response.status_code, response.headers["connection"]) == (200, "close")
         assert kept.get("/health").headers["connection"] == "close"
+        for pid in children(process) or [process.pid]:
+            os.kill(pid, signal.SIGTERM)
         until(lambda: refused(url))
         (tmp_path / "open").touch()
         assert active.result().status_code == 200
@@ -102,42 +93,43 @@ def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, worke
 
 def refused(url: str) -> bool:
     try:
-        plain_http.get(f"{url}/health", timeout=30)
+        plain_http.get(f"{url}/health", timeout=60)
     except httpx.TransportError:
         return True
     return False
 
 
-def test_a_run_beyond_the_shutdown_timeout_of_a_worker(start: Command, address: Address) -> None:
-    """A worker cancels a run that exceeds the shutdown time-out, with a 503 that says where its workflow resumes."""
-    process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS="2")
+@pytest.mark.parametrize("path", ["/run", "/run/stream"])
+def test_a_run_beyond_the_shutdown_timeout(start: Command, address: Address, workers: str, path: str) -> None:
+    """A run that exceeds the shutdown time-out is cancelled, with a problem that says where its workflow resumes."""
+    process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
     url = address(process)
     with ThreadPoolExecutor() as pool:
-        active = pool.submit(plain_http.post, f"{url}/run", json={"input": "x"}, timeout=60)
-        wait_for_call(process)
+        active = pool.submit(plain_http.post, f"{url}{path}", json={"input": "x"}, timeout=60)
+        wait_for_line(process, "called")
         process.send_signal(signal.SIGTERM)
-        problem = check_problem(active.result(), 503, "run_cancelled")
+        response = active.result()
+    problem = json.loads(response.text.rpartition("data: ")[2])
+    assert (problem["status"], problem["code"]) == (503, "run_cancelled")
+    assert problem["run_id"] == response.headers["podwright-run-id"]
     assert (problem["context"]["first_output"], problem["resume_path"]) == ("one", [1])
     check_end(process)
 
 
-def test_a_second_signal_ends_the_delay(start: Command, address: Address) -> None:
-    """A second signal stops the service without waiting for the drain delay."""
-    process = start(PODWRIGHT_DRAIN_DELAY="600")
-    url = address(process)
-    process.send_signal(signal.SIGINT)
-    until(lambda: draining(url))
-    process.send_signal(signal.SIGINT)
-    check_end(process)
-
-
-def test_workers_that_cannot_start(start: Command) -> None:
-    """With several processes too, an invalid component and a port in use are one error, with exit code 1."""
-    process = start(PODWRIGHT_MODEL="offline/ecco", PODWRIGHT_WORKERS="2")
+def test_an_invalid_component(start: Command, workers: str) -> None:
+    """An invalid component is one error, with exit code 1."""
+    process = start(PODWRIGHT_MODEL="offline/ecco", PODWRIGHT_WORKERS=workers)
     assert check_end(process, 1).count("Suggestion:") == 1
+
+
+def test_a_port_in_use(start: Command, workers: str) -> None:
+    """A port in use is an error that names it, with exit code 1."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        process = start("agent", "--port", str(taken.getsockname()[1]), PODWRIGHT_WORKERS="2")
-        assert "in use" in check_end(process, 1)
+        port = str(taken.getsockname()[1])
+        process = start("agent", "--port", port, PODWRIGHT_WORKERS=workers)
+        output = check_end(process, 1)
+    assert "in use" in output
+    assert port in output
 
 
 def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
@@ -164,7 +156,8 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
 def test_workers_are_replaced_after_their_requests(start: Command, address: Address, tmp_path: Path) -> None:
     """With `worker_max_requests`, workers are replaced; their runs finish, and their counters are kept."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="10")
-    url, pids = address(process), list[str]()
+    url = address(process)
+    pids = list[str]()
 
     def are_replaced() -> bool:
         """Whether one more request makes it four processes that responded."""
@@ -174,7 +167,7 @@ def test_workers_are_replaced_after_their_requests(start: Command, address: Addr
 
     with ThreadPoolExecutor() as pool:
         active = pool.submit(run, url, "open")
-        wait_for_call(process)
+        wait_for_line(process, "called")
         until(are_replaced)
         assert len(pids) <= 100
         (tmp_path / "open").touch()

@@ -100,7 +100,8 @@ def echo(name: str) -> Agent:
 async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     """Model calls and tool calls are children of the run, with the attributes of the GenAI conventions."""
     await recorder.run(looker(), servers={"offline/scripted": ("models.test", 443)})
-    run, tool = recorder.named("invoke_agent looker"), recorder.named("execute_tool look")
+    run = recorder.named("invoke_agent looker")
+    tool = recorder.named("execute_tool look")
     chats = [span for span in recorder.spans if span.name == "chat scripted"]
     assert run.context
     assert [span.parent.span_id for span in (*chats, tool) if span.parent] == [run.context.span_id] * 3
@@ -189,7 +190,8 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     tool = attributes(recorder.named("execute_tool look"))
     assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"place": SECRET}
     assert tool["gen_ai.tool.call.result"] == f"nothing in {SECRET}"
-    run, flow = attributes(recorder.named("invoke_agent looker")), attributes(recorder.named("invoke_workflow flow"))
+    run = attributes(recorder.named("invoke_agent looker"))
+    flow = attributes(recorder.named("invoke_workflow flow"))
     message = {"role": "user", "parts": [{"type": "text", "content": "the moon"}]}
     assert json.loads(run["gen_ai.input.messages"]) == json.loads(flow["gen_ai.input.messages"]) == [message]
     assert run["gen_ai.output.messages"] == second["gen_ai.output.messages"]
@@ -212,7 +214,8 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
             {"type": "uri", "modality": "image", "uri": "https://example.org/a.png"},
         ],
     }
-    run, chat = attributes(recorder.named("invoke_agent guide")), attributes(recorder.named("chat echo"))
+    run = attributes(recorder.named("invoke_agent guide"))
+    chat = attributes(recorder.named("chat echo"))
     assert json.loads(run["gen_ai.input.messages"]) == [message]
     assert json.loads(chat["gen_ai.input.messages"])[1:] == [message]
     assert not [span.name for span in recorder.spans if pixel in span.to_json()]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.helpers import plain_http, until
-from tests.service.support import FaultyAgent, Gate, Serve, check_problem, connect
+from tests.service.support import FaultyAgent, Serve, check_problem, connect
 
 from podwright import (
     Agent,
@@ -156,7 +156,8 @@ def test_an_unknown_cost_is_left_out(serve: Serve) -> None:
 def test_a_rate_limit_of_the_provider(serve: Serve, asked: float | None, answered: str | None) -> None:
     """After the retries, a 429 is a 503 with its `Retry-After`, at most an hour; an account without credit is a 502."""
     error = ModelRateLimitError("Too many requests.")
-    error.retry_after, error.transient = asked, answered is not None
+    error.retry_after = asked
+    error.transient = answered is not None
     model = ScriptedModel(error)
     model.retries = Retries(tries=1)
     response = serve(Agent("helper", "Help.", model)).post("/run", json={"input": "x"})
@@ -189,7 +190,8 @@ def test_a_lone_surrogate_from_a_model_is_valid_json(serve: Serve) -> None:
 
 def test_an_approved_workflow_resumes(serve: Serve) -> None:
     """A paused workflow is a 409; with the problem's context and resume path it resumes after the approval."""
-    one, two = agent("first", name="one"), agent("second", name="two")
+    one = agent("first", name="one")
+    two = agent("second", name="two")
     client = serve(Workflow("flow", [one, ApprovalStep("Print {one_output}?"), two]))
     problem = check(client.post("/run", json={"input": "x"}), 409, "approval_required")
     assert problem["detail"] == "Print first?"
@@ -215,17 +217,6 @@ def test_a_start_step(serve: Serve) -> None:
     client = serve(Workflow("flow", [agent(name="one"), agent("second", name="two")]))
     response = client.post("/run", json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1})
     assert response.json() == {"input": "x", "one_output": "given", "two_output": "second"}
-
-
-def test_a_disconnect_cancels_the_run(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    """When the client disconnects, the model call is cancelled, and no error is logged."""
-    gate = Gate()
-    client = serve(gate.agent())
-    with connect(client, "/run", b'{"input": "x"}'):
-        assert gate.called.wait(30)
-    assert gate.cancelled.wait(30)
-    assert client.get("/health").status_code == 200
-    assert not caplog.records
 
 
 def test_a_disconnect_within_the_body(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -286,8 +277,10 @@ def test_wrong_messages(serve: Serve) -> None:
 def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:
     """That the events of one moment are larger than the buffer is no fault of the reader: images, parallel branches."""
 
+    at_once = asyncio.Barrier(4)
+
     async def answer(request: ModelRequest) -> str:
-        await asyncio.sleep(0.05)
+        await at_once.wait()
         return "Yes."
 
     helper = Agent("helper", "Help with {input}.", FunctionModel(answer))
