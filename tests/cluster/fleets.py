@@ -22,7 +22,8 @@ STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat
 
 def large_fleet(teams: int, members: int = 9) -> Manifest:
     """Values with a workflow over teams, each a workflow over agents with instructions of about 500 bytes."""
-    words, source = (ROOT / "docs" / "components.md").read_text().split(), random.Random(0)
+    words = (ROOT / "docs" / "components.md").read_text().split()
+    source = random.Random(0)
 
     def agent(name: str) -> Manifest:
         text = " ".join(source.choices(words, k=80))

@@ -66,7 +66,8 @@ def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values
 def test_runs_survive_their_pod(namespace: Namespace) -> None:
     """The runs of a pod that is killed are finished by the other one, and no finished call is made again."""
     assert namespace.objects("jobs") == []  # the one that made the tables is gone
-    client, key = Client.start(namespace), namespace.key("flow")
+    client = Client.start(namespace)
+    key = namespace.key("flow")
 
     def start(number: int) -> str:
         status, response = client.request("POST", f"{URL}/runs", key, {"input": str(number)})

@@ -88,7 +88,7 @@ def test_every_pair(newsroom: Newsroom) -> None:
         name: {address for address, component in newsroom.addresses.items() if component in ALLOWED.get(name, set())}
         for name in newsroom.pods
     }
-    newsroom.namespace.until(lambda: newsroom.reached_by_all() == expected, 60)
+    newsroom.namespace.until(lambda: newsroom.reached_by_all() == expected)
     assert newsroom.reached_by_all() == expected
 
 
@@ -110,7 +110,9 @@ def tags(span: dict[str, Any]) -> dict[str, Any]:
 def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watchers) -> None:
     """A run crosses four pods of two releases as one trace in Jaeger; response, spans and metrics have one usage."""
     assert {isinstance(agent, str) for agent in newsroom.agents_of_newsroom()} == {True, False}
-    namespace, client, release = newsroom.namespace, newsroom.pods["friend"], newsroom.release("newsroom")
+    namespace = newsroom.namespace
+    client = newsroom.pods["friend"]
+    release = newsroom.release("newsroom")
     selector = f'{{namespace="{namespace.name}"}}'
     namespace.until(lambda: len(watchers.query(f"up{selector} == 1")) == len(COMPONENTS))
     url = f"http://{release}-newsroom:8000"

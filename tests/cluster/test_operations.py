@@ -68,7 +68,9 @@ class Walk:
     """A walk along the page; each check is called with the output of the command that begins as its key in `CHECKS`."""
 
     def __init__(self, namespace: Namespace, shell: Shell, folder: Path) -> None:
-        self.namespace, self.shell, self.folder = namespace, shell, folder
+        self.namespace = namespace
+        self.shell = shell
+        self.folder = folder
         self.pods: dict[str, Manifest] = {}
         self.keys: dict[str, str] = {}
 
@@ -275,7 +277,8 @@ def walk(make_namespace: Callable[[], Namespace], tmp_path: Path) -> Iterator[Wa
 
 def test_the_commands_work(walk: Walk) -> None:
     """Each command of the page works where it stands; only the namespace and the port of this machine are others."""
-    checks, port = list(CHECKS.items()), str(free_port())
+    checks = list(CHECKS.items())
+    port = str(free_port())
     assert len(COMMANDS) == len(checks)
     for command, (beginning, check) in zip(COMMANDS, checks, strict=True):
         assert command.startswith(beginning)

@@ -32,7 +32,8 @@ def assert_size(namespace: Namespace, release: str, values: Manifest) -> None:
 
 def test_a_hundred_components(make_namespace: Callable[[], Namespace], fake: Manifest) -> None:
     """A hundred components become ready in one release; after its removal, none of its objects is left."""
-    namespace, values = make_namespace(), {**example_values("hundred"), "defaults": fake}
+    namespace = make_namespace()
+    values = {**example_values("hundred"), "defaults": fake}
     namespace.install(values, options=RATE)
     ready = [pod for pod in namespace.objects("pods") if any(
         condition["type"] == "Ready" and condition["status"] == "True" for condition in pod["status"]["conditions"]
@@ -46,7 +47,8 @@ def test_a_hundred_components(make_namespace: Callable[[], Namespace], fake: Man
 
 def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fake: Manifest) -> None:
     """A fleet that is split is installed as several releases, and callers have the keys of agents in the others."""
-    namespace, values = make_namespace(), {**large_fleet(3), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
+    namespace = make_namespace()
+    values = {**large_fleet(3), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
     releases = fleet_split.split(values, "fleet", 12)
 
     def install(release: str) -> None:
@@ -68,7 +70,8 @@ def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fa
 
 def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) -> None:
     """Helm rejects a release that is larger than its limit, before it creates an object."""
-    namespace, noise = make_namespace(), random.Random(0)
+    namespace = make_namespace()
+    noise = random.Random(0)
     files = {"notes.txt": noise.randbytes(300_000).hex()}
     components = {name: {"files": files, "replicas": 0} for name in ("a", "b")}
     assert fleet_split.release_bytes({"components": components}) > fleet_split.MAX_RELEASE_BYTES

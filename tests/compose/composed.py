@@ -38,7 +38,8 @@ class Fleet:
     def __init__(
         self, docker: Docker, folder: Path, image: str, services: dict[str, Any] | None = None, **variables: str
     ) -> None:
-        self._docker, self.project = docker, f"podwright-test-{uuid.uuid4().hex[:12]}"
+        self._docker = docker
+        self.project = f"podwright-test-{uuid.uuid4().hex[:12]}"
         self._variables = {**PUBLISHED, **variables, "IMAGE": image}
         self._files = ["--file", str(ROOT / "compose.yaml")]
         if services:

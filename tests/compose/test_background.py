@@ -30,7 +30,7 @@ def test_runs_are_kept(make_fleet: MakeFleet, full: str) -> None:
         except httpx.HTTPError:  # it is starting
             return False
 
-    until(has_succeeded, 60)
+    until(has_succeeded)
     ended = request("GET", f"/runs/{run['id']}")
     assert "the moon" in str(ended["result"])
     assert request("GET", "/runs")["runs"] == [ended]

@@ -66,11 +66,14 @@ def test_ports(services: dict[str, Any]) -> None:
     assert len({port["published"] for port in ports}) == len(ports)
 
 
-def test_models_and_keys(docker: Docker) -> None:
-    """By default the model is offline; variables choose another one, a provider's key, and the fleet's API key."""
+def test_variables(docker: Docker) -> None:
+    """By default the model is offline; variables set another one, a provider's key, the fleet's key and a collector."""
     default = config(docker)
     blueprints = config(docker, OPENAI_API_KEY="k", PODWRIGHT_MODEL="")
-    other = config(docker, PODWRIGHT_MODEL="openai/gpt-4.1", FLEET_KEY="0123456789abcdef")
+    other = config(
+        docker, PODWRIGHT_MODEL="openai/gpt-4.1", FLEET_KEY="0123456789abcdef",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://there:4318",
+    )  # fmt: skip
     for name in COMPONENTS:
         assert default[name]["environment"]["PODWRIGHT_MODEL"] == "offline/echo"
         assert not default[name]["environment"]["OPENAI_API_KEY"]
@@ -79,27 +82,12 @@ def test_models_and_keys(docker: Docker) -> None:
         assert blueprints[name]["environment"]["OPENAI_API_KEY"] == "k"
         assert other[name]["environment"]["PODWRIGHT_MODEL"] == "openai/gpt-4.1"
         assert other[name]["environment"]["PODWRIGHT_API_KEYS"] == "0123456789abcdef"
+        assert other[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://there:4318"
     for name in ("newsroom", "desk"):
         keys = json.loads(other[name]["environment"]["PODWRIGHT_AGENT_KEYS"])
         assert keys == dict.fromkeys(STAFF, "0123456789abcdef")
     observed = config(docker, "--profile", "*", FLEET_KEY="0123456789abcdef")
     assert observed["prometheus"]["environment"]["FLEET_KEY"] == "0123456789abcdef"
-
-
-def test_spans(docker: Docker) -> None:
-    """With the profile, spans are exported to the collector, and from there to Jaeger; a variable names another one."""
-    observed = config(docker, COMPOSE_PROFILES="observability")
-    collector = yaml.safe_load(mounts(observed["collector"])["/etc/otelcol/config.yaml"].read_text())
-    port = collector["receivers"]["otlp"]["protocols"]["http"]["endpoint"].rsplit(":", 1)[1]
-    for name in COMPONENTS:
-        assert observed[name]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"http://collector:{port}"
-    assert collector["exporters"]["otlp_http"]["endpoint"] == "http://jaeger:4318"
-    other = config(docker, OTEL_EXPORTER_OTLP_ENDPOINT="http://there:4318")
-    assert other["desk"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://there:4318"
-    [pipeline] = collector["service"]["pipelines"].values()
-    assert set(collector) == {"service", *pipeline}
-    for kind, names in pipeline.items():
-        assert set(collector[kind]) == set(names), kind
 
 
 def test_prometheus_scrapes_all(services: dict[str, Any]) -> None:

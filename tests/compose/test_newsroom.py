@@ -12,7 +12,6 @@ import pytest
 from tests.compose.composed import COMPONENTS, STAFF, Fleet
 from tests.compose.conftest import MakeFleet
 from tests.helpers import plain_http, until
-from tests.observability.support import ALERTS
 
 KEY = "0123456789abcdef-of-the-fleet"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -37,7 +36,8 @@ class Trace:
     def is_complete(self) -> bool:
         """Whether all parents have arrived, and both sides of every remote run."""
         remote = {span["spanID"] for span in self._of_kind("client") if "invoke_agent" in span["operationName"]}
-        all_parents, ids = parents(self._spans), {span["spanID"] for span in self._spans}
+        all_parents = parents(self._spans)
+        ids = {span["spanID"] for span in self._spans}
         return bool(self.roots()) and remote <= parents(self._of_kind("server")) and all_parents <= ids
 
     def _of_kind(self, kind: str) -> list[dict[str, Any]]:
@@ -73,11 +73,11 @@ def trace(newsroom: Fleet, response: httpx.Response) -> Trace:
     url = f"{newsroom.url('jaeger', 16686)}/api/traces/{response.headers['traceresponse'].split('-')[1]}"
 
     def traces() -> list[Trace]:
-        answer = plain_http.get(url, timeout=30)
+        answer = plain_http.get(url, timeout=60)
         found = map(Trace, answer.json()["data"] if answer.status_code == 200 else [])
         return [trace for trace in found if trace.is_complete()]
 
-    return until(traces, report=lambda: plain_http.get(url, timeout=30).text)[0]
+    return until(traces, report=lambda: plain_http.get(url, timeout=60).text)[0]
 
 
 def test_the_start_is_ordered(newsroom: Fleet) -> None:
@@ -117,12 +117,6 @@ def test_prometheus_scrapes_every_component(newsroom: Fleet) -> None:
         return sorted(target["labels"]["job"] for target in targets() if target["health"] == "up")
 
     until(lambda: jobs() == sorted([*COMPONENTS, "writer"]), report=targets)
-
-
-def test_prometheus_has_the_alerts(newsroom: Fleet) -> None:
-    """Prometheus evaluates every alert."""
-    groups = newsroom.prometheus("rules", type="alert")["groups"]
-    assert {rule["name"] for group in groups for rule in group["rules"]} == ALERTS
 
 
 def test_an_exemplar_has_the_trace(newsroom: Fleet, response: httpx.Response) -> None:

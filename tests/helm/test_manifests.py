@@ -185,12 +185,11 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
             "b": {"apiKeys": {"accept": ["run:a-key-from-outside"]}},
         },
     }
-    before, after = (
-        by_name(helm({**values, "apiKeys": {"seeds": values["apiKeys"]["seeds"][1:]}})),
-        by_name(helm(values)),
-    )
+    before = by_name(helm({**values, "apiKeys": {"seeds": values["apiKeys"]["seeds"][1:]}}))
+    after = by_name(helm(values))
     a, b = (decoded(after["Secret", f"fleet-{name}-keys"]) for name in "ab")
-    sent, accepted = json.loads(a["agent-keys"]), b["api-keys"].splitlines()
+    sent = json.loads(a["agent-keys"])
+    accepted = b["api-keys"].splitlines()
     assert sent["b"] == sent["bee"]
     assert {f"run:{sent['b']}", f"read:{b['metrics']}", b["admin"], "run:a-key-from-outside"} <= set(accepted)
     assert len(accepted) == len(set(accepted)) == 7

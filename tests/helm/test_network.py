@@ -116,7 +116,8 @@ def edges(values: Manifest) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("example", ["minimal", "newsroom", "production"])
 def test_a_component_may_call_its_agents_only(example: str) -> None:
     """By the policies of either side, a component may call its agents on their port, and no other component."""
-    values, policies = example_values(example), Policies(rendered(example))
+    values = example_values(example)
+    policies = Policies(rendered(example))
     components, _ = pods_of(rendered(example))
     pairs = list(product(components, repeat=2))
     sent = {(a, b) for a, b in pairs if policies.allow_side("Egress", components[a], components[b])}
@@ -133,7 +134,8 @@ def test_a_component_may_call_its_agents_in_other_releases() -> None:
     values = example_values("newsroom")
     parts = fleet_split.split({**values, "apiKeys": SEEDS}, "fleet", 2)
     manifests = [manifest for release, part in parts.items() for manifest in helm4(part, release)]
-    policies, (components, _) = Policies(manifests), pods_of(manifests)
+    policies = Policies(manifests)
+    (components, _) = pods_of(manifests)
     assert len(parts) > 1
     allowed = {(a, b) for a, b in product(components, repeat=2) if policies.allow(components[a], components[b])}
     assert allowed == edges(values)
@@ -142,7 +144,8 @@ def test_a_component_may_call_its_agents_in_other_releases() -> None:
 def test_peers_outside_of_the_release(helm: Helm) -> None:
     """Prometheus, the ingress and a component's own test may call; DNS, providers and the collector can be called."""
     manifests = helm(example_values("production"))
-    (components, tests), policies = pods_of(manifests), Policies(manifests)
+    (components, tests) = pods_of(manifests)
+    policies = Policies(manifests)
     prometheus = Pod("prometheus", "monitoring", {"app.kubernetes.io/name": "prometheus"})
     controller = Pod("nginx", "ingress", {"app.kubernetes.io/name": "nginx"})
     collector = Pod("collector", "observability")
@@ -173,7 +176,8 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
 def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
     """It may connect to the database and to DNS only, and nothing to it."""
     manifests = helm(example_values("production"))
-    (components, _), policies = pods_of(manifests), Policies(manifests)
+    (components, _) = pods_of(manifests)
+    policies = Policies(manifests)
     (job,) = [each for each in manifests if each["kind"] == "Job"]
     pod = Pod("migration", "prod", job["spec"]["template"]["metadata"]["labels"])
     assert policies.allow(pod, DATABASE, 5432)
@@ -186,7 +190,8 @@ def test_the_pod_that_creates_the_tables(helm: Helm) -> None:
 def test_the_default_policies(helm: Helm) -> None:
     """By default only its test may call a component, which reaches HTTPS anywhere but in private networks."""
     manifests = helm({"components": {"x": {}, "y": {"test": {"enabled": False}}}})
-    (components, tests), policies = pods_of(manifests), Policies(manifests)
+    (components, tests) = pods_of(manifests)
+    policies = Policies(manifests)
     stranger = Pod("stranger", "elsewhere")
     assert policies.allow(tests["x"], components["x"])
     for caller in (stranger, components["x"], tests["x"]):
@@ -200,7 +205,8 @@ def test_the_default_policies(helm: Helm) -> None:
 def test_two_releases_cannot_call_each_other(helm: Helm) -> None:
     """Components of one release cannot call those of another, although they have the same names."""
     values = example_values("newsroom")
-    blue, green = helm(values, "blue"), helm(values, "green")
+    blue = helm(values, "blue")
+    green = helm(values, "green")
     policies = Policies(blue + green)
     for one, other in product(pods_of(blue)[0].values(), pods_of(green)[0].values()):
         assert not policies.allow(one, other)

@@ -53,7 +53,8 @@ class Container:
     """A running container."""
 
     def __init__(self, docker: Docker, id: str) -> None:
-        self.docker, self.id = docker, id
+        self.docker = docker
+        self.id = id
 
     def state(self) -> dict[str, Any]:
         return self.docker.inspect(self.id)["State"]

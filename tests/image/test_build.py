@@ -187,7 +187,8 @@ def test_text_is_not_code(
 @pytest.mark.parametrize("name", ["data.txt", "requirements.txt", "agents", "blueprint.json"])
 def test_links_are_errors(tmp_path: Path, name: str) -> None:
     """A link in the folder is an error, because it may point to any file of the user who builds."""
-    folder, context = agent(tmp_path / "linked"), tmp_path / "context"
+    folder = agent(tmp_path / "linked")
+    context = tmp_path / "context"
     context.mkdir()
     secret = tmp_path / "secret"
     secret.write_text((folder / "blueprint.json").read_text())
@@ -199,7 +200,8 @@ def test_links_are_errors(tmp_path: Path, name: str) -> None:
 
 def test_files_of_a_component(tmp_path: Path) -> None:
     """Hidden files, virtual environments, byte code and tests are left out; all others are readable for everyone."""
-    folder, context = agent(tmp_path / "packed"), tmp_path / "context"
+    folder = agent(tmp_path / "packed")
+    context = tmp_path / "context"
     context.mkdir()
     excluded = [".env", ".git/config", "venv/pyvenv.cfg", "venv/lib/x.py", "__pycache__/tools.pyc", "test_it.py"]
     included = ["data/table.csv", "more/__init__.py"]

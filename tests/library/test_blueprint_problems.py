@@ -194,7 +194,8 @@ def test_depth_is_limited(levels: int, validate: bool) -> None:
 
 def test_constructors_check_as_strictly_as_files() -> None:
     """A constructor refuses what a blueprint must not contain, so that every component can be exported."""
-    writer, wrong = AGENTS["writer"], object()
+    writer = AGENTS["writer"]
+    wrong = object()
     condition = {"name": "equals", "args": {"value": wrong, "to": "x"}}
     makers: list[tuple[Any, list[str]]] = [
         (lambda: Conductor("desk", "", "a/b", [writer, Agent("writer", "", "a/b")]), ["/skills"]),

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -39,9 +40,8 @@ def test_the_examples_of_the_specification_load(kind: str, added: Json) -> None:
     assert component.to_blueprint() == blueprint
 
 
-def test_an_agent_exports_the_fields_of_the_specification() -> None:
-    """An agent exports its name, instructions, config with model and max_loops, and tool schemas (spec §2.1)."""
-    agent = Agent("guide", "You are a guide.", "openai/gpt-4o-mini", [forecast], max_loops=5, temperature=0.5)
+def exported() -> dict[str, tuple[Any, Json]]:
+    """A component of each kind, with the blueprint that it exports."""
     parameters = {
         "type": "object",
         "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 1}},
@@ -49,37 +49,38 @@ def test_an_agent_exports_the_fields_of_the_specification() -> None:
         "additionalProperties": False,
     }
     function = {"name": "forecast", "description": "Forecast the weather.", "parameters": parameters}
-    assert agent.to_blueprint() == {
-        "type": "Agent",
-        "version": "1",
-        "name": "guide",
-        "instructions": "You are a guide.",
-        "config": {"model": "openai/gpt-4o-mini", "max_loops": 5, "temperature": 0.5},
-        "tools": [{"name": "forecast", "schema": {"type": "function", "function": function}}],
-    }
-
-
-def test_a_workflow_exports_the_fields_of_the_specification() -> None:
-    """A workflow exports its name and steps, each with type, agent and name (spec §2.2)."""
+    guide = Agent("guide", "You are a guide.", "openai/gpt-4o-mini", [forecast], max_loops=5, temperature=0.5)
     flow = Workflow("newsroom", [AGENTS["writer"], AgentStep("reviewer", name="check")], agents=AGENTS)
-    steps = [agent_step("writer"), agent_step("check", "reviewer")]
-    assert flow.to_blueprint() == {"type": "Workflow", "version": "1", "name": "newsroom", "steps": steps}
-
-
-def test_teams_export_the_fields_of_the_specification() -> None:
-    """Conductors and pipelines export type, name, whole members and config (spec §§2.3, 2.4)."""
     writer = Agent("writer", "Write.", "a/b")
-    assert writer.to_blueprint()["type"] == "Agent"
-    desk = Conductor("desk", "Lead.", "c/d", [writer], planning=True).to_blueprint()
-    config = {"model": "c/d", "max_loops": 10, "planning": True}
-    assert desk == {
-        "type": "Conductor", "version": "1", "name": "desk", "instructions": "Lead.",
-        "skills": [writer.to_blueprint()], "config": config,
+    member = {
+        "type": "Agent", "version": "1", "name": "writer", "instructions": "Write.",
+        "config": {"model": "a/b", "max_loops": 10}, "tools": [],
     }  # fmt: skip
-    line = Pipeline("line", [writer], model="c/d").to_blueprint()
-    assert line == {
-        "type": "Pipeline", "version": "1", "name": "line", "steps": [writer.to_blueprint()], "config": {"model": "c/d"}
+    return {
+        "agent": (guide, {
+            "type": "Agent", "version": "1", "name": "guide", "instructions": "You are a guide.",
+            "config": {"model": "openai/gpt-4o-mini", "max_loops": 5, "temperature": 0.5},
+            "tools": [{"name": "forecast", "schema": {"type": "function", "function": function}}],
+        }),
+        "workflow": (flow, {
+            "type": "Workflow", "version": "1", "name": "newsroom",
+            "steps": [agent_step("writer"), agent_step("check", "reviewer")],
+        }),
+        "conductor": (Conductor("desk", "Lead.", "c/d", [writer], planning=True), {
+            "type": "Conductor", "version": "1", "name": "desk", "instructions": "Lead.", "skills": [member],
+            "config": {"model": "c/d", "max_loops": 10, "planning": True},
+        }),
+        "pipeline": (Pipeline("line", [writer], model="c/d"), {
+            "type": "Pipeline", "version": "1", "name": "line", "steps": [member], "config": {"model": "c/d"},
+        }),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_component_exports_the_fields_of_the_specification(kind: str) -> None:
+    """A component exports exactly the fields of spec §2, and whole members."""
+    component, blueprint = exported()[kind]
+    assert component.to_blueprint() == blueprint
 
 
 PROMPT = "self, input_data, response_model=None, stream=False, trace=False, messages=()"
@@ -211,3 +212,14 @@ def test_agents_are_a_map_and_members_a_list(kind: Any) -> None:
         CLASSES[kind].from_blueprint(BLUEPRINTS[kind], agents=[agent])
     with pytest.raises(ConfigurationError, match="list"):
         _ = Conductor("x", "", "a/b", agent) if kind == "conductor" else CLASSES[kind]("x", agent)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda members: Conductor("x", "", "a/b", members), lambda members: Pipeline("x", members)],
+    ids=["conductor", "pipeline"],
+)
+def test_a_member_must_be_a_component(make: Callable[[Any], object]) -> None:
+    """Anything but a component among the members is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match="component"):
+        make(["writer"])

@@ -24,7 +24,8 @@ async def idle() -> None:
 async def test_reservations_are_served_in_order_of_arrival() -> None:
     """A small reservation that would fit does not overtake a large one that waits."""
     budget = Budget(RunLimits(tokens=100))
-    first, second = await budget.reserve(0, 50, free), await budget.reserve(0, 50, free)
+    first = await budget.reserve(0, 50, free)
+    second = await budget.reserve(0, 50, free)
     served: list[int] = []
 
     async def reserve(tokens: int) -> None:
@@ -124,7 +125,8 @@ async def test_shares_of_nested_parallel_tasks_multiply() -> None:
 
 async def test_a_loan_is_what_the_tightest_budget_gives() -> None:
     """Of several budgets the tightest decides, and the others lend no more than that."""
-    outer, inner = Budget(RunLimits(tokens=1000, cost=1.0)), Budget(RunLimits(tokens=100))
+    outer = Budget(RunLimits(tokens=1000, cost=1.0))
+    inner = Budget(RunLimits(tokens=100))
     loan = await borrow([outer, inner])
     assert (loan.limits.tokens, loan.limits.cost, loan.limits.model_calls) == (100, 1.0, None)
     assert (await outer.reserve(0, 900, free)).output_tokens == 900
@@ -159,7 +161,8 @@ async def test_borrowing_is_refused_when_nothing_is_left(limit: str, used: int) 
 
 async def test_a_failed_loan_is_given_back() -> None:
     """If one budget has nothing to lend, the others get back what they had lent."""
-    outer, inner = Budget(RunLimits(tokens=100)), Budget(RunLimits(tokens=0))
+    outer = Budget(RunLimits(tokens=100))
+    inner = Budget(RunLimits(tokens=0))
     with pytest.raises(LimitExceededError):
         await borrow([outer, inner])
     reservation: Any = await outer.reserve(0, 100, free)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from tests.library.shapes import events
@@ -11,14 +11,12 @@ from podwright import Agent, Conductor, RunLimits, Workflow
 from podwright.components import ApprovalStep
 from podwright.errors import (
     ApprovalRequired,
-    ConfigurationError,
     LimitExceededError,
     LoopLimitError,
-    ModelError,
     OutputError,
     ToolArgumentsError,
 )
-from podwright.testing import EchoModel, FunctionModel, ScriptedModel, ToolCall, assert_events
+from podwright.testing import EchoModel, ScriptedModel, ToolCall, assert_events
 
 
 def plan(*steps: tuple[str, str]) -> str:
@@ -118,32 +116,6 @@ def test_a_wrong_skill_call_goes_back_to_the_model(arguments: dict[str, Any]) ->
     assert model.requests[1].messages[-1].text.startswith("Error: ")
 
 
-async def test_skills_of_one_turn_run_concurrently() -> None:
-    """Several skills called in one turn run at the same time."""
-    gate = asyncio.Barrier(2)
-
-    async def meet(_: Any) -> str:
-        async with asyncio.timeout(10), gate:
-            return "met"
-
-    members = [Agent(name, "Meet.", FunctionModel(meet)) for name in ("one", "two")]
-    model = ScriptedModel([task("one", "x", "a"), task("two", "y", "b")], "both met")
-    assert await Conductor("desk", "Lead.", model, members).arun("?") == "both met"
-
-
-def test_a_failing_skill_fails_the_conductor(recorder: Any, assert_sound: Any) -> None:
-    """The error names the skill and has the run id of the conductor."""
-    broken = Agent("search", "Search.", ScriptedModel(ValueError("no")))
-    conductor = Conductor("desk", "Lead.", ScriptedModel(SEARCH), [broken], event_manager=recorder.manager)
-    with pytest.raises(ModelError) as caught:
-        conductor.run("?")
-    assert (caught.value.component, caught.value.run_id) == ("search", recorder.events[0].run_id)
-    assert_sound(recorder.events)
-    assert_events(
-        recorder.events, "run_failed component=search", "tool_call_failed tool=search", "run_failed component=desk"
-    )
-
-
 def test_limits_include_the_calls_of_skills() -> None:
     """The conductor's limits count its skills; `max_loops` counts its own model calls after the plan."""
     conductor, model = desk(SEARCH, "never", limits=RunLimits(model_calls=2))
@@ -194,9 +166,3 @@ async def test_concurrent_runs_have_separate_plans() -> None:
     for number, result in enumerate(results):
         made = events(result, "plan_made")[0]
         assert [(step.skill, step.task) for step in made.steps] == [("a", str(number)), ("b", str(number))]
-
-
-def test_a_skill_must_be_a_component() -> None:
-    """Anything but a component among the skills is a ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="component"):
-        Conductor("desk", "Lead.", EchoModel(), cast("Any", ["writer"]))

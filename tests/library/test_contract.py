@@ -20,7 +20,8 @@ pytestmark = [
 
 def execute(way: str, component: Any) -> tuple[Any, list[Event], BaseException | None]:
     """Run a component in one of the four ways: its result, the events that a stream yielded, its error."""
-    result, seen = None, list[Event]()
+    result = None
+    seen = list[Event]()
 
     async def astream() -> None:
         async for event in component.astream("hello"):

@@ -15,14 +15,13 @@ from podwright.errors import (
     ContentFilterError,
     ContextError,
     InputError,
-    LoopLimitError,
     MessagesError,
     ModelError,
     OutputError,
     ToolArgumentsError,
     ToolError,
 )
-from podwright.testing import FunctionModel, ModelResponse, ScriptedModel, ToolCall, assert_events
+from podwright.testing import ModelResponse, ScriptedModel, ToolCall, assert_events
 
 
 def count_to(number: int) -> int:
@@ -60,12 +59,6 @@ def test_a_tool_that_raises_fails_the_run(error: BaseException, way: str, record
         assert caught.value.__cause__ is not None
         assert_sound(recorder.events)
         assert [event.error["code"] for event in recorder.of("tool_call_failed")] == ["tool_failed"]
-
-
-def test_a_model_that_raises_fails_the_run() -> None:
-    """Whatever a model raises is the cause of a ModelError."""
-    with pytest.raises(ModelError, match="TextlessError"):
-        Agent("a", "", ScriptedModel(TextlessError())).run("?")
 
 
 def test_a_result_without_a_json_form_fails_the_tool() -> None:
@@ -141,7 +134,7 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
 
     async def meet(name: str) -> str:
         """Wait for the others."""
-        async with asyncio.timeout(10), gate:
+        async with asyncio.timeout(60), gate:
             return name
 
     model = ScriptedModel([ToolCall.of("meet", id=name, name=name) for name in "abc"], "met")
@@ -152,7 +145,8 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
 
 async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: Any) -> None:
     """When one of several tools fails, the others are cancelled, and have ended when the run ends."""
-    waiting, ended = asyncio.Event(), list[str]()
+    waiting = asyncio.Event()
+    ended = list[str]()
 
     async def wait() -> None:
         """Wait."""
@@ -175,15 +169,6 @@ async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: An
     assert_sound(recorder.events)
     failed = {event.tool: event.error["code"] for event in recorder.of("tool_call_failed")}
     assert failed == {"fail": "tool_failed", "wait": "run_cancelled"}
-
-
-def test_a_model_that_only_calls_tools_is_stopped() -> None:
-    """After `max_loops` model calls without an answer the run fails."""
-    model = FunctionModel(lambda _: ToolCall.of("count_to", number=1))
-    with pytest.raises(LoopLimitError) as caught:
-        Agent("a", "Help.", model, tools=[count_to], max_loops=3).run("?")
-    assert caught.value.usage is not None
-    assert caught.value.usage.model_calls == 3
 
 
 @pytest.mark.parametrize(("reason", "error"), [("length", ModelError), ("content_filter", ContentFilterError)])
@@ -260,21 +245,12 @@ def test_an_answer_that_never_fits_is_an_error(answer: str) -> None:
     assert len(model.requests) == 2
 
 
-MISSING = {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}}
-
-
-ENDLESS = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
-DOUBLED = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(40)}
-TOO_LONG = {"$ref": "#/$defs/d0", "$defs": {**DOUBLED, "d40": {}}}
-
-
 UNUSABLE: dict[str, Any] = {
     "no schema": threading.Lock,
     "wrong": {"type": "no"},
     "remote": {"$ref": "http://127.0.0.1:9/a"},
-    "missing": MISSING,
-    "endless": ENDLESS,
-    "doubled": TOO_LONG,
+    "missing": {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}},
+    "endless": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
     "large": {"x" * 10_000: [0] * 10_000},
     "no pointer": {"$ref": "#/allOf/x", "allOf": [{}]},
     "no schema there": {"title": "t", "properties": {"a": {"$ref": "#/title"}}},
@@ -320,13 +296,6 @@ def test_an_array_of_arrays() -> None:
     output = model.requests[0].output
     assert output is not None
     assert output.schema["properties"] == {"answer": {"type": "array", "items": {"$ref": "#/properties/answer"}}}
-
-
-def test_a_schema_that_is_endless_for_some_answers() -> None:
-    """A schema that leads back to itself only for objects is an error of the input too."""
-    schema = {"$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object"}
-    with pytest.raises(InputError, match="too complex"):
-        Agent("a", "Help.", ScriptedModel('{"x": 1}')).run("?", response_model=schema)
 
 
 CIRCLE: list[Any] = []

@@ -208,7 +208,8 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     }
     assert {**facts, **expected, "help_url": error.help_url} == facts
     assert (facts.get("run_id"), facts.get("component")) == (error.run_id, error.component)
-    plain, coloured = io.StringIO(), io.StringIO()
+    plain = io.StringIO()
+    coloured = io.StringIO()
     error.rich_print(Console(file=plain, width=300))
     error.rich_print(Console(file=coloured, width=300, force_terminal=True, color_system="standard"))
     for part in (error_class.__name__, error.code, error.message.splitlines()[0], error.suggestion, error.help_url):

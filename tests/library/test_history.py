@@ -103,7 +103,8 @@ def test_a_cut_history_is_whole_turns_within_the_limits(
     left_out: list[int] = []
     for request in requests:
         system, *rest = request.messages
-        kept, turn = tuple(rest[: request.history]), tuple(rest[request.history :])
+        kept = tuple(rest[: request.history])
+        turn = tuple(rest[request.history :])
         left_out.append(len(earlier) - len(kept))
         assert system == Message("system", "Help.")
         assert said[: len(turn)] == turn
@@ -367,7 +368,8 @@ async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
     agent = Agent("guide", "Help.", ChatModel("openai/gpt-4o-mini", Connection("key", provider.url)))
     first = await agent.arun(data, trace=True)
     await agent.arun("Sure?", messages=first.messages)
-    system, said = {"role": "system", "content": "Help."}, {"role": "assistant", "content": "A pixel."}
+    system = {"role": "system", "content": "Help."}
+    said = {"role": "assistant", "content": "A pixel."}
     assert [request["messages"] for request in provider.requests] == [
         [system, user(data)], [system, user(data), said, user("Sure?")]
     ]  # fmt: skip

@@ -107,9 +107,21 @@ def test_what_people_write_is_taken(name: str) -> None:
     assert measure(schema) == visits
 
 
-def test_an_answer_that_leads_to_endless_work_is_an_error() -> None:
-    """A type that contains itself twice in the same place makes a check that doubles with each level of the answer."""
-    twice = {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "integer"}]}
-    answer = '{"a":' * 30 + '"x"' + "}" * 30
+TWICE = {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "integer"}]}
+"""Contains itself twice in the same place, so that its check doubles with each level of the answer."""
+CONDITIONAL = {
+    "$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object",
+}  # fmt: skip
+"""Leads back to itself for objects with `x` only."""
+DEEP = '{"a":' * 30 + '"x"' + "}" * 30
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [(TWICE, f'{{"answer": {DEEP}}}'), (CONDITIONAL, '{"x": 1}')],
+    ids=["a type twice in itself", "a type that is endless for some answers"],
+)
+def test_an_answer_that_leads_to_endless_work_is_an_error(schema: dict[str, Any], answer: str) -> None:
+    """A schema whose check does not end for an answer is an error of the input."""
     with pytest.raises(InputError, match="too complex"):
-        Agent("a", "Help.", ScriptedModel(f'{{"answer": {answer}}}')).run("?", response_model=twice)
+        Agent("a", "Help.", ScriptedModel(answer)).run("?", response_model=schema)

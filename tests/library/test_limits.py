@@ -60,38 +60,37 @@ def stopped(component: Any) -> LimitExceededError:
     return caught.value
 
 
-def test_a_limit_of_model_calls_holds_over_branches(recorder: Any, assert_sound: Any) -> None:
-    """Of eight parallel branches with three model calls allowed, exactly three calls begin."""
+OVER_BRANCHES: dict[str, tuple[RunLimits, list[int]]] = {
+    # the limit, and the output tokens that each call may use: the last call gets what is left
+    "model_calls": (RunLimits(model_calls=3), [100, 100, 100]),
+    "tokens": (RunLimits(tokens=3 * (INPUT + 100) + INPUT + 40), [100, 100, 100, 40]),
+    "cost": (RunLimits(cost=2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN), [100, 100, 50]),
+}
+
+
+@pytest.mark.parametrize("name", OVER_BRANCHES)
+def test_a_limit_holds_over_branches(name: str, recorder: Any, assert_sound: Any) -> None:
+    """Of eight parallel branches as many calls begin as the limit allows, and use it up to the last token."""
+    limits, allowed = OVER_BRANCHES[name]
     model = MeteredModel()
-    assert stopped(parallel(model, RunLimits(model_calls=3), event_manager=recorder.manager)).limit == "model_calls"
-    assert len(model.allowed) == len(recorder.of("model_call_started")) == 3
+    error = stopped(parallel(model, limits, event_manager=recorder.manager))
+    assert error.limit == name
+    assert model.allowed == allowed
+    assert error.usage is not None
+    assert error.usage.total_tokens == sum(INPUT + output for output in allowed)
+    assert error.usage.model_calls == len(recorder.of("model_call_started")) == len(allowed)
     assert_sound(recorder.events)
+
+
+def test_a_limit_that_is_just_enough_stops_nothing() -> None:
+    """As many branches as model calls are allowed run to their ends."""
     assert parallel(MeteredModel(), RunLimits(model_calls=BRANCHES)).run("?")["agent7_output"] == "x"
-
-
-def test_a_limit_of_tokens_holds_over_branches(recorder: Any, assert_sound: Any) -> None:
-    """Three calls fit, the fourth gets what is left, and the limit is used up to the last token."""
-    limit, model = 3 * (INPUT + 100) + INPUT + 40, MeteredModel()
-    error = stopped(parallel(model, RunLimits(tokens=limit), event_manager=recorder.manager))
-    assert error.limit == "tokens"
-    assert error.usage is not None
-    assert (model.allowed, model.most, error.usage.total_tokens) == ([100, 100, 100, 40], limit, limit)
-    assert_sound(recorder.events)
-
-
-def test_a_limit_of_cost_holds_over_branches() -> None:
-    """A limit of cost is never exceeded either."""
-    limit, model = 2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN, MeteredModel()
-    error = stopped(parallel(model, RunLimits(cost=limit)))
-    assert error.limit == "cost"
-    assert error.usage is not None
-    assert model.allowed == [100, 100, 50]
-    assert error.usage.cost == pytest.approx(limit - PER_TOKEN, abs=1e-11)
 
 
 def test_calls_take_turns_when_only_their_worst_cases_do_not_fit() -> None:
     """Calls wait for what others reserved, and all succeed if they use less."""
-    limit, model = BRANCHES * (INPUT + 10) + 90, MeteredModel(output=10)
+    limit = BRANCHES * (INPUT + 10) + 90
+    model = MeteredModel(output=10)
     result = parallel(model, RunLimits(tokens=limit)).run("?", trace=True)
     assert result.usage.total_tokens == BRANCHES * (INPUT + 10)
     assert model.allowed == [100] * BRANCHES

@@ -1,13 +1,13 @@
 """Pipelines: the output of each agent is the input of the next."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from tests.library.shapes import events
 
 from podwright import Agent, Conductor, FunctionModel, Pipeline, ScriptedModel, Workflow
-from podwright.errors import ConfigurationError, ModelError
+from podwright.errors import ModelError
 from podwright.testing import EchoModel, assert_events
 
 
@@ -32,7 +32,8 @@ def test_each_output_is_the_next_input() -> None:
 
 def test_only_the_last_agent_gets_the_response_model() -> None:
     """`response_model` is the type of the last answer."""
-    first, last = ScriptedModel("text"), ScriptedModel('{"stars": 5}')
+    first = ScriptedModel("text")
+    last = ScriptedModel('{"stars": 5}')
     line = Pipeline("line", [Agent("first", "Work.", first), Agent("last", "Rate.", last)])
     assert line.run("the moon", response_model=Rating) == Rating(stars=5)
     assert (first.requests[0].output is None, last.requests[0].output is None) == (True, False)
@@ -71,12 +72,6 @@ def test_a_failing_agent_ends_the_pipeline(recorder: Any) -> None:
     assert caught.value.component == "fails"
     assert never.requests == []
     assert_events(recorder.events, "step_finished step=fails outcome=failed", "run_failed component=line")
-
-
-def test_a_step_must_be_a_component() -> None:
-    """Anything but a component among the steps is a ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="component"):
-        Pipeline("line", cast("Any", ["writer"]))
 
 
 def test_agents_without_a_model_use_that_of_the_pipeline() -> None:

@@ -401,7 +401,7 @@ async def test_cancelling_closes_the_connection(server: Upstream, recorder: Any)
     begun = asyncio.Event()
     recorder.manager.subscribe(lambda _: begun.set(), "model_call_finished")
     running = asyncio.create_task(writer(server, event_manager=recorder.manager).arun("x"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await begun.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -419,21 +419,18 @@ async def test_a_timeout_of_its_own(server: Upstream) -> None:
     assert server.headers[0]["podwright-budget"] == "wall_time=1.0"
 
 
-@pytest.mark.parametrize("url", ["", "writer:8000", "http://u:sk-canary@w", "http://w/?k=sk-canary", 7])
-def test_an_invalid_url_is_refused(url: Any) -> None:
-    """An invalid URL is refused when the remote is made, and not repeated."""
-    with pytest.raises(ConfigurationError, match="'writer'") as caught:
-        Remote("writer", url)
-    assert "sk-canary" not in str(caught.value)
+WRONG_OPTIONS: list[dict[str, Any]] = [
+    {"url": ""}, {"url": "writer:8000"}, {"url": "http://u:sk-canary@w"}, {"url": "http://w/?k=sk-canary"}, {"url": 7},
+    {"name": "a/b"}, {"api_key": "sk-canary\r\nx: y"}, {"base_url": "http://x"}, {"topic": 1}, {"timeout": -1},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"name": "a/b"}, {"api_key": "k\r\nx: y"}, {"base_url": "http://x"}, {"topic": 1}, {"timeout": -1}]
-)
+@pytest.mark.parametrize("wrong", WRONG_OPTIONS, ids=str)
 def test_invalid_options_are_refused(wrong: dict[str, Any]) -> None:
-    """Names that blueprints cannot have, keys with line breaks, and options of other kinds are refused."""
-    with pytest.raises(ConfigurationError):
+    """What is no URL, no name of a blueprint or no option is refused, and the error shows no secret."""
+    with pytest.raises(ConfigurationError) as caught:
         Remote(**cast("Any", {"name": "writer", "url": "http://writer:8000", **wrong}))
+    assert "sk-canary" not in str(caught.value)
 
 
 async def test_hops_are_limited(server: Upstream) -> None:

@@ -43,7 +43,8 @@ class StoppingModel(FunctionModel):
         self.task: asyncio.Task[Any] | None = None
 
     async def answer(self, request: ModelRequest) -> str:
-        number, self.calls = self.calls, self.calls + 1
+        number = self.calls
+        self.calls += 1
         prompt = request.messages[-1].text
         await asyncio.sleep(0)  # so that parallel calls are in progress together
         match self.stops.get(number):

@@ -16,8 +16,10 @@ class Blocking:
     """A tool that blocks its thread until it is released."""
 
     def __init__(self) -> None:
-        self.calls, self.released = list[str](), threading.Event()
-        self._asked, self._manager = asyncio.Semaphore(0), EventManager()
+        self.calls = list[str]()
+        self.released = threading.Event()
+        self._asked = asyncio.Semaphore(0)
+        self._manager = EventManager()
         self._manager.subscribe(lambda event: self._asked.release(), "tool_call_started")
 
     def wait(self) -> str:
@@ -27,7 +29,8 @@ class Blocking:
         return "done"
 
     def agent(self, wall_time: float = 60) -> Agent:
-        model, limits = ScriptedModel(ToolCall.of("wait"), "ok"), RunLimits(wall_time)
+        model = ScriptedModel(ToolCall.of("wait"), "ok")
+        limits = RunLimits(wall_time)
         return Agent("waits", "", model, tools=[self.wait], limits=limits, event_manager=self._manager)
 
     async def start(self, number: int) -> list[asyncio.Task[str]]:
@@ -41,7 +44,8 @@ class Blocking:
 async def test_callers_who_leave_do_not_pile_up_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller who leaves or has no time left frees its place in the queue; a thread counts until its tool returns."""
     monkeypatch.setenv("PODWRIGHT_TOOL_THREADS", "4")
-    tool, before = Blocking(), set(threading.enumerate())
+    tool = Blocking()
+    before = set(threading.enumerate())
     left = await tool.start(150)
     for task in left:
         task.cancel()

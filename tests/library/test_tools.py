@@ -363,19 +363,6 @@ def test_a_function_must_accept_what_the_stored_schema_allows(
         assert f"'{parameter}'" in difference
 
 
-def test_a_missing_function_is_reported_with_a_suggestion() -> None:
-    """A tool without a function is a problem at its entry with the most similar function, or how to pass it."""
-    blueprint = Agent("guide", "", "offline/echo", tools=[plain, annotated]).to_blueprint()
-
-    def plane(city: str) -> str:
-        return city
-
-    found = problems_of(lambda: Agent.from_blueprint(blueprint, [plane]))
-    assert [problem.pointer for problem in found] == ["/tools/0", "/tools/1"]
-    assert found[0].suggestion == "Did you mean 'plane'?"
-    assert "tools=[" in found[1].suggestion
-
-
 def test_a_function_that_no_longer_fits_is_reported() -> None:
     """A function that does not fit its stored schema is a problem at the stored parameters."""
     blueprint = Agent("guide", "", "offline/echo", tools=[plain]).to_blueprint()

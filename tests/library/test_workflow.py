@@ -142,12 +142,13 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
 
 async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
     """Branches run at the same time, do not see each other's outputs, and are merged in their order."""
-    gate, right_ended = asyncio.Barrier(2), asyncio.Event()
+    gate = asyncio.Barrier(2)
+    right_ended = asyncio.Event()
     asked: dict[str, str] = {}
 
     async def answer(request: ModelRequest) -> str:
         asked[request.component] = request.messages[-1].text
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             if request.component in ("left", "right"):
                 await gate.wait()
             if request.component == "l2":
@@ -208,7 +209,9 @@ def test_a_map_needs_a_list_of_at_most_1000_items(items: Any, notes: Notes) -> N
 
 async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
     """As many items as allowed are in progress at the same time, and never more."""
-    gate, running, most = asyncio.Barrier(3), 0, 0
+    gate = asyncio.Barrier(3)
+    running = 0
+    most = 0
 
     async def answer(_: ModelRequest) -> str:
         nonlocal running, most
@@ -219,7 +222,7 @@ async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
         return "done"
 
     step = MapStep("items", "item", [Agent("a", "", FunctionModel(answer))], max_concurrency=3)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await Workflow("flow", [step]).arun({"input": "x", "items": list(range(9))})
     assert most == 3
 

@@ -91,7 +91,8 @@ class Query:
         return inner
 
     def _joined(self, node: promql.BinaryExpr) -> Labels | None:
-        left, right = self._labels_of(node.lhs), self._labels_of(node.rhs)
+        left = self._labels_of(node.lhs)
+        right = self._labels_of(node.rhs)
         if left is None or right is None:
             return left if right is None else right
         if str(node.op) == "or":
@@ -172,23 +173,6 @@ def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
     assert query.labels >= ({"namespace", "job"} if "up" in query.metrics else {"namespace", "job", "component"})
     texts = " ".join(rule.get("annotations", {}).values())
     assert set(re.findall(r"\$labels\.(\w+)", texts)) <= query.labels
-
-
-@pytest.mark.parametrize(
-    ("expression", "fault"),
-    [
-        ("podwright_run_total", "unknown metric"),
-        ('podwright_runs_total{state="ok"}', "unknown labels of"),
-        ("sum by (model) (podwright_runs_total)", "unknown labels in"),
-        ("rate(podwright_runs_waiting[5m])", "rate of a non-counter"),
-        ("histogram_quantile(0.9, sum by (job) (podwright_run_duration_seconds_bucket))", "needs buckets"),
-        ("sum by (job) (podwright_runs_total) / podwright_runs_total", "different labels"),
-    ],
-)
-def test_the_check_finds_faults(expression: str, fault: str) -> None:
-    """Unknown metrics and labels, rates of gauges and operands that never match are found."""
-    with pytest.raises(AssertionError, match=fault):
-        Query(expression, EXPORTED)
 
 
 PROMETHEUS_3_ACCEPT = (

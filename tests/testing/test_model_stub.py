@@ -218,7 +218,7 @@ def test_addresses(stub: ModelStub) -> None:
 def test_stopping_closes_kept_connections() -> None:
     """A stopped stub does not respond on a connection that was open before; it can be started again."""
     stub = ModelStub("one", "two")
-    with httpx.Client(verify=NO_AUTHORITIES, timeout=20) as client:
+    with httpx.Client(verify=NO_AUTHORITIES, timeout=60) as client:
         with stub:
             url = f"{stub.url}/v1/chat/completions"
             assert client.post(url, json={"messages": []}).status_code == 200
