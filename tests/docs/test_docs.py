@@ -70,7 +70,7 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
     assert any("curl -s localhost" in line for line in printed), "`make run` prints the requests to try"
 
 
@@ -111,7 +111,8 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
 
 @pytest.mark.parametrize(
     "command",
-    [command for page in PAGES for command in commands(page) if "podwright serve " in command],
+    # the command of the README's first screen is in test_first_screen.py
+    [command for page in PAGES for command in commands(page) if re.search(r"podwright serve (?!poet)", command)],
 )
 def test_services(command: str, tmp_path: Path) -> None:
     """Every `podwright serve` of a page serves, and exits with 0 on SIGTERM."""
@@ -126,7 +127,7 @@ def test_services(command: str, tmp_path: Path) -> None:
     try:
         address = address_in(server.stdout)
         assert address, command
-        assert plain_http.get(f"{address}/ready", timeout=30).status_code == 200
+        assert plain_http.get(f"{address}/ready", timeout=60).status_code == 200
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate(timeout=60)
@@ -161,17 +162,9 @@ def test_requests(command: str, newsroom: str) -> None:
         f"{newsroom}{url[len('localhost:8000') :]}",
         headers=dict(headers),
         content=data,
-        timeout=30,
+        timeout=60,
     )
     assert response.status_code == (202 if url.endswith("/runs") and data else 200), response.text
-
-
-def test_first_request(newsroom: str) -> None:
-    """The README's request returns the workflow's context, with an output of each agent."""
-    context = plain_http.post(f"{newsroom}/run", json={"input": "the moon"}, timeout=30).json()
-    assert context["input"] == "the moon"
-    assert {"researcher_output", "writer_output", "reviewer_output"} <= set(context)
-    assert all(isinstance(value, str) for value in context.values())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
