@@ -26,7 +26,6 @@ from tests.library.shapes import (
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
 from podwright.components import AgentStep, ApprovalStep
 from podwright.errors import ConfigurationError
-from podwright.testing import ScriptedModel
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,13 +145,6 @@ ASK: Json = {"type": "approval_step", "name": "ask", "message": "Go on?"}
 MEMBER: Json = {"type": "Agent", "name": "writer"}
 
 
-def test_a_model_object_answers_and_is_not_exported() -> None:
-    """A model object replaces the blueprint's model in runs, not in the export."""
-    agent = Agent.from_blueprint(AGENT, [forecast], model=ScriptedModel("from the script"))
-    assert agent.run("Hello") == "from the script"
-    assert agent.to_blueprint() == AGENT
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_api_key_is_never_exported(kind: str) -> None:
     """Every kind takes `api_key` and `base_url`, and shows them neither in its blueprint nor in its repr."""
@@ -162,25 +154,25 @@ def test_an_api_key_is_never_exported(kind: str) -> None:
     assert component.to_blueprint() == BLUEPRINTS[kind]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_unknown_keyword_is_refused_with_a_suggestion(kind: str) -> None:
-    """A keyword that no blueprint of the kind has is a ConfigurationError."""
-    with pytest.raises(ConfigurationError, match="'descripton'") as caught:
-        load_example(BLUEPRINTS[kind], descripton="x")
-    assert caught.value.suggestion == "Did you mean 'description'?"
+UNKNOWN: dict[str, tuple[Callable[[], object], str, str]] = {
+    # what is made, the keyword that it does not have, and the one that is suggested
+    **{kind: (lambda kind=kind: load_example(BLUEPRINTS[kind], descripton="x"), "descripton", "'description'")
+       for kind in KINDS},
+    "a misspelt option": (lambda: Workflow("flow", [ApprovalStep("?")], verbos=True), "verbos", "'verbose'"),  # pyright: ignore[reportCallIssue]
+    "an option of another kind": (
+        lambda: Conductor("desk", "", "a/b", [AGENTS["writer"]], tools=[len]), "tools", "agents",  # pyright: ignore[reportCallIssue]
+    ),
+}  # fmt: skip
 
 
-def test_an_unknown_option_of_a_constructor_is_refused_with_a_suggestion() -> None:
-    """A misspelt option is an error, and a misspelt model setting a problem of the blueprint."""
-    agent = Agent("guide", "", "offline/echo")
-    with pytest.raises(ConfigurationError) as caught:
-        Workflow("flow", [ApprovalStep("Go on?")], verbos=True)  # pyright: ignore[reportCallIssue]
-    assert caught.value.suggestion == "Did you mean 'verbose'?"
-    (problem,) = problems_of(lambda: Agent("guide", "", "a/b", temprature=1))  # pyright: ignore[reportCallIssue]
-    assert (problem.pointer, problem.suggestion) == ("/config/temprature", "Did you mean 'temperature'?")
-    with pytest.raises(ConfigurationError, match="'tools'") as caught:
-        Conductor("desk", "", "offline/echo", [agent], tools=[len])  # pyright: ignore[reportCallIssue]
-    assert "agents" in caught.value.suggestion
+@pytest.mark.parametrize(("make", "keyword", "suggestion"), UNKNOWN.values(), ids=UNKNOWN)
+def test_an_unknown_keyword_is_refused_with_a_suggestion(
+    make: Callable[[], object], keyword: str, suggestion: str
+) -> None:
+    """A keyword that neither the constructor nor the blueprint has is a ConfigurationError."""
+    with pytest.raises(ConfigurationError, match=f"'{keyword}'") as caught:
+        make()
+    assert suggestion in caught.value.suggestion
 
 
 def test_without_validation_unknown_keys_are_dropped_and_missing_tools_allowed() -> None:

@@ -82,11 +82,6 @@ def test_a_limit_holds_over_branches(name: str, recorder: Any, assert_sound: Any
     assert_sound(recorder.events)
 
 
-def test_a_limit_that_is_just_enough_stops_nothing() -> None:
-    """As many branches as model calls are allowed run to their ends."""
-    assert parallel(MeteredModel(), RunLimits(model_calls=BRANCHES)).run("?")["agent7_output"] == "x"
-
-
 def test_calls_take_turns_when_only_their_worst_cases_do_not_fit() -> None:
     """Calls wait for what others reserved, and all succeed if they use less."""
     limit = BRANCHES * (INPUT + 10) + 90

@@ -28,7 +28,6 @@ from podwright.errors import (
 )
 from podwright.testing import FunctionModel, ModelRequest
 
-ALWAYS = {"name": "is_empty", "args": {"value": ""}}
 NEVER = {"name": "is_empty", "args": {"value": "x"}}
 
 
@@ -237,17 +236,6 @@ def test_a_pause_does_not_stop_the_other_branches() -> None:
     with pytest.raises(ModelError) as failed:
         flow(StoppingModel({1: "fail"})).run("x")
     assert failed.value.resume_path == [0, 1, 1]
-
-
-def test_a_paused_run_has_not_failed(recorder: Any) -> None:
-    """A run that waits for approval ends with `run_paused`, and its step with the outcome paused."""
-    flow = Workflow("flow", [ApprovalStep("really?", name="ask")], event_manager=recorder.manager)
-    with pytest.raises(ApprovalRequired) as caught:
-        flow.run("x")
-    assert recorder.types() == ["run_started", "step_started", "step_finished", "run_paused"]
-    _, _, step, paused = recorder.events
-    assert (step.outcome, paused.message, paused.resume_path) == ("paused", "really?", (0,))
-    assert paused.context == caught.value.context
 
 
 def test_a_condition_that_failed_is_evaluated_again() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.library.shapes import says
 
-from podwright import Agent, Event, EventManager, ScriptedModel, Workflow
+from podwright import Agent, Event, EventManager, ScriptedModel
 from podwright.errors import ConfigurationError, ToolError
 from podwright.testing import ToolCall
 
@@ -29,14 +29,6 @@ def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(recorder: Any, 
     assert recorder.events[0].run_id in caplog.records[0].getMessage()
     agent.run("?")
     assert received == ["run_started", "run_started"]
-
-
-def test_a_shared_event_manager_gets_each_event_once(recorder: Any) -> None:
-    """A manager that a workflow and its agents share gets each event once."""
-    agents = [Agent(name, "Help.", says(name), event_manager=recorder.manager) for name in ("one", "two")]
-    Workflow("flow", agents, event_manager=recorder.manager).run("?")
-    assert [event.component for event in recorder.of("run_started")] == ["flow", "one", "two"]
-    assert [event.seq for event in recorder.events] == list(range(len(recorder.events)))
 
 
 def test_a_subscription_can_choose_types_and_end(recorder: Any) -> None:
@@ -72,16 +64,6 @@ def test_an_unknown_event_type_is_refused_with_a_suggestion() -> None:
     assert caught.value.suggestion == "Did you mean 'token'?"
 
 
-def test_verbose_prints_the_steps(capsys: Any) -> None:
-    """`verbose` prints started, thinking and the final answer, one line each (spec §1.6)."""
-    Agent("guide", "Help.", says("Sunny."), verbose=True).run("Weather?")
-    started, thinking, answer = capsys.readouterr().out.splitlines()
-    assert started == "[guide] started: Weather?"
-    assert thinking == "[guide] thinking (offline/function)"
-    assert answer.startswith("[guide] final answer (")
-    assert answer.endswith("): Sunny.")
-
-
 def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
     """Tool calls, failures and tokens are printed without control characters, which could change the terminal."""
 
@@ -99,14 +81,3 @@ def test_verbose_prints_tools_failures_and_tokens(capsys: Any) -> None:
     assert "[a] failed: " in printed
     assert "\none\ufffd two\n" in printed
     assert not {"\x1b", "\x07"} & set(printed)
-
-
-def test_tokens_arrive_in_order_if_the_run_streams() -> None:
-    """`on_token` gets each piece of the answer in order; a run that does not stream has none."""
-    tokens: list[str] = []
-    agent = Agent("a", "Help.", says("one two  three"), on_token=tokens.append)
-    agent.run("?")
-    assert tokens == []
-    agent.run("?", stream=True)
-    list(agent.stream("?"))
-    assert tokens == ["one", " two", "  three"] * 2

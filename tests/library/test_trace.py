@@ -196,22 +196,18 @@ def spread(result: ExecutionResult, seconds: float) -> ExecutionResult:
     return dataclasses.replace(result, events=spaced)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_replay_emits_the_recorded_events(kind: str, make_example: Any, pauses: list[float]) -> None:
-    """Replay gives a subscriber the recorded events in order, with the given delay between them."""
-    result = through_json(make_example(kind).component.run("hello", trace=True))
+@pytest.mark.parametrize(
+    ("delay", "pause"), [(0.0, None), (0.5, 0.5), (None, 0.25)], ids=["none", "given", "the run's"]
+)
+def test_replay_emits_the_recorded_events(
+    make_example: Any, pauses: list[float], delay: float | None, pause: float | None
+) -> None:
+    """Replay gives a subscriber the recorded events in order, with a delay between them, or with that of the run."""
+    result = through_json(spread(make_example("agent").component.run("hello", trace=True), 0.25))
     seen: list[Event] = []
-    result.replay(subscriber=seen.append)
-    assert (seen, pauses) == (result.events, [])
-    result.replay(delay=0.5, subscriber=seen.append)
-    assert seen == result.events * 2
-    assert pauses == [0.5] * (len(result.events) - 1)
-
-
-def test_replay_can_pause_as_long_as_the_run_did(make_example: Any, pauses: list[float]) -> None:
-    """With a delay of None replay pauses between events as the run did."""
-    spread(make_example("agent").component.run("hello", trace=True), 0.25).replay(None, subscriber=lambda _: None)
-    assert set(pauses) == {0.25}
+    result.replay(delay, subscriber=seen.append)
+    assert seen == result.events
+    assert pauses == ([] if pause is None else [pause] * (len(seen) - 1))
 
 
 def test_replay_prints_the_steps_with_their_times(make_example: Any, pauses: list[float], capsys: Any) -> None:

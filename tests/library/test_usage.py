@@ -89,12 +89,3 @@ def test_a_call_of_unknown_price_makes_the_cost_unknown() -> None:
     assert (result.usage.cost, result.usage.model_calls, result.usage.unpriced_model_calls) == (None, 3, 1)
     costs = [event.usage.cost for event in result.events if event.type == "run_finished"]
     assert costs == [0.5, None, 0.25, None]
-
-
-def test_last_usage_has_a_cost() -> None:
-    """After a run `last_usage` has a numeric cost (spec §2.6); before it is empty."""
-    agent = Agent("guide", "", "offline/echo")
-    assert agent.last_usage == Usage()
-    agent.run("x")
-    assert (agent.last_usage.cost, agent.last_usage.model_calls) == (0.0, 1)
-    assert list(agent.last_usage.by_model) == ["offline/echo"]

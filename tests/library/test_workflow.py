@@ -61,15 +61,6 @@ def test_the_input_of_a_step_is_a_template(notes: Notes) -> None:
     assert notes.of("two") == ["{one_output} | one1 | {input.x}"]
 
 
-def test_a_template_with_an_unknown_name_stops_the_workflow(notes: Notes) -> None:
-    """A name that the context lacks is a ContextError with a suggestion, before the model is called."""
-    flow = Workflow("flow", [notes.agent("one"), AgentStep(notes.agent("two"), "second", input="{one_ouput}")])
-    with pytest.raises(ContextError, match="'second'") as caught:
-        flow.run("x")
-    assert (caught.value.suggestion, caught.value.resume_path) == ("Did you mean 'one_output'?", [1])
-    assert notes.of("two") == []
-
-
 def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     """Named inputs fill instructions and templates; an agent is shown those that its instructions do not name."""
     speaker = notes.agent("speaks", "Speak {language}.")

@@ -190,23 +190,20 @@ def test_a_second_line_of_a_budget_counts(example: Callable[[str], httpx.Client]
 
 
 WRONG: dict[str, tuple[dict[str, str], str]] = {
-    "a URL": (
-        {"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'},
-        "Invalid URL of the remote component 'writer'",
-    ),
-    "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "Invalid name of a remote component 'a/b'"),
+    "a URL": ({"PODWRIGHT_AGENTS": '{"writer": "writer:8000"}'}, "'writer'"),
+    "a name": ({"PODWRIGHT_AGENTS": '{"a/b": "http://writer"}'}, "'a/b'"),
     "a key for nobody": (
         {"PODWRIGHT_AGENTS": '{"writer": "http://w"}', "PODWRIGHT_AGENT_KEYS": '{"writr": "k"}'},
-        "Did you mean 'writer'?",
+        "'writr'",
     ),
     "no file": ({"PODWRIGHT_AGENTS_FILE": "/nowhere/agents.json"}, "PODWRIGHT_AGENTS_FILE"),
-    "an agent that nobody declares": ({"PODWRIGHT_AGENTS": '{"writer": "http://w"}'}, "editor"),
+    "an agent that nobody declares": ({"PODWRIGHT_AGENTS": '{"writer": "http://w"}'}, "'editor'"),
 }
 
 
 @pytest.mark.parametrize(("variables", "text"), WRONG.values(), ids=WRONG)
 def test_wrong_declarations_stop_the_start(shell: Shell, tmp_path: Path, variables: dict[str, str], text: str) -> None:
-    """A wrong name, URL, key or file stops the start with one readable error."""
+    """A wrong name, URL, key or file stops the start with an error that names it."""
     (tmp_path / "line.json").write_text(json.dumps(LINE))
     done = shell("serve", "line.json", "--port", "0", **variables)
     assert done.returncode == 1

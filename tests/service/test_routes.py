@@ -116,14 +116,6 @@ def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
     assert response.json() == {"output": {"input": "the moon", "poet_output": "Echo: the moon"}}
 
 
-@each_example
-def test_a_valid_blueprint_is_found_valid(example: Example, newsroom: Path, name: str) -> None:
-    """`/validate-blueprint` finds nothing wrong in the blueprint of `/info`, with its kind given or not."""
-    blueprint = load(newsroom / name).to_blueprint()
-    for body in ({"blueprint": blueprint}, {"blueprint": blueprint, "type": KINDS[name]}):
-        assert example(name).post("/validate-blueprint", json=body).json()["errors"] == []
-
-
 def test_problems_of_a_blueprint_are_listed(example: Example) -> None:
     """`/validate-blueprint` lists all that is wrong, each with its pointer and a suggestion."""
     blueprint = {"name": "poet", "instructons": "Write.", "config": {"model": "offline/ecco"}}

@@ -140,18 +140,6 @@ def test_a_failed_run_reports_its_usage(serve: Serve) -> None:
     assert response.headers["podwright-usage"] == 'input_tokens=10, output_tokens=5, cost="0.0000084"'
 
 
-def test_an_unknown_cost_is_left_out(serve: Serve) -> None:
-    """If the price of a call is unknown, the header has no cost."""
-
-    class Unpriced(ScriptedModel):
-        def cost(self, usage: Usage) -> float | None:
-            return None
-
-    answer = ModelResponse("a", usage=Usage(input_tokens=1, output_tokens=2, cost=None))
-    response = serve(Agent("helper", "Help.", Unpriced(answer))).post("/run", json={"input": "x"})
-    assert response.headers["podwright-usage"] == "input_tokens=1, output_tokens=2"
-
-
 @pytest.mark.parametrize(("asked", "answered"), [(7.2, "8"), (None, "1"), (0.0, "1"), (9e4, "3600"), (7.0, None)])
 def test_a_rate_limit_of_the_provider(serve: Serve, asked: float | None, answered: str | None) -> None:
     """After the retries, a 429 is a 503 with its `Retry-After`, at most an hour; an account without credit is a 502."""
