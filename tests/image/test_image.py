@@ -42,6 +42,17 @@ def test_hardened(image: str, start: Start) -> None:
     assert "Traceback" not in container.logs()
 
 
+def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
+    """Without keys, a request for a public name is refused, although the container listens on all addresses."""
+    container = start(slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE).healthy()
+    code = (
+        "import sys, http.client as h; c = h.HTTPConnection('127.0.0.1', 8000); "
+        "c.request('GET', '/info', headers={'host': sys.argv[1]}); print(c.getresponse().status)"
+    )
+    statuses = {host: container.run("python", "-c", code, host).strip() for host in ("evil.example", "writer:8000")}
+    assert statuses == {"evil.example": "400", "writer:8000": "200"}
+
+
 def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     """It works the same under an unknown user, as some clusters choose one, and with WEB_CONCURRENCY=2."""
     options = (*HARDENED, "--user", "1234567:0", mounted(NEWSROOM / "writer"))

@@ -27,7 +27,8 @@ def counted() -> Metrics:
     metrics.observe_request("POST", "/run", 200, 0.1)
     metrics.count_attempt("succeeded")
     metrics.set_background_runs({"queued": (1, 1.0)})
-    priced, unpriced = Usage(10, 5, 4, 2, cost=0.01), Usage(10, 5, cost=None)
+    priced = Usage(10, 5, 4, 2, cost=0.01)
+    unpriced = Usage(10, 5, cost=None)
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [
         RunStarted(**own),

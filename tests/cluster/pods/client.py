@@ -17,9 +17,11 @@ async def send(request: web.Request) -> web.Response:
         async with aiohttp.request(
             ask["method"], ask["url"], json=ask["body"], headers=headers, timeout=timeout
         ) as response:
-            status, text = response.status, await response.text()
+            status = response.status
+            text = await response.text()
     except (aiohttp.ClientError, TimeoutError) as error:
-        status, text = 0, repr(error)
+        status = 0
+        text = repr(error)
     try:
         body = json.loads(text)
     except ValueError:
