@@ -10,7 +10,7 @@ from tests.library.shapes import (
     problems_of,
 )
 
-from podwright import BlueprintValidationError, blueprints
+from podwright import blueprints
 from podwright.text import short_repr
 
 
@@ -77,11 +77,3 @@ def test_a_file_is_read_by_its_suffix(tmp_path: Path, suffix: str, encoding: str
     file = tmp_path / f"blueprint{suffix}"
     file.write_text(write({**AGENT, "name": "ü"}), encoding=encoding)
     assert blueprints.read_file(file) == {**AGENT, "name": "ü"}
-
-
-@pytest.mark.parametrize("text", ["[]", "null", "{"])
-def test_a_file_without_an_object_is_invalid(tmp_path: Path, text: str) -> None:
-    """A file whose data is not an object is reported with its name."""
-    (tmp_path / "list.json").write_text(text)
-    with pytest.raises(BlueprintValidationError, match=r"list\.json"):
-        blueprints.read_file(tmp_path / "list.json")

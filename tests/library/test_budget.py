@@ -69,18 +69,6 @@ async def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
     assert (last.output_tokens, budget.calls) == (75, 1)
 
 
-async def test_the_last_call_gets_what_is_left() -> None:
-    """A call waits while others could free what it needs; when nothing is reserved it gets less than it asked for."""
-    budget = Budget(RunLimits(tokens=100))
-    first = await budget.reserve(0, 90, free)
-    waiting = asyncio.create_task(budget.reserve(10, 90, free))
-    await idle()
-    assert not waiting.done()
-    budget.settle(first, Usage(0, 60))
-    reservation = await waiting
-    assert (reservation.output_tokens, reservation.limit) == (30, "tokens")
-
-
 async def test_a_waiting_call_is_refused_when_the_last_call_is_taken() -> None:
     """A call that waits for tokens does not wait for model calls that will not come back."""
     budget = Budget(RunLimits(model_calls=2, tokens=100))

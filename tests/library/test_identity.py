@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.library.shapes import KINDS
-from tests.library.strategies import CONDITIONS, TOOLS, is_late, is_urgent, load_generated, search, valid
+from tests.library.strategies import is_late, is_urgent, load_generated, search, valid
 
-from podwright import Agent, Conductor, Pipeline, Workflow, blueprints, load
+from podwright import Agent, Conductor, Pipeline, Workflow, blueprints
 from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
 
 moderate = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -70,17 +70,6 @@ COMPONENTS: dict[str, Any] = {
     "conductor": Conductor("desk", "Lead.", "offline/echo", [researcher, writer], planning=True, seed=1),
     "pipeline": Pipeline("line", [researcher, writer], "offline/echo", description="In a row."),
 }
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_component_made_in_python_can_be_rebuilt(kind: str) -> None:
-    """The export of a component made by its constructor is valid, and rebuilds to the same blueprint."""
-    blueprint = COMPONENTS[kind].to_blueprint()
-    assert blueprints.problems(blueprint, COMPONENTS[kind].kind) == []
-    members = COMPONENTS[kind].members() if kind == "workflow" else {}
-    rebuilt = load(blueprint, tools=TOOLS, agents=members, conditions=CONDITIONS)
-    assert type(rebuilt) is type(COMPONENTS[kind])
-    assert rebuilt.to_blueprint() == blueprint
 
 
 def test_a_component_with_tools_can_be_sent_to_another_process() -> None:

@@ -3,14 +3,12 @@
 import dataclasses
 import functools
 import json
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from podwright import Agent, FunctionModel, Pipeline, Usage
-from podwright.testing import ModelResponse
+from podwright import Usage
 
 PICO = 10**12
 amounts = st.integers(0, 1000 * PICO)
@@ -69,23 +67,3 @@ def test_usage_survives_json(used: list[Usage]) -> None:
     assert TypeAdapter(Usage).validate_python(json.loads(json.dumps(data, allow_nan=False))) == usage
     names = {field.name for field in dataclasses.fields(Usage)}
     assert data.keys() == (names if used else names - {"by_model"})
-
-
-def test_a_call_of_unknown_price_makes_the_cost_unknown() -> None:
-    """An unknown cost is None and never 0, and the calls are counted."""
-    prices = iter([0.5, None, 0.25])
-
-    def answer(_: Any) -> ModelResponse:
-        return ModelResponse("x", usage=Usage(input_tokens=3, output_tokens=1, cost=next(prices)))
-
-    class Unpriced(FunctionModel):
-        def cost(self, usage: Usage) -> float | None:
-            return None
-
-    model = Unpriced(answer, name="vendor/model")
-    line = Pipeline("line", [Agent(name, "", model) for name in "abc"])
-    result = line.run("x", trace=True)
-    assert result.usage == line.last_usage
-    assert (result.usage.cost, result.usage.model_calls, result.usage.unpriced_model_calls) == (None, 3, 1)
-    costs = [event.usage.cost for event in result.events if event.type == "run_finished"]
-    assert costs == [0.5, None, 0.25, None]

@@ -59,18 +59,6 @@ def test_a_wrong_value_is_one_problem(data_type: Any, data: Any, pointer: str, w
     assert [word for word in words.split(" ") if word not in problem.detail] == []
 
 
-def test_every_wrong_value_is_a_problem() -> None:
-    """The problems are listed in the order of their places."""
-    data = [{"type": "square", "size": "big"}, {"type": "label"}, {"type": "label", "lines": [], "size": 1}]
-    assert [problem.pointer for problem in problems(list[Shape], data)] == ["/0/size", "/1", "/2/size"]
-
-
-def test_misspelt_keys_and_types_have_suggestions() -> None:
-    """The most similar allowed key or type is suggested."""
-    assert problems(Shape, {"type": "label", "line": []})[-1].suggestion == "Did you mean 'lines'?"
-    assert problems(Shape, {"type": "sqare"})[0].suggestion == "Did you mean 'square'?"
-
-
 def test_the_message_of_a_validator_is_kept() -> None:
     """A ValueError of our own is the detail, without pydantic's prefix."""
 

@@ -218,7 +218,8 @@ def test_a_hostile_blueprint_is_refused(
     body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
     problem = check_problem(client.post("/run-blueprint", json=body), 422, "blueprint_invalid")
     assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), problem
-    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+    report = client.post("/validate-blueprint", json={"blueprint": blueprint}).json()
+    assert (report["valid"], report["errors"]) == (False, problem["errors"])
 
     outer = {"type": "workflow", "blueprint": flow(step(agent="in/ner")), "agents": {"in/ner": blueprint}}
     problem = check_problem(client.post("/run-blueprint", json={**outer, "input": "x"}), 422, "blueprint_invalid")

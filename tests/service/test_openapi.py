@@ -63,18 +63,6 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
     assert sent == 19
 
 
-@each_kind
-def test_problems_are_documented(example: Example, name: str) -> None:
-    """The statuses of a run are documented, with the schema of problems, for which a real one is valid."""
-    client = example(name)
-    document = client.get("/openapi.json").json()
-    for path in ("/run", "/run-blueprint"):
-        responses = document["paths"][path]["post"]["responses"]
-        assert set(responses) == {"200", "400", "408", "409", "413", "415", "422", "500", "502", "503", "504"}
-        schema = responses["422"]["content"]["application/problem+json"]["schema"]
-        validate(document, schema, client.post(path, json={}).json())
-
-
 LOCAL = Workflow(
     "outline", [AgentStep(ECHO, output="topic"), MapStep("points", "point", [AgentStep(ECHO, input="{topic}, {a}")])]
 )

@@ -116,16 +116,6 @@ def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
     assert response.json() == {"output": {"input": "the moon", "poet_output": "Echo: the moon"}}
 
 
-def test_problems_of_a_blueprint_are_listed(example: Example) -> None:
-    """`/validate-blueprint` lists all that is wrong, each with its pointer and a suggestion."""
-    blueprint = {"name": "poet", "instructons": "Write.", "config": {"model": "offline/ecco"}}
-    report = example("writer").post("/validate-blueprint", json={"blueprint": blueprint}).json()
-    assert report["valid"] is False
-    suggestions = {error["pointer"]: error["suggestion"] for error in report["errors"]}
-    assert "'instructions'" in suggestions["/blueprint/instructons"]
-    assert "'offline/echo'" in suggestions["/blueprint/config/model"]
-
-
 def test_routes_can_be_added_to_the_application() -> None:
     """A FastAPI route that is added works, and so do the service's own."""
     app = create_app(Settings(), Agent("guide", "You guide.", "offline/echo"))

@@ -189,17 +189,6 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
     assert response.json() == {"input": "x", "one_output": "first", "two_output": "second"}
 
 
-def test_an_inline_workflow_resumes_after_a_failure(serve: Serve) -> None:
-    """After a failure, an inline workflow resumes at the step that failed."""
-    helper = agent("first", ModelError("down"), "second")
-    client = serve(helper)
-    steps = [{"type": "agent_step", "agent": "helper", "name": name, "output": name} for name in ("a", "b")]
-    body = {"type": "workflow", "blueprint": {"name": "flow", "steps": steps}}
-    problem = check(client.post("/run-blueprint", json={**body, "input": "x"}), 502, "model_failed")
-    again = {**body, "inputs": problem["context"], "resume_path": problem["resume_path"]}
-    assert client.post("/run-blueprint", json=again).json() == {"input": "x", "a": "first", "b": "second"}
-
-
 def test_a_start_step(serve: Serve) -> None:
     """A workflow starts at the step that the request names."""
     client = serve(Workflow("flow", [agent(name="one"), agent("second", name="two")]))
