@@ -37,9 +37,7 @@ def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any],
     last = ["docker compose ps --format '{{.Service}}'", "docker compose down --volumes"]
     script = "\n".join(["set -ex", *commands, *last])
     try:
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=ROOT, env=variables, capture_output=True, text=True
-        )
+        done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=variables, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert set(done.stdout.split()) >= {"newsroom", "desk", "collector", "grafana", "jaeger", "prometheus"}
         label = f"label=com.docker.compose.project={project}"

@@ -423,7 +423,7 @@ async def test_tool_calls_wait_for_each_other() -> None:
         nonlocal active, most
         active += 1
         most = max(most, active)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         active -= 1
         return str(number)
 
