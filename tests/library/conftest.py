@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import settings
+from tests.library.model_clients import CLIENTS, Client
 from tests.library.shapes import events
 from tests.library.upstream import Upstream, upstream
 
@@ -23,6 +24,12 @@ async def provider() -> AsyncGenerator[Upstream]:
     """A model provider on a local socket."""
     async with upstream() as serving:
         yield serving
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each of the model clients."""
+    return request.param
 
 
 @dataclass

@@ -4,9 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.library.upstream import Upstream, reply
 
-from podwright import Agent, errors
 from podwright.messages import Message, ModelRequest, ToolCall
 from podwright.models.provider_error import provider_error
 
@@ -76,15 +74,3 @@ def test_long_prompts_take_linear_time(prompt: str) -> None:
     """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""
     request = ModelRequest("m", (Message("user", prompt),))
     assert (provider_error({"message": prompt}, request) or "…").strip("\\") in ("[…]", "…")
-
-
-async def test_the_reason_is_in_the_error_but_not_for_callers(provider: Upstream, recorder: Any) -> None:
-    """The error in Python has the reason; its JSON data, the events and the message have not."""
-    provider.answers([reply({"error": UNSUPPORTED}, 400)])
-    agent = Agent("a", "", "openai/m", api_key=KEY, base_url=provider.url, event_manager=recorder.manager)
-    with pytest.raises(errors.ModelRequestError) as caught:
-        await agent.arun("Hello?")
-    assert f"{caught.value.provider_error}" == REASONS["fields"][1]
-    assert f"{caught.value.provider_error}" in str(caught.value)
-    hidden = [caught.value.message, caught.value.to_dict(), *(event.to_dict() for event in recorder.events)]
-    assert "nsupported" not in json.dumps(hidden)

@@ -1,0 +1,152 @@
+"""Where requests go: providers, their variables, the settings of the environment, and what a component overrides."""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+from tests.library.model_clients import question
+from tests.library.upstream import Upstream, completion, reply
+
+from podwright import Agent, errors
+from podwright.models import Connection, resolve
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.providers import ENDPOINTS
+
+ASK = question("openai/m")
+_numbers = itertools.count()
+
+
+def unused(provider: str) -> str:
+    """A name of a model that no test has resolved: a resolved model keeps what the environment was."""
+    return f"{provider}/m{next(_numbers)}"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No provider's variable of this machine counts."""
+    for variable in list(os.environ):
+        if variable.startswith("PODWRIGHT_MODEL") or variable.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
+            monkeypatch.delenv(variable)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+async def test_a_provider_needs_its_own_variables(name: str) -> None:
+    """At its own URL a provider needs a key; one without a URL needs that; the error names the variable."""
+    endpoint = ENDPOINTS[name]
+    if endpoint.url.startswith("https://"):
+        with pytest.raises(errors.ModelAuthenticationError) as missing_key:
+            await resolve(unused(name)).complete(ASK)
+        assert endpoint.keys[0] in missing_key.value.suggestion
+    elif not endpoint.url:
+        with pytest.raises(errors.ConfigurationError) as missing_url:
+            await resolve(unused(name)).complete(ASK)
+        assert endpoint.urls[0] in missing_url.value.suggestion
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+async def test_variables_of_the_providers(name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each provider's variables set its key and base URL."""
+    endpoint = ENDPOINTS[name]
+    provider.answers([reply(completion())])
+    for key, url in zip(endpoint.keys, endpoint.urls * 4, strict=False):
+        monkeypatch.setenv(key, f"key-of-{name}\n")
+        monkeypatch.setenv(url, provider.url.removesuffix(endpoint.suffix) + "/")
+        model = unused(name)
+        assert (await resolve(model).complete(ASK)).text == "Hi."
+        assert provider.headers[-1]["authorization"] == f"Bearer key-of-{name}"
+        assert provider.headers[-1][":line"] == "POST /v1/chat/completions HTTP/1.1"
+        assert provider.requests[-1]["model"] == endpoint.model_prefix + model.partition("/")[2]
+        monkeypatch.delenv(key)
+
+
+async def test_one_endpoint_for_all_models(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PODWRIGHT_MODEL_BASE_URL is the endpoint of every model, and never gets a provider's key."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    provider.answers([reply(completion())])
+    for name in map(unused, ("openai", "anthropic", "mistral", "nobody")):
+        model = resolve(name)
+        assert isinstance(model, ChatModel)
+        await model.complete(ASK)
+        assert "authorization" not in provider.headers[-1]
+        assert provider.requests[-1]["model"] == name.partition("/")[2]
+    assert resolve("offline/echo").name == "offline/echo"
+
+
+@pytest.mark.parametrize(
+    ("connection", "sent"),
+    [(Connection(), "Bearer key-for-all"), (Connection("my-own"), "Bearer my-own"), (Connection(""), None)],
+    ids=["no key", "a key", "an empty key"],
+)
+async def test_the_shared_endpoint_has_a_key_of_its_own(
+    connection: Connection, sent: str | None, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PODWRIGHT_MODEL_API_KEY is sent to that endpoint, unless the component has a key, which may be empty."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
+    monkeypatch.setenv("PODWRIGHT_MODEL_API_KEY", "key-for-all")
+    provider.answers([reply(completion())])
+    await resolve(unused("anthropic"), None, connection).complete(ASK)
+    assert provider.headers[-1].get("authorization") == sent
+
+
+async def test_a_component_overrides_the_environment(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`api_key` and `base_url` of a component win; `address` tells where requests go."""
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
+    for variable in ("OPENAI_BASE_URL", "PODWRIGHT_MODEL_BASE_URL"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9/v1")
+    provider.answers([reply(completion())])
+    agent = Agent("a", "", "openai/gpt-4o", api_key="mine", base_url=provider.url)
+    assert await agent.arun("Hello?") == "Hi."
+    assert provider.headers[-1]["authorization"] == "Bearer mine"
+    assert agent.model.address() == ("127.0.0.1", provider.port)
+    assert ChatModel("openai/m", Connection("k"), ENDPOINTS["openai"]).address() == ("127.0.0.1", 9)
+    assert ChatModel("mine/m", Connection("k")).address() is None
+
+
+def test_the_client_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PODWRIGHT_MODEL_CLIENT chooses the client; `openai` refuses unknown providers without a base URL."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "openai")
+    assert isinstance(resolve(unused("openai")), ChatModel)
+    with pytest.raises(errors.UnknownModelError) as unknown:
+        resolve("opneai/m")
+    assert "'openai'" in unknown.value.suggestion
+    assert isinstance(resolve(unused("opneai"), None, Connection(None, "http://localhost")), ChatModel)
+    monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "litellm")
+    assert type(resolve(unused("mistral"))).__name__ == "LiteLLMModel"
+    monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "fast")
+    with pytest.raises(errors.ConfigurationError, match="fast"):
+        resolve(unused("groq"))
+
+
+@pytest.mark.parametrize("client", ["openai", "litellm"])
+def test_the_shared_base_url_is_checked_before_the_first_call(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An invalid PODWRIGHT_MODEL_BASE_URL is refused when a model is resolved, without its secrets."""
+    monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", client)
+    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "me:pass@vendor/v1")
+    with pytest.raises(errors.ConfigurationError, match="PODWRIGHT_MODEL_BASE_URL") as caught:
+        resolve(unused("openai"))
+    assert "pass" not in str(caught.value)
+    name = unused("openai")
+    assert resolve(name, None, Connection("key", "http://localhost/v1")).name == name
+
+
+async def test_invalid_urls_and_keys_are_refused_and_not_shown(provider: Upstream) -> None:
+    """A base URL with a password and a key with a line break are never sent."""
+    with pytest.raises(errors.ConfigurationError) as invalid_url:
+        await ChatModel("openai/m", Connection("key", "https://me:pass@host/v1")).complete(ASK)
+    assert "pass" not in str(invalid_url.value)
+    with pytest.raises(errors.ModelAuthenticationError) as invalid_key:
+        await ChatModel("openai/m", Connection("key\r\nX: y", provider.url)).complete(ASK)
+    assert "X: y" not in str(invalid_key.value)
+    assert "key\r" not in repr(Connection("key\r\nX: y"))
+
+
+def test_the_reference_lists_every_provider() -> None:
+    """The table in the documentation is the one in the code."""
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    for name, endpoint in ENDPOINTS.items():
+        keys, urls = (
+            ", ".join(f"`{variable}`" for variable in variables) for variables in (endpoint.keys, endpoint.urls)
+        )
+        assert f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |" in page
