@@ -1,0 +1,303 @@
+"""What background runs need of their database, in SQLite and in PostgreSQL: tables, statements that differ, health."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, text, update
+from sqlalchemy.ext.asyncio import create_async_engine
+from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
+from tests.postgresql import PostgreSQL
+from tests.service.background_support import (
+    ECHO,
+    FLOW,
+    LEASE_SECONDS,
+    METRICS_INTERVAL,
+    RETRY_INTERVAL,
+    begin,
+    synchronous_url,
+    wait,
+)
+from tests.service.support import Address, Command, Gate, Serve, Shell, check_problem
+
+from podwright import Agent, ApprovalStep, FunctionModel, Workflow
+from podwright.testing import ModelRequest
+from podwright_service.background.database import DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.store import AttemptUpdate, RunStore
+from podwright_service.background.tables import metadata, runs
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest) -> str:
+    """The URL of a database without runs."""
+    return request.getfixturevalue(f"{request.param}_database")
+
+
+@contextlib.asynccontextmanager
+async def opened_stores(database: str, count: int) -> AsyncGenerator[list[RunStore]]:
+    """Stores of several processes on one database."""
+    url = database_url(database)
+    migrate(url)
+    stores = [RunStore(url) for _ in range(count)]
+    yield stores
+    for store in stores:
+        await store.close()
+
+
+# --- Tables -------------------------------------------------------------------------------------------------------
+
+
+def test_the_migrations_make_the_tables(database: str) -> None:
+    """The tables that the migrations create are those that the code uses."""
+    migrate(database_url(database))
+    engine = create_engine(synchronous_url(database))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "podwright_migrations"})
+        changes = compare_metadata(context, metadata)
+    engine.dispose()
+    changes = [change for group in changes for change in (group if isinstance(group, list) else [group])]
+    assert [change for change in changes if change[0] != "modify_comment"] == []  # comments are for readers of the code
+
+
+def test_migrating_by_command(shell: Shell, postgresql: PostgreSQL, command: Command, address: Address) -> None:
+    """Without its tables a service says what to do; `podwright runs migrate` creates them, and may be repeated."""
+    url = postgresql.database()
+    variables = {"PODWRIGHT_RUNS_DATABASE": url, "PODWRIGHT_MODEL": "offline/echo"}
+    process = command("serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0", **variables)
+    with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
+        problem = check_problem(client.post("/runs", json={"input": "x"}), 503, "runs_unavailable")
+        assert "podwright runs migrate" in problem["suggestion"]
+        for _ in range(2):
+            done = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE=url)
+            assert (done.returncode, done.stdout) == (0, "The tables are up to date.\n")
+        assert wait(client, begin(client))["status"] == "succeeded"
+
+
+def test_migrating_without_a_database(shell: Shell) -> None:
+    """The command names the setting that is missing or wrong, and repeats no password."""
+    assert shell("runs", "migrate").returncode == 1
+    assert "PODWRIGHT_RUNS_DATABASE" in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
+    away = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x")
+    assert away.returncode == 1
+    assert "secret" not in away.stderr
+
+
+# --- Rows ---------------------------------------------------------------------------------------------------------
+
+
+def test_characters_that_databases_refuse(serve: Serve, database: str) -> None:
+    """In the conversation and the result they are kept, with images and earlier turns; in a path nothing is found."""
+    requests: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        requests.append(request)
+        return "odd \x00 \ud800 text"
+
+    client = serve(Agent("helper", "Help.", FunctionModel(answer)), runs_database=database)
+    earlier = [{"role": "user", "content": "Hi \x00"}, {"role": "assistant", "content": "Hello"}]
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    body = {"input": [{"type": "text", "text": "Look"}, image], "messages": earlier}
+    run = wait(client, client.post("/runs", json=body).headers["location"])
+    assert run["status"] == "succeeded", run["problem"]
+    assert run["result"]["output"].startswith("odd \x00 ")
+    assert [message.text for message in requests[0].messages] == ["Help.", "Hi \x00", "Hello", "Look"]
+    assert client.get("/runs?component=%00").status_code in (200, 422)
+    assert client.get("/runs/%00").status_code in (404, 422)
+
+
+def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str) -> None:
+    """The same request with the same key is the same run, in another process too; another request is refused."""
+    first = serve(ECHO, runs_database=database)
+    second = serve(ECHO, runs_database=database)
+    key = {"idempotency-key": "k1"}
+    url = begin(first, "x", **key)
+    again = second.post("/runs", json={"input": "x"}, headers=key)
+    assert (again.status_code, again.headers["location"]) == (202, url)
+    assert again.headers["idempotency-replayed"] == "true"
+    check_problem(second.post("/runs", json={"input": "y"}, headers=key), 422, "idempotency_key_reused")
+    assert wait(second, url)["status"] == "succeeded"
+    assert second.post("/runs", json={"input": "x"}, headers=key).json()["status"] == "succeeded"
+    assert len(first.get("/runs").json()["runs"]) == 1
+    begin(serve(FLOW, runs_database=database), "x", **key)  # another component has keys of its own
+    assert len(first.get("/runs").json()["runs"]) == 2
+
+
+def test_pages_of_runs(serve: Serve, database: str) -> None:
+    """Newest first, by status and component, with a cursor from page to page."""
+    client = serve(ECHO, runs_database=database)
+    urls = [begin(client, str(number)) for number in range(5)]
+    for url in urls:
+        wait(client, url)
+    seen: list[str] = []
+    query = {"limit": "2"}
+    while True:
+        page = client.get("/runs", params=query).json()
+        seen += [f"/runs/{run['id']}" for run in page["runs"]]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    assert seen == urls[::-1]
+
+    def count(query: str) -> int:
+        return len(client.get(f"/runs?{query}").json()["runs"])
+
+    assert count("status=succeeded") == count("status=failed&status=succeeded") == count("component=helper") == 5
+    assert count("status=failed") == count("component=x") == 0
+    infinite = f"cursor=inf-{'0' * 32}"
+    for wrong in ("cursor=x", "cursor=nan-x", infinite, "status=gone", "limit=0"):
+        problem = check_problem(client.get(f"/runs?{wrong}"), 422, "request_invalid")
+        assert f"uery parameter '{wrong.partition('=')[0]}'" in problem["detail"]
+
+
+def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
+    """After the retention time of its component, neither the run nor its events are left."""
+    client = serve(ECHO, runs_database=database)
+    url = begin(client)
+    wait(client, url)
+    flow = serve(FLOW, runs_database=database)
+    other = begin(flow)
+    wait(flow, other, "waiting_for_approval")
+    assert flow.post(f"{other}/cancel").status_code == 202
+    serve(FLOW, runs_database=database, runs_retention=0)
+    until(lambda: flow.get(other).status_code == 404)
+    assert client.get(url).status_code == 200
+    cleaner = serve(ECHO, runs_database=database, runs_retention=0)
+    until(lambda: cleaner.get(url).status_code == 404)
+    check_problem(client.get(f"{url}/events"), 404, "run_not_found")
+    assert client.get("/runs").json()["runs"] == []
+
+
+# --- Leases and races ---------------------------------------------------------------------------------------------
+
+
+async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database may just be back, and the process that performs a run may not have renewed its lease yet."""
+    run = {"id": "r", "component": "c", "digest": "d", "request": {}}
+    async with opened_stores(database, 3) as (first, second, third):
+        await first.add(run, "first")
+        assert await second.claim_orphans("second", "c", "d", 9, ()) == []
+        monkeypatch.setattr(LEASE_SECONDS, -1.0)  # the database has been reached for longer than a lease lasts
+        (claimed,) = await second.claim_orphans("second", "c", "d", 9, ())
+        assert (claimed["attempt"], claimed["worker"]) == (2, "second")
+        late = AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})
+        assert await first.write([late]) == {"r"}
+        assert await first.events("r") == []
+
+        await second.renew("second", "c")  # a lease that ended before it began
+        monkeypatch.setattr(LEASE_SECONDS, 5.0)
+        assert await third.claim_orphans("third", "c", "d", 9, ()) == []
+        await third.join("third", "c")  # another process has reached the database a moment ago, and is dead
+        assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
+
+
+async def test_cancelling_a_run_that_moves(postgresql_database: str) -> None:
+    """A run that goes back to the queue while it is cancelled is cancelled."""
+    engine = create_async_engine(database_url(postgresql_database))
+    waits_for_lock = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    async with opened_stores(postgresql_database, 1) as (store,):
+        await store.add({"id": "r", "component": "c", "digest": "d", "request": {}}, "worker")
+        async with engine.connect() as observer, engine.begin() as mover:
+            await mover.execute(update(runs).values(status="queued"))
+            cancelling = asyncio.create_task(store.cancel("r"))
+            async with asyncio.timeout(60):
+                while not await observer.scalar(waits_for_lock):
+                    await observer.rollback()  # a transaction sees the activity of its first look
+        changed = await cancelling
+        assert changed is not None
+        assert changed["status"] == "cancelled"
+    await engine.dispose()
+
+
+def test_a_cancelled_run_does_not_wait_for_approval(serve: Serve, database: str) -> None:
+    """If it pauses before its process sees that another one was asked to cancel it, it ends all the same."""
+    gate = Gate()
+    flow = Workflow("flow", steps=[gate.agent(), ApprovalStep("Sure?")])
+    performer = serve(flow, runs_database=database)
+    other = serve(flow, runs_database=database)
+    url = begin(performer)
+    until(gate.called.is_set)
+    other.post(f"{url}/cancel")
+    gate.opened.set()
+    assert wait(other, url)["status"] == "cancelled"
+
+
+# --- Health -------------------------------------------------------------------------------------------------------
+
+
+def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Background runs are counted as runs, and by their status."""
+    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
+    client = serve(FLOW, runs_database=database)
+    wait(client, begin(client), "waiting_for_approval")
+    labels = 'component="flow",kind="workflow"'
+    waiting = f'podwright_background_runs{{{labels},status="waiting_for_approval"}} 1.0'
+    until(lambda: waiting in client.get("/metrics").text)
+    text = client.get("/metrics").text
+    assert f'podwright_background_attempts_total{{{labels},outcome="waiting_for_approval"}} 1.0' in text
+    assert f'podwright_runs_total{{{labels},status="paused"}} 1.0' in text
+    assert f"podwright_background_database_up{{{labels}}} 1.0" in text
+
+
+def test_metrics_without_the_database(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The age of the queue grows while no process is free; a metric says whether the database is reached."""
+    monkeypatch.setattr(METRICS_INTERVAL, 0.1)
+    gate = Gate()
+    labels = 'component="helper",kind="agent"'
+    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    begin(client)
+    begin(client)
+
+    def queue_age() -> float:
+        found = re.search(rf"podwright_background_queue_age_seconds{{{labels}}} (.*)", client.get("/metrics").text)
+        return float(found[1]) if found else 0.0
+
+    age = until(queue_age)
+    until(lambda: queue_age() > age)
+
+    async def fail(store: RunStore, component: str) -> Any:
+        raise DatabaseUnavailableError("Away.", "Wait.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "counts", fail)
+        until(lambda: f"podwright_background_database_up{{{labels}}} 0.0" in client.get("/metrics").text)
+    until(lambda: f"podwright_background_database_up{{{labels}}} 1.0" in client.get("/metrics").text)
+    gate.opened.set()
+
+
+@pytest.mark.parametrize(
+    "error", [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")], ids=["unavailable", "unexpected"]
+)
+def test_work_that_fails_is_repeated_at_intervals(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A process that cannot look for runs tries it again, without taking the CPU, and goes on when it can."""
+    monkeypatch.setattr(RETRY_INTERVAL, 0.25)
+    claim = RunStore.claim
+    tries: list[float] = []
+    works = threading.Event()
+
+    async def fail(store: RunStore, *arguments: Any) -> Any:
+        tries.append(asyncio.get_running_loop().time())
+        if not works.is_set():
+            raise error
+        return await claim(store, *arguments)
+
+    monkeypatch.setattr(RunStore, "claim", fail)
+    gate = Gate()
+    client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
+    until(lambda: len(tries) >= 3)
+    assert tries[2] - tries[0] >= 0.4
+    begin(client)
+    waiting = begin(client)  # there is no room for it, so that it must be looked for
+    works.set()
+    gate.opened.set()
+    assert wait(client, waiting)["status"] == "succeeded"
