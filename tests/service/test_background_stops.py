@@ -43,12 +43,14 @@ from podwright import (
 from podwright.events import Event
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import Usage
-from podwright_service.app import create_app
 from podwright_service.background.database import Database, DatabaseUnavailableError, database_url, migrate
 from podwright_service.background.store import RunStore, StoredRun
+from podwright_service.background.worker import BackgroundWorker
+from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.observability import Observability
+from podwright_service.remotes import remotes_in
 from podwright_service.settings import Settings
 
-PROOF = bool(os.environ.get("PROOF"))
 USAGE = Usage(10, 5, cost=0.25)
 
 Stop = Literal["graceful", "without time", "kill"]
@@ -228,13 +230,16 @@ class Process:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        settings = Settings(runs_database=self.database, secrets_dir="/nowhere", openai_routes=False)  # pyright: ignore[reportArgumentType]
+        settings = Settings(secrets_dir="/nowhere")
         if self.stop != "graceful":
             settings = settings.model_copy(update={"shutdown_timeout": 0})
-        self.runtime = create_app(settings, self.component).state.runtime
-        self.worker = self.runtime.background
-        observability = self.runtime.observability
-        observability.subscribers = (self._before, *observability.subscribers)
+        policy = inline_policy(self.component, settings)
+        models = models_of(self.component)
+        remotes = remotes_in(self.component)
+        self.observability = Observability(self.component, settings, policy, models, remotes)
+        self.observability.subscribers = (self._before, *self.observability.subscribers)
+        url = database_url(self.database)
+        self.worker = BackgroundWorker(url, self.component, settings, self.observability)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -281,7 +286,7 @@ class Process:
 
     def counted(self, name: str, **labels: str) -> float:
         """The sum of the samples of a metric with these labels."""
-        samples = (each for metric in self.runtime.observability.metrics.registry.collect() for each in metric.samples)
+        samples = (each for metric in self.observability.metrics.registry.collect() for each in metric.samples)
         return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
 
 
@@ -369,10 +374,9 @@ class Teller:
         return {**run, "request": {"body": body, "headers": {}}, "idempotency_key": None, "fingerprint": None}
 
     async def _until_ended(self, ids: list[str], process: Process) -> None:
-        deadline = asyncio.get_running_loop().time() + 60
-        while not process.stopping.is_set() and not await self._have_ended(ids, process):
-            await asyncio.sleep(0.005)
-            assert asyncio.get_running_loop().time() < deadline, [await self._store.get(run_id) for run_id in ids]
+        async with asyncio.timeout(60):
+            while not process.stopping.is_set() and not await self._have_ended(ids, process):  # noqa: ASYNC110 - a row
+                await asyncio.sleep(0.02)
 
     async def _have_ended(self, ids: list[str], process: Process) -> bool:
         ended = True
@@ -472,14 +476,46 @@ def check_counters(story: Story) -> None:
     assert counted("podwright_cost_usd_total") == 0.25 * kinds["model_call_finished"]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def store(request: pytest.FixtureRequest) -> Any:
-    """A database with the tables, and its store."""
-    url = request.getfixturevalue(f"{request.param}_database")
-    if request.param == "sqlite":
-        migrate(database_url(url))
-    store = RunStore(database_url(url))
-    yield url, store
+@dataclass(frozen=True)
+class Form:
+    """Where runs are stored, and whether a process is stopped at all moments of all events, or at some."""
+
+    database: str
+    is_long: bool
+
+    def places(self, stop: Stop, runs: int, boundaries: int) -> Iterator[tuple[int, Moment]]:
+        """The events and moments of the stops to try.
+
+        Short: graceful stops of one run at each event, with one of the moments; of all others a third.
+        """
+        if self.is_long:
+            yield from itertools.product(range(boundaries), MOMENTS)
+            return
+        step = 1 if stop == "graceful" and runs == 1 else 3
+        for number in range(STOPS.index(stop), boundaries, step):
+            yield number, MOMENTS[(number // 3) % 3]
+
+
+FORMS = [
+    pytest.param(Form("sqlite", is_long=False), id="short"),
+    pytest.param(Form("sqlite", is_long=True), id="long-sqlite", marks=pytest.mark.proof),
+    pytest.param(Form("postgresql", is_long=True), id="long-postgresql", marks=pytest.mark.proof),
+]
+
+
+@pytest.fixture
+async def database(request: pytest.FixtureRequest, form: Form) -> str:
+    """The URL of a database with the tables."""
+    url = request.getfixturevalue(f"{form.database}_database")
+    migrate(database_url(url))
+    return url
+
+
+@pytest.fixture
+async def store(database: str) -> AsyncGenerator[RunStore]:
+    """The store of that database."""
+    store = RunStore(database_url(database))
+    yield store
     await store.close()
 
 
@@ -492,41 +528,36 @@ async def tell_reference(component: Component, database: str, store: RunStore) -
     return story
 
 
-def places(stop: Stop, database: str, boundaries: int) -> Iterator[tuple[int, Moment]]:
-    """The events and moments of the stops to try.
-
-    Without `PROOF` each event with one of the moments; of stops without time, of kills, and with PostgreSQL a third.
-    """
-    if PROOF:
-        yield from itertools.product(range(boundaries), MOMENTS)
-        return
-    is_whole = stop == "graceful" and database.startswith("sqlite")
-    for number in range(0 if is_whole else STOPS.index(stop), boundaries, 1 if is_whole else 3):
-        yield number, MOMENTS[(number // 3) % 3]
-
-
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stop_at_every_event(
-    components: dict[str, Component], store: tuple[str, RunStore], kind: str, stop: Stop, processes: None
+    components: dict[str, Component],
+    database: str,
+    store: RunStore,
+    processes: None,
+    kind: str,
+    stop: Stop,
+    form: Form,
 ) -> None:
     """One run, whose process is stopped about each of its events."""
-    await _try_all(components[kind], *store, stop, runs=1)
+    await _try_all(components[kind], database, store, stop, form, runs=1)
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stop", STOPS)
 async def test_a_stop_of_several_runs(
-    components: dict[str, Component], store: tuple[str, RunStore], stop: Stop, processes: None
+    components: dict[str, Component], database: str, store: RunStore, processes: None, stop: Stop, form: Form
 ) -> None:
     """Three runs at once, whose process is stopped about an event of any of them."""
-    await _try_all(components["remote"], *store, stop, runs=3)
+    await _try_all(components["remote"], database, store, stop, form, runs=3)
 
 
-async def _try_all(component: Component, database: str, store: RunStore, stop: Stop, runs: int) -> None:
+async def _try_all(component: Component, database: str, store: RunStore, stop: Stop, form: Form, runs: int) -> None:
     reference = await tell_reference(component, database, store)
     teller = Teller(component, database, store)
     tried = 0
-    for number, moment in places(stop, database, runs * reference.processes[0].seen):
+    for number, moment in form.places(stop, runs, runs * reference.processes[0].seen):
         story = await teller.tell(runs, stop, moment, number)
         try:
             check(story, reference, stop)
@@ -534,5 +565,6 @@ async def _try_all(component: Component, database: str, store: RunStore, stop: S
             events = "\n".join(str(data)[:200] for data in story.events[0])
             raise AssertionError(f"{moment} event {number}: {error}\n{events}") from error
         tried += 1
-    kind = database.partition(":")[0]
-    print(f"{kind}: {component.name}, {runs} runs, {stop}: stopped {tried} times, made twice 0, events missing 0")
+    print(
+        f"{form.database}: {component.name}, {runs} runs, {stop}: stopped {tried} times, made twice 0, events missing 0"
+    )
