@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import re
 import string
 from collections import Counter
@@ -52,8 +51,8 @@ def newsroom() -> Manifest:
 class Installed:
     """The examples, installed by one version of Helm: newsroom in a namespace, production and minimal in another.
 
-    Minimal is the release `elsewhere`, whose agent production uses. With Helm 3, only minimal has running pods, unless
-    PROOF is set: what differs is what Helm does, and not the pods.
+    Minimal is the release `elsewhere`, whose agent production uses. With Helm 3, only minimal has running pods in the
+    short form: what differs is what Helm does, and not the pods.
     """
 
     def __init__(
@@ -109,13 +108,25 @@ class Installed:
         return [*fleets, (self.production, "elsewhere")]
 
 
-@pytest.fixture(scope="module")
+@contextlib.contextmanager
+def real_nodes(cluster: Cluster) -> Iterator[Manifest]:
+    """The values for pods that run on the nodes of the cluster."""
+    yield {}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(fake_node, id="short"), pytest.param(real_nodes, id="long", marks=pytest.mark.proof)],
+)
 def installed(
-    cluster: Cluster, make_namespace: Callable[[], Namespace], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    cluster: Cluster,
+    make_namespace: Callable[[], Namespace],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[list[Installed]]:
     """The examples, installed by each version of Helm."""
     folder = tmp_path_factory.mktemp("values")
-    with contextlib.nullcontext({}) if os.environ.get("PROOF") else fake_node(cluster) as placement:
+    with request.param(cluster) as placement:
         both = [Installed(3, make_namespace, folder, placement), Installed(4, make_namespace, folder, {})]
         steps = [each.install_newsroom for each in both]
         steps += [step for each in both for step in (each.install_production, each.install_minimal)]

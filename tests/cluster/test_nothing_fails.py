@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pytest
 from tests.cluster.cluster import Client, Load, Namespace
 from tests.helm.conftest import Manifest
 
-PROOF = bool(os.environ.get("PROOF"))
-RUNS = 50_000 if PROOF else 5_000
-PAUSE = 0 if PROOF else 0.2
-"""Seconds between two requests of a client: the pods that start need the CPU, too."""
 CLIENTS = 4
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
 OLD, NEW = "the old seed of the keys, 32 characters or more", "the new seed of the keys, 32 characters or more"
@@ -29,6 +25,15 @@ def desk() -> Manifest:
     """A workflow whose only step is a run of the writer."""
     steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
     return {"blueprint": {"inline": {"type": "Workflow", "name": "desk", "steps": steps}}, "agents": ["writer"]}
+
+
+@dataclass(frozen=True)
+class Form:
+    """How many runs there are."""
+
+    runs: int
+    pause: float
+    """Seconds between two requests of a client: the pods that start need the CPU, too."""
 
 
 class Fleet:
@@ -121,13 +126,25 @@ class Fleet:
         )
 
 
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(Form(runs=5_000, pause=0.2), id="short"),
+        pytest.param(Form(runs=50_000, pause=0), id="long", marks=pytest.mark.proof),
+    ],
+)
+def form(request: pytest.FixtureRequest) -> Form:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def fleet(make_namespace: Callable[[], Namespace]) -> Fleet:
+def fleet(make_namespace: Callable[[], Namespace], form: Form) -> Fleet:
+    """A fleet of each form's own, because its keys are rotated once."""
     return Fleet(make_namespace())
 
 
 @pytest.fixture(scope="module")
-def load(fleet: Fleet) -> Iterator[Load]:
+def load(fleet: Fleet, form: Form) -> Iterator[Load]:
     urls = [f"http://fleet-{name}:8000/run" for name in COMPONENTS]
 
     def answer() -> bool:
@@ -135,7 +152,7 @@ def load(fleet: Fleet) -> Iterator[Load]:
 
     # the nodes and the network policies learn later than Helm of the pods, of which a Service chooses one at random
     fleet.namespace.until(answer)
-    with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, PAUSE) as load:
+    with Load(fleet.client, urls, KEY, {"input": "the moon"}, CLIENTS, form.pause) as load:
         yield load
 
 
@@ -152,8 +169,8 @@ def test_no_run_fails(fleet: Fleet, load: Load, change: Callable[[Fleet], None])
     assert set(load.outcomes) == {"ok"}, load.outcomes
 
 
-def test_there_were_enough_runs(load: Load) -> None:
+def test_there_were_enough_runs(load: Load, form: Form) -> None:
     """The figure that these tests stand for."""
-    load.wait_for(max(RUNS - load.total, 1))
+    load.wait_for(max(form.runs - load.total, 1))
     assert set(load.outcomes) == {"ok"}, load.outcomes
     print(f"{load.total} runs, 0 failed")

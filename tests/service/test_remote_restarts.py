@@ -1,13 +1,13 @@
-"""A remote agent that is restarted, in good order or not, while its callers go on. `make proof` does it 20 times."""
+"""A remote agent that is restarted, in good order or not, while its callers go on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,22 @@ from podwright import Remote, Workflow, errors
 from podwright.models.retries import Retries
 from podwright_service.testing import ModelStub
 
-RESTARTS = 20 if os.environ.get("PROOF") else 1
 CALLERS = 16
-BETWEEN = 200 if RESTARTS > 1 else 100
-"""Fewest runs between two restarts."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How often the remote is restarted."""
+
+    restarts: int
+    between: int
+    """Fewest runs between two restarts."""
+
+
+FORMS = [
+    pytest.param(Form(restarts=1, between=100), id="short"),
+    pytest.param(Form(restarts=20, between=200), id="long", marks=pytest.mark.proof),
+]
 
 
 @pytest.fixture
@@ -64,7 +76,7 @@ class Callee:
 
 
 async def restarted(
-    callee: Callee, by: signal.Signals, ready: Callable[[], object] = lambda: None
+    callee: Callee, by: signal.Signals, form: Form, ready: Callable[[], object] = lambda: None
 ) -> dict[str, errors.PodwrightError | None]:
     """How each run of a constant load ended, while the remote was restarted; `ready` waits for the right moment."""
     outcomes: dict[str, errors.PodwrightError | None] = {}
@@ -87,13 +99,13 @@ async def restarted(
         nonlocal ended
         ended = asyncio.Semaphore(0)
         async with asyncio.timeout(120):
-            for _ in range(BETWEEN):
+            for _ in range(form.between):
                 await ended.acquire()
 
     async with asyncio.TaskGroup() as callers:
         for name in range(CALLERS):
             callers.create_task(caller(name))
-        for _ in range(RESTARTS):
+        for _ in range(form.restarts):
             await more()
             await asyncio.to_thread(callee.restart, by, ready)
         await more()
@@ -107,22 +119,24 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Remote, "retries", Retries(tries=200, first_wait=0.1, longest_wait=0.5))
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_in_good_order_fails_no_run(
-    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str
+    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str, form: Form
 ) -> None:
     """Under constant load no run fails, and none is run twice: what is lost on the way had not begun."""
     callee = Callee(command, address, tmp_path, vendor[1], workers)
-    outcomes = asyncio.run(restarted(callee, signal.SIGTERM))
+    outcomes = asyncio.run(restarted(callee, signal.SIGTERM, form))
     failed = [error for error in outcomes.values() if error is not None]
-    print(f"\nworkers: {workers}, restarts: {RESTARTS}, runs: {len(outcomes)}, failed: {len(failed)}")
+    print(f"\nworkers: {workers}, restarts: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}")
     assert failed == []
     assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("vendor", [0.3], indirect=True)
 def test_a_crash_fails_only_the_runs_in_progress(
-    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str]
+    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], form: Form
 ) -> None:
     """Runs whose events had begun when the process was killed fail with a typed error; all others are run."""
     callee = Callee(command, address, tmp_path, vendor[1])
@@ -132,10 +146,10 @@ def test_a_crash_fails_only_the_runs_in_progress(
         before = len(vendor[0].calls)
         until(lambda: len(vendor[0].calls) > before, pause=0.01)
 
-    outcomes = asyncio.run(restarted(callee, signal.SIGKILL, wait_for_a_run))
+    outcomes = asyncio.run(restarted(callee, signal.SIGKILL, form, wait_for_a_run))
     failed = {run: error for run, error in outcomes.items() if error is not None}
-    print(f"\ncrashes: {RESTARTS}, runs: {len(outcomes)}, failed: {len(failed)}")
+    print(f"\ncrashes: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}")
     assert failed
-    assert len(failed) <= CALLERS * RESTARTS
+    assert len(failed) <= CALLERS * form.restarts
     assert {type(error) for error in failed.values()} == {errors.RemoteConnectionError}
     assert all(vendor[0].calls[run] for run in outcomes if run not in failed)

@@ -1,15 +1,15 @@
-"""Two replicas behind nginx, restarted one after the other under load. `make proof` restarts them 20 times."""
+"""Two replicas behind nginx, restarted one after the other under load."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -19,11 +19,24 @@ from tests.helpers import plain_http, skip, until
 from tests.ports import free_port
 from tests.service.support import Address, Command, Process, discard_output
 
-RESTARTS = 20 if os.environ.get("PROOF") else 0
-"""Number of restarts; 0 means a few."""
-PER_RESTART = 1000 if RESTARTS else 200
-"""Fewest requests during one restart."""
-CLIENTS, PAUSE = (8, 0.02) if RESTARTS else (4, 0.05)
+
+@dataclass(frozen=True)
+class Form:
+    """How often replicas are restarted, and how many requests are sent meanwhile."""
+
+    restarts: int
+    per_restart: int
+    """Fewest requests during one restart."""
+    clients: int
+    pause: float
+    """Seconds between two requests of a client."""
+
+
+def short(restarts: int) -> Form:
+    return Form(restarts, per_restart=200, clients=4, pause=0.05)
+
+
+LONG = Form(restarts=20, per_restart=1000, clients=8, pause=0.02)
 PROPAGATION = 1.0
 """Seconds until the load balancer knows that a replica is not ready; about one for a Service in Kubernetes."""
 DELAY = 5.0
@@ -120,16 +133,19 @@ def _ready(url: str) -> bool:
 class Load:
     """Clients that send one request after the other, each on its own connection, and count the failures."""
 
-    def __init__(self, port: int) -> None:
-        self.sent = self._due = 0
+    def __init__(self, port: int, form: Form) -> None:
+        self.sent = 0
         self.failed: list[str] = []
-        self._url, self._done = f"http://127.0.0.1:{port}/run", threading.Event()
+        self._form = form
+        self._due = 0
+        self._url = f"http://127.0.0.1:{port}/run"
+        self._done = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
         self._thread.start()
 
-    def wait_for(self, more: int) -> None:
-        """Wait until so many requests have been sent since the last call."""
-        self._due += more
+    def wait_for_restart(self) -> None:
+        """Wait until the requests of one more restart have been sent."""
+        self._due += self._form.per_restart
         until(lambda: self.sent >= self._due)
 
     def stop(self) -> None:
@@ -138,12 +154,12 @@ class Load:
 
     async def _send(self) -> None:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
-            await asyncio.gather(*(self._call(session) for _ in range(CLIENTS)))
+            await asyncio.gather(*(self._call(session) for _ in range(self._form.clients)))
 
     async def _call(self, session: aiohttp.ClientSession) -> None:
         while not self._done.is_set():
             self.sent += 1
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self._form.pause)
             try:
                 async with session.post(self._url, json={"input": "x"}) as response:
                     text = await response.text()
@@ -164,7 +180,7 @@ Restarted = Callable[..., Load]
 
 @pytest.fixture
 def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Restarted]:
-    """`restarted(restarts, …)` restarts the replicas one after the other under load, and returns the load."""
+    """`restarted(form, …)` restarts the replicas one after the other under load, and returns the load."""
     (tmp_path / "made.py").write_text(MADE)
 
     def start(**variables: str) -> Replica:
@@ -175,38 +191,47 @@ def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Re
 
     with contextlib.ExitStack() as stack:
 
-        def restart(restarts: int, **variables: str) -> Load:
+        def restart(form: Form, **variables: str) -> Load:
             replicas = [start(**variables) for _ in range(2)]
             until(lambda: all(_ready(replica.url) for replica in replicas))
             balancer = Balancer(tmp_path, replicas)
             stack.callback(balancer.close)
             until(lambda: _ready(f"http://127.0.0.1:{balancer.port}"))
-            load = Load(balancer.port)
+            load = Load(balancer.port, form)
             stack.callback(load.stop)
-            for number in range(restarts):
+            for number in range(form.restarts):
                 replicas[number % 2].stop()
                 replicas[number % 2] = start(**variables)
                 until(lambda: {replica.url for replica in replicas} == balancer.known)
-                load.wait_for(PER_RESTART)
+                load.wait_for_restart()
             load.stop()
             return load
 
         yield restart
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_rolling_restart_loses_no_request(restarted: Restarted, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "form"),
+    [
+        pytest.param(1, short(restarts=2), id="1-short"),
+        pytest.param(2, short(restarts=1), id="2-short"),
+        pytest.param(1, LONG, id="1-long", marks=pytest.mark.proof),
+        pytest.param(2, LONG, id="2-long", marks=pytest.mark.proof),
+    ],
+)
+def test_a_rolling_restart_loses_no_request(restarted: Restarted, workers: int, form: Form) -> None:
     """With a drain delay that is longer than the load balancer's reaction, no request fails."""
-    restarts = RESTARTS or 3 - workers
-    load = restarted(restarts, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
-    print(f"\nprocesses: {workers}, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    load = restarted(form, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
+    print(f"\nprocesses: {workers}, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}")
     assert load.failed == []
-    assert load.sent >= PER_RESTART * restarts
+    assert load.sent >= form.per_restart * form.restarts
 
 
-def test_without_the_delay_requests_are_lost(restarted: Restarted) -> None:
+@pytest.mark.parametrize(
+    "form", [pytest.param(short(restarts=1), id="short"), pytest.param(LONG, id="long", marks=pytest.mark.proof)]
+)
+def test_without_the_delay_requests_are_lost(restarted: Restarted, form: Form) -> None:
     """Without a drain delay, requests fail until the load balancer reacts, so the test above can fail."""
-    restarts = RESTARTS or 1
-    load = restarted(restarts, PODWRIGHT_DRAIN_DELAY="0")
-    print(f"\nwithout the delay, restarts: {restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    load = restarted(form, PODWRIGHT_DRAIN_DELAY="0")
+    print(f"\nwithout the delay, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}")
     assert load.failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,25 +10,27 @@ from pathlib import Path
 import pytest
 from tests.service.support import Address, Command, discard_output
 
-PROOF = bool(os.environ.get("PROOF"))
-EXAMPLES = 1300 if PROOF else 8
-"""Cases of each route and kind of generation: over 5000 in all in `make proof`, some hundred otherwise."""
 KEY = "a-key-of-some-length"
-PHASES = "examples,coverage,fuzzing,stateful"
+FEW = 8
+MANY = 1300
+"""Cases of each route and kind of generation: some hundred in all, or over 5000."""
+RANDOM_PHASES = "examples,fuzzing,stateful"
+ALL_PHASES = f"{RANDOM_PHASES},coverage"
+"""The phase `coverage` generates the same in each run, so the short form does it on the stricter database only."""
 
 
 @pytest.mark.parametrize(
-    ("key", "database", "phases"),
+    ("key", "database", "phases", "examples"),
     [
-        # the phase `coverage` generates the same in each run, so by default only the stricter database gets it
-        (None, "sqlite", PHASES if PROOF else "examples,fuzzing,stateful"),
-        (KEY, "postgresql", PHASES),
+        pytest.param(None, "sqlite", RANDOM_PHASES, FEW, id="no key, SQLite"),
+        pytest.param(KEY, "postgresql", ALL_PHASES, FEW, id="key, PostgreSQL"),
+        pytest.param(None, "sqlite", ALL_PHASES, MANY, id="no key, SQLite, long", marks=pytest.mark.proof),
+        pytest.param(KEY, "postgresql", ALL_PHASES, MANY, id="key, PostgreSQL, long", marks=pytest.mark.proof),
     ],
-    ids=["no key, SQLite", "key, PostgreSQL"],
 )
 def test_the_service_is_as_documented(
-    command: Command, address: Address, newsroom: Path, tmp_path: Path, key: str | None, database: str, phases: str,
-    request: pytest.FixtureRequest,
+    command: Command, address: Address, newsroom: Path, tmp_path: Path, request: pytest.FixtureRequest,
+    key: str | None, database: str, phases: str, examples: int,
 ) -> None:  # fmt: skip
     """All checks of schemathesis pass: no 5xx, nothing undocumented, and invalid data is rejected."""
     # the stored response to an earlier request would hide that a header is rejected
@@ -46,7 +47,7 @@ def test_the_service_is_as_documented(
     run = subprocess.run(
         [
             f"{Path(sys.executable).parent}/schemathesis", "--config-file", str(Path(__file__).with_suffix(".toml")),
-            "run", f"{url}/openapi.json", "--checks", "all", "--max-examples", str(EXAMPLES), "--phases", phases,
+            "run", f"{url}/openapi.json", "--checks", "all", "--max-examples", str(examples), "--phases", phases,
             *header, "--continue-on-failure", "--max-failures", "20", "--no-shrink", "--suppress-health-check", "all",
         ],
         capture_output=True, text=True, cwd=tmp_path, timeout=1500,
@@ -54,4 +55,4 @@ def test_the_service_is_as_documented(
     output = "\n".join(line[:1000] for line in run.stdout.splitlines())
     assert run.returncode == 0, f"{output}\n{run.stderr}"
     generated, passed = map(int, re.findall(r"(\d+) generated, (\d+) passed", output)[-1])
-    assert generated == passed > 4 * EXAMPLES
+    assert generated == passed > 4 * examples
