@@ -252,7 +252,7 @@ async def test_nothing_is_repeated_after_the_first_token(
         first_token.set()
 
     provider.answers([STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest], good(True))
-    model = client.model_at(provider.url, HALF_AN_HOUR)
+    model = client.model_at(provider.url, replace(NO_LIMITS, idle=HOUR / 2))
     with pytest.raises(errors.ModelError) as caught:
         await agent_of(model, recorder, on_token=on_token).arun("A story!", stream=True)
     assert type(caught.value) in client.errors_for(kind)

@@ -63,8 +63,9 @@ async def test_the_total_time_is_that_of_all_attempts(outlast: Callable[[], Any]
 async def test_a_wait_longer_than_the_run_is_not_begun() -> None:
     """`Retry-After` beyond the run's own time ends the call at once, with its own error."""
     model = model_of(busy(3600.0), "Never.", timeouts=Timeouts(total=9000.0))
-    with pytest.raises(errors.ModelRateLimitError) as caught:
-        await agent_of(model, limits=RunLimits(wall_time=600.0)).arun("Hello?")
+    async with asyncio.timeout(60):
+        with pytest.raises(errors.ModelRateLimitError) as caught:
+            await agent_of(model, limits=RunLimits(wall_time=600.0)).arun("Hello?")
     assert caught.value.retry_after == 3600.0
 
 
