@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 from rich.console import Console
-from tests.library.upstream import Part, reply, upstream
+from tests.library.upstream import Part, pass_time, reply, upstream
 
 from podwright import Agent, ExecutionResult, Remote, RunLimits, Workflow, errors, load
 from podwright.components import ApprovalStep, ConditionStep
@@ -130,7 +130,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ModelError: lambda: scripted().run("hello"),
     errors.ModelAuthenticationError: refused(401),
     errors.ModelRateLimitError: refused(429),
-    errors.ModelTimeoutError: provider("hang", timeout=0.05),
+    errors.ModelTimeoutError: provider(pass_time, "hang", timeout=60.0),
     errors.ModelConnectionError: provider("reset"),
     errors.ModelUnavailableError: refused(503),
     errors.ModelRequestError: refused(404),
@@ -141,7 +141,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemoteError: remote_problem("remote_failed"),
     errors.RemoteConnectionError: remote(reply(b"", 200, "text/event-stream")),
     errors.RemoteUnavailableError: remote(reply(b"", 503)),
-    errors.RemoteTimeoutError: remote("hang", timeout=0.2),
+    errors.RemoteTimeoutError: remote(pass_time, "hang", timeout=60.0),
     errors.RemoteRejectedError: remote(reply(b"", 401)),
     errors.RemoteResponseError: remote(reply(b"", 307)),
     errors.RemotePausedError: remote_problem("approval_required"),
