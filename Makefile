@@ -79,24 +79,25 @@ run: install  ## serve the example newsroom with an offline model; PORT=8000, PO
 		"    \"config\": {\"model\": \"offline/echo\", \"max_loops\": 1}, \"tools\": []}, \"input\": \"the moon\"}'" ''
 	@PODWRIGHT_MODEL="$${PODWRIGHT_MODEL-offline/echo}" exec $(BIN)/podwright serve $(COMPONENT) --port $(PORT)
 
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist loadfile
+PYTEST := $(BIN)/pytest --dist loadfile
 test: install  ## run the tests that need nothing but Python; ARGS="-k name" selects some
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n auto --maxprocesses 8 $(ARGS)
 
+# The tests of the other tiers wait for processes and pods most of the time, so more of them run than there are cores.
 test-servers: install  ## run those with processes, PostgreSQL, nginx, Node and a browser
 	@deploy/tools.sh install chromium nginx postgresql
 	@deploy/tools.sh build $(SERVERS)
-	$(PYTEST) -m servers $(ARGS)
+	$(PYTEST) -n 4 -m servers $(ARGS)
 
 test-image: install engine  ## run those with images and containers
 	@deploy/tools.sh install chromium
 	@deploy/tools.sh build $(IMAGES)
-	$(PYTEST) -m image $(ARGS)
+	$(PYTEST) -n 4 -m image $(ARGS)
 
 test-cluster: install engine  ## run those on Kubernetes, in a cluster of their own or that of PODWRIGHT_TEST_KUBECONFIG
 	@deploy/tools.sh build $(CLUSTER)
 	@deploy/cluster.sh which
-	$(PYTEST) -m cluster $(ARGS)
+	$(PYTEST) -n 4 -m cluster $(ARGS)
 
 # As in a new clone, and with the programs that Go has built. The base has another Python than many machines.
 test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
