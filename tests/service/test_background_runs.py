@@ -248,34 +248,35 @@ def test_a_cancel_that_came_too_late(serve: Serve, sqlite_database: str, monkeyp
 def test_a_cancelled_run_keeps_the_usage_of_the_attempts_before(
     serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attempt that is cancelled before it has read what was used does not say that nothing was."""
-    reads = threading.Event()
+    """An attempt that is cancelled while it reads what was used does not say that nothing was.
 
-    async def never(store: RunStore, *arguments: Any) -> Any:
-        reads.set()
-        await asyncio.Event().wait()
+    The query goes on to its end: cutting it off would cost its connection.
+    """
+    read = RunStore.events
+    reading = threading.Event()
+    cancelled = threading.Event()
+    has_read = threading.Event()
+
+    async def read_until_cancelled(store: RunStore, *arguments: Any) -> Any:
+        reading.set()
+        await asyncio.to_thread(until, cancelled.is_set)
+        events = await read(store, *arguments)
+        has_read.set()
+        return events
 
     gate = Gate()
     client = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
     begin(client)
     until(gate.called.is_set)
     url = begin(client)
-    monkeypatch.setattr(RunStore, "events", never)
+    monkeypatch.setattr(RunStore, "events", read_until_cancelled)
     change_run(sqlite_database, url, attempt=1, usage=Usage(7, 1).to_dict() | {"model_calls": 3})
     gate.opened.set()
-    until(reads.is_set)
+    until(reading.is_set)
     assert client.post(f"{url}/cancel").status_code == 202
     assert wait(client, url, "cancelled")["usage"]["model_calls"] == 3
-
-
-def test_an_interrupted_run_is_cancelled(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a person who does not want it to go on ends the alert."""
-    monkeypatch.setattr(MAX_TAKEOVERS, 0)
-    client = serve(ECHO, runs_database=sqlite_database)
-    url = begin(client)
-    wait(client, url, "interrupted")
-    assert client.post(f"{url}/cancel").json()["status"] == "cancelled"
-    check_problem(client.post(f"{url}/cancel"), 409, "run_state_conflict")
+    cancelled.set()
+    until(has_read.is_set)
 
 
 # --- Which process performs a run ---------------------------------------------------------------------------------
@@ -392,17 +393,24 @@ def test_runs_of_dead_processes_come_before_those_that_wait(
 def test_a_run_that_ends_its_processes_waits_for_a_person(
     serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After so many processes that ended during a run, it is interrupted; resumed, it has as many again."""
+    """After so many processes that ended during a run, it is interrupted; resumed, it has as many again.
+
+    A person who does not want it to go on cancels it.
+    """
     gate = Gate()
     client = serve(gate.agent(), runs_database=sqlite_database)
     url = begin(client)
-    until(gate.called.is_set)
+    other = begin(client)
+    until(lambda: len(gate.inputs) == 2)
     monkeypatch.setattr(LEASE_SECONDS, -1.0)
     monkeypatch.setattr(MAX_TAKEOVERS, 2)
     others = [serve(gate.agent(), runs_database=sqlite_database) for _ in range(2)]
-    run = wait(client, url, "interrupted")
-    assert run["problem"]["code"] == "run_interrupted"
-    assert "2 processes ended" in run["problem"]["detail"]
+    for each in (url, other):
+        run = wait(client, each, "interrupted")
+        assert run["problem"]["code"] == "run_interrupted"
+        assert "2 processes ended" in run["problem"]["detail"]
+    assert client.post(f"{other}/cancel").json()["status"] == "cancelled"
+    check_problem(client.post(f"{other}/cancel"), 409, "run_state_conflict")
     monkeypatch.undo()
     gate.opened.set()
     others[0].post(f"{url}/resume")
