@@ -94,18 +94,12 @@ async def test_a_disconnect_closes_the_upstream_connection(serve: Serve, path: s
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
-@pytest.mark.parametrize(
-    ("workers", "count", "within"),
-    [
-        pytest.param("2", 100, DEADLINE, id="short"),
-        pytest.param("1", 1000, 0.1, id="1-long", marks=pytest.mark.proof),
-        pytest.param("2", 1000, 0.1, id="2-long", marks=pytest.mark.proof),
-    ],
-)
-async def test_many_disconnects(
-    command: Command, address: Address, tmp_path: Path, path: str, workers: str, count: int, within: float
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.proof
+async def test_disconnects_close_upstream_connections_in_time(
+    command: Command, address: Address, tmp_path: Path, path: str, workers: str
 ) -> None:
-    """99 of 100 disconnects close the connection to the provider in time; the long form, which runs alone, measures."""
+    """Of 1000 disconnects, 99 of 100 close the connection to the provider within 0.1 seconds."""
     async with serve_provider() as provider:
         (tmp_path / "component.py").write_text(
             "from podwright import Agent\n"
@@ -115,7 +109,7 @@ async def test_many_disconnects(
         process = command(*arguments, cwd=tmp_path, PODWRIGHT_WORKERS=workers)
         url = httpx.URL(await asyncio.to_thread(address, process))
         discard_output(process)
-        times = await disconnect_often(url, path, provider, count)
+        times = await disconnect_often(url, path, provider, 1000)
     p99 = times[int(len(times) * 0.99) - 1]
     print(f"p99: {p99 * 1000:.0f} ms")
-    assert p99 <= within
+    assert p99 <= 0.1
