@@ -17,6 +17,7 @@ from tests.library.upstream import (
     Upstream,
     call,
     chunk,
+    close_clients_of_litellm,
     completion,
     delta,
     pass_time,
@@ -268,6 +269,7 @@ async def test_no_connection_is_tried_three_times(client: Client, recorder: Any)
         model = client.model_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
         with pytest.raises(client.errors_for(errors.ModelConnectionError)):
             await agent_of(model, recorder).arun("Hello?")
+    await close_clients_of_litellm()
     assert len(recorder.of("model_call_retried")) == 2
 
 

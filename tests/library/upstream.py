@@ -7,6 +7,7 @@ import gzip
 import json
 import ssl
 import struct
+import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -123,8 +124,17 @@ async def upstream(tls: ssl.SSLContext | None = None, serving: Upstream | None =
     try:
         yield serving
     finally:
+        await close_clients_of_litellm()
         server.close()
         await serving.disconnect()
+
+
+async def close_clients_of_litellm() -> None:
+    """LiteLLM keeps its clients for an hour, and one for good, also when the event loop of a test has ended."""
+    if litellm := sys.modules.get("litellm"):
+        await litellm.close_litellm_async_clients()
+        litellm.in_memory_llm_clients_cache.flush_cache()
+        vars(litellm).pop("module_level_aclient", None)
 
 
 LOCALHOST = x509.IPAddress(ip_address("127.0.0.1"))

@@ -491,7 +491,10 @@ def test_a_shutdown_while_a_run_is_taken_up(
 @pytest.mark.parametrize(
     ("is_caught", "error"), [(False, ValueError), (True, asyncio.CancelledError)], ids=["raised", "caught"]
 )
-async def test_a_failure_ends_the_run_although_another_call_waits(is_caught: bool, error: type[BaseException]) -> None:
+@pytest.mark.parametrize("is_at_once", [False, True], ids=["later", "in the same turn"])
+async def test_a_failure_ends_the_run_although_another_call_waits(
+    is_caught: bool, error: type[BaseException], is_at_once: bool
+) -> None:
     """While a process drains, a call that fails is not taken for one that was stopped, unless the run goes on."""
     gate = CallGate()
     begun = asyncio.Event()
@@ -510,6 +513,8 @@ async def test_a_failure_ends_the_run_although_another_call_waits(is_caught: boo
 
     async def wait_for_the_gate() -> None:
         await drained.wait()
+        if is_at_once:
+            failing.set()
         waiting.set()
         async with gate.call(in_tool=False):
             pytest.fail("it began")

@@ -313,7 +313,7 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
 
     monkeypatch.setattr(Database, "transaction", refuse_dead)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
-    monkeypatch.setattr("podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 2.0)
+    monkeypatch.setattr("podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 60.0)
 
 
 # --- Stories ----------------------------------------------------------------------------------------------------------

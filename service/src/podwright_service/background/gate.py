@@ -33,6 +33,8 @@ class Gate:
         """Calls in progress."""
         self._waiting = 0
         """Calls that do not begin."""
+        self._failures = 0
+        """Failures of calls that may still be on their way to the end of the run."""
 
     def guard(self, task: asyncio.Task[Any]) -> None:
         """Cancel this task when the attempt is to stop."""
@@ -50,15 +52,15 @@ class Gate:
         if self.is_stopped or (self.reason is not None and not in_tool):
             await self._wait_for_cancellation()
         self._calls += 1
-        patience = 0.0
         try:
             yield
         except Exception:
-            patience = FAILURE_SECONDS
+            self._failures += 1
+            asyncio.get_running_loop().call_later(FAILURE_SECONDS, self._forget_failure)
             raise
         finally:
             self._calls -= 1
-            self._check_soon(patience)
+            self._check_soon()
 
     def drain(self) -> None:
         """Let no further call begin, and stop when none is in progress."""
@@ -81,13 +83,17 @@ class Gate:
         finally:
             self._waiting -= 1
 
-    def _check_soon(self, seconds: float = 0.0) -> None:
+    def _forget_failure(self) -> None:
+        self._failures -= 1
+        self._check_soon()
+
+    def _check_soon(self) -> None:
         # not now: a task that is cancelled by code of its own, and ends before its next `await`, loses its result
         if self.reason is not None:
-            asyncio.get_running_loop().call_later(seconds, self._stop_if_idle)
+            asyncio.get_running_loop().call_soon(self._stop_if_idle)
 
     def _stop_if_idle(self) -> None:
-        if self._waiting and not self._calls:
+        if self._waiting and not self._calls and not self._failures:
             self._cancel()
 
     def _cancel(self) -> None:
