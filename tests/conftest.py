@@ -28,22 +28,22 @@ LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with its tier before `-m` selects tests, unless it has such a mark of its own."""
+    """Give each test the mark of its tier before `-m` selects tests."""
     for item in items:
-        if not _tiers(item):
-            item.add_marker(_tier_of_fixtures(item))
+        tier = _tier(item)
+        item.own_markers[:] = [mark for mark in item.own_markers if mark.name not in TIERS]
+        item.add_marker(tier)
 
 
-def _tiers(item: pytest.Item) -> list[str]:
-    return [mark.name for mark in item.iter_markers() if mark.name in TIERS]
-
-
-def _tier_of_fixtures(item: pytest.Item) -> str:
+def _tier(item: pytest.Item) -> str:
+    """The last tier among the marks of a test and of its parameters, or else among what its fixtures say."""
     assert isinstance(item, pytest.Function)
+    marked = {mark.name for mark in item.own_markers}
+    if TIERS.keys() & marked:
+        return [tier for tier in TIERS if tier in marked][-1]
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     used = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
-    matching = [tier for tier, fixtures in TIERS.items() if fixtures & used]
-    return matching[-1] if matching else "fast"
+    return ["fast", *(tier for tier, fixtures in TIERS.items() if fixtures & used)][-1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Count the tests that were left out."""
     for item in items:
-        item.config.stash[LEFT_OUT].update(_tiers(item))
+        item.config.stash[LEFT_OUT].update(tier for tier in TIERS if item.get_closest_marker(tier))
 
 
 @pytest.hookimpl(trylast=True)

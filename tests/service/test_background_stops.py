@@ -200,7 +200,8 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
     ]
 
 
-KINDS = ("tools", "remote", "nested remote", "planner", "steps", "at the end")
+KINDS = ("tools", "remote", "nested remote", "planner", "at the end", pytest.param("steps", marks=pytest.mark.servers))
+"""The last has so many events that a stop at each of them takes a minute."""
 
 # --- Processes --------------------------------------------------------------------------------------------------------
 
@@ -545,7 +546,7 @@ async def test_a_stop_at_every_event(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("stop", [pytest.param(stop, marks=pytest.mark.servers) for stop in STOPS])
 async def test_a_stop_of_several_runs(
     components: dict[str, Component], database: str, store: RunStore, processes: None, stop: Stop, form: Form
 ) -> None:
