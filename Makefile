@@ -103,7 +103,7 @@ test-cluster: install engine  ## run those on Kubernetes, in a cluster of their 
 test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
 	@deploy/tools.sh build promtool
 	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
-		| "$$docker" build --progress plain --tag podwright/tests --file tests/container/Dockerfile -
+		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
 	$$(deploy/engine.sh docker) run --rm --init --network none --env CI \
 		--volume "$$(dirname "$$(dirname "$$(deploy/tools.sh path promtool)")"):/home/tester/.cache/podwright:ro" \
 		podwright/tests make test test-servers ARGS='$(ARGS)'
