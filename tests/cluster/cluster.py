@@ -59,10 +59,15 @@ class Cluster:
         built = config == OWN or not shutil.which("kubectl")
         self.client = tool("kubectl") if built else "kubectl"
         # kubectl and Helm are programs in Go: with this, they collect less garbage, and need less CPU
-        self.environment = {**os.environ, "KUBECONFIG": config, "GOGC": "400"}
+        self._folder = tempfile.TemporaryDirectory()
+        self.environment = {
+            **os.environ,
+            "KUBECONFIG": config,
+            "KUBECACHEDIR": f"{self._folder.name}/cache",  # and not in the home folder
+            "GOGC": "400",
+        }
 
     def __enter__(self) -> Cluster:
-        self._folder = tempfile.TemporaryDirectory()
         socket = f"{self._folder.name}/socket"  # which only this user may open
         command = [self.client, "proxy", f"--unix-socket={socket}", "--append-server-path"]
         self._proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from tests.cluster.cluster import MADE, SCRIPT, Cluster, Namespace, go_modules
+from tests.cluster.cluster import MADE, OWN, SCRIPT, Cluster, Namespace, go_modules
 from tests.cluster.watchers import Watchers
 from tests.helpers import skip
 from tests.image_support import Docker, build_postgresql, shared
@@ -26,23 +27,19 @@ DEFINITIONS = (
 def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster of `deploy/cluster.sh`, with the image under test and the custom resources.
 
-    What the tests make in it is deleted at the end, and so is the cluster, unless it was there before.
+    What the tests make in it is deleted at the end, and so is the cluster, unless it was named.
     """
-    if not os.environ.get("PODWRIGHT_TEST_KUBECONFIG") and os.geteuid():
+    is_own = not os.environ.get("PODWRIGHT_TEST_KUBECONFIG")
+    if is_own and os.geteuid():
         skip("A cluster is missing: run the tests as root on Linux, or set PODWRIGHT_TEST_KUBECONFIG.")
 
-    def node() -> str:
-        """The id of the container of the first node, if there is one."""
-        return docker.run("inspect", "--type=container", "--format={{.Id}}", "podwright-cluster-control").stdout
-
     def start() -> bool:
-        before = node()
+        if is_own and Path(OWN).exists():
+            skip(f"A cluster is there: `make cluster-down` deletes it, or set PODWRIGHT_TEST_KUBECONFIG={OWN}.")
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
-        # one that an interrupted run has left, and whose images are old
-        subprocess.run([SCRIPT, "remove-node"], check=True, capture_output=True)
-        return node() != before
+        return is_own
 
     def stop() -> None:
         subprocess.run([SCRIPT, "down"], check=True, capture_output=True)

@@ -16,6 +16,7 @@ from tests.image_support import build_program, shared
 
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
 METRICS_SERVER = "sigs.k8s.io/metrics-server"
+APISERVICE = "apiservice/v1beta1.metrics.k8s.io"
 IMAGE = "podwright/metrics-server:cluster"
 BLUEPRINT = {
     "type": "Agent", "name": "echo", "instructions": "Answer.", "tools": [],
@@ -38,8 +39,12 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     """The metrics server, unless the cluster has one."""
     folder = go_modules("extras", METRICS_SERVER)[METRICS_SERVER] / "manifests" / "base"
 
+    def wait() -> None:
+        cluster.kubectl("wait", "--for=condition=Available", APISERVICE, f"--timeout={TIMEOUT}s")
+
     def start() -> bool:
-        if cluster.api.get("/apis/metrics.k8s.io/v1beta1").is_success:
+        if cluster.kubectl("get", APISERVICE, "--ignore-not-found"):
+            wait()
             return False
         build_program(Path(tool("metrics-server")), IMAGE)
         cluster.load(IMAGE)
@@ -50,9 +55,7 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         container["args"] += ["--kubelet-insecure-tls", "--kubelet-request-timeout=5s", "--metric-resolution=10s"]
         container["readinessProbe"]["initialDelaySeconds"] = 1
         cluster.apply(manifests)
-        cluster.kubectl(
-            "wait", "--for=condition=Available", "apiservice/v1beta1.metrics.k8s.io", f"--timeout={TIMEOUT}s"
-        )
+        wait()
         return True
 
     def stop() -> None:

@@ -70,9 +70,10 @@ def test_an_unusable_cluster(folder: Path) -> None:
 
 def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None:
     """A cluster with a namespace that is not of Kubernetes or of the tests is refused, unless that is meant."""
-    name = f"somebody-{uuid.uuid4().hex[:8]}"
+    name = f"kube-somebody-{uuid.uuid4().hex[:8]}"
     cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MADE}}])
-    config = Path(cluster.config)
+    config = folder / "config"
+    config.write_text(Path(cluster.config).read_text())
     try:
         refused = run(config, folder, "up")
         assert refused.returncode == 1
@@ -83,9 +84,26 @@ def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None
         cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
-def test_the_cluster_of_this_user(folder: Path) -> None:
-    """KUBECONFIG is not used: the script names another cluster, and does not ask that one."""
-    variables = {"KUBECONFIG": str(folder / "production"), "PODWRIGHT_TEST_KUBECONFIG": ""}
-    said = subprocess.run([SCRIPT, "which"], env={**os.environ, **variables}, capture_output=True, text=True)
-    assert said.returncode == 0
-    assert "a cluster of its own" in said.stderr
+def test_a_cluster_whose_namespaces_are_secret(folder: Path) -> None:
+    """A cluster that answers, and does not list its namespaces, is refused."""
+    (folder / "kubectl").unlink()
+    (folder / "kubectl").write_text('#!/bin/sh\ncase "$*" in *readyz*) ;; *) exit 1 ;; esac\n')
+    (folder / "kubectl").chmod(0o755)
+    refused = run(folder / "config", folder, "up")
+    assert refused.returncode == 1
+    assert "cannot list the namespaces" in refused.stderr
+
+
+def test_the_cluster_of_this_user_is_not_asked(cluster: Cluster, tmp_path: Path) -> None:
+    """With KUBECONFIG alone, the script uses its own cluster, and not the kubectl of this user."""
+    (tmp_path / "kubectl").write_text(RECORDER)
+    (tmp_path / "kubectl").chmod(0o755)
+    variables = {
+        "KUBECONFIG": str(tmp_path / "production"),
+        "PODWRIGHT_TEST_KUBECONFIG": "",
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "RECORD": str(tmp_path / "record"),
+    }
+    up = subprocess.run([SCRIPT, "up"], env={**os.environ, **variables}, capture_output=True, text=True)
+    assert up.stdout.strip() == cluster.config
+    assert not (tmp_path / "record").exists()

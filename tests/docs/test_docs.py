@@ -52,7 +52,7 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the service that `make run` starts, with a database of background runs."""
     database = f"sqlite:///{tmp_path_factory.mktemp('runs')}/runs.db"
     server = subprocess.Popen(
-        ["make", "run", f"PORT={free_port()}"],
+        ["make", "--assume-old=install", "run", f"PORT={free_port()}"],
         cwd=ROOT, env=environment(PODWRIGHT_RUNS_DATABASE=database), stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip

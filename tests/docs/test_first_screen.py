@@ -19,19 +19,20 @@ def test_the_first_screen(tmp_path: Path) -> None:
     blueprint, answer = blocks(README, "json")
     serve, request = blocks(README, "sh")[:2]
     (tmp_path / "poet.json").write_text(blueprint)
+    words = shlex.split(request)
+    assert words[:3] == ["curl", "-s", "localhost:8000/run"]
+    body = json.loads(words[words.index("-d") + 1])
     command = [*shlex.split(serve), "--port", "0"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as server:
         assert server.stdout is not None
-        address = address_in(server.stdout)
-        assert address
-        words = shlex.split(request)
-        assert words[:3] == ["curl", "-s", "localhost:8000/run"]
-        body = json.loads(words[words.index("-d") + 1])
-        response = plain_http.post(f"{address}/run", json=body, timeout=60)
-        server.send_signal(signal.SIGTERM)
-        server.stdout.read()
+        try:
+            address = address_in(server.stdout)
+            response = plain_http.post(f"{address}/run", json=body, timeout=60)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.stdout.read()
     assert server.returncode == 0
     assert response.text == answer.strip()
     assert len(blueprint.splitlines()) == 10

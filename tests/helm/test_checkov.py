@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
+from tests.conftest import Checkov
 from tests.helm.conftest import CHART
 
 EXCEPTIONS = {
@@ -20,17 +20,14 @@ EXCEPTIONS = {
 """The accepted findings, by check and kind, with the reason."""
 
 
-def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: str) -> None:
+def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> None:
     """All of checkov's Kubernetes checks pass for every example, except the exceptions, and each of these is found."""
     for file in CHART.glob("examples/*/rendered.yaml"):
         (tmp_path / f"{file.parent.name}.yaml").write_text(file.read_text())
     privileged = {"metadata": {"name": "x"}, "spec": {"hostNetwork": True, "containers": []}}
     (tmp_path / "privileged.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **privileged}))
-    done = subprocess.run(
-        [checkov, "--framework", "kubernetes", "--directory", tmp_path, "--compact", "--quiet",
-         "--skip-download", "--soft-fail", "--output", "json"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    options = ["--framework=kubernetes", "--compact", "--quiet", "--skip-download", "--soft-fail", "--output=json"]
+    done = checkov(*options, "--directory", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["summary"]["parsing_errors"] == 0

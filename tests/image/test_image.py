@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.conftest import Checkov
 from tests.helpers import NEWSROOM, ROOT, until
 from tests.image.conftest import Start
 from tests.image.containers import Layer, layers, tool_entry
@@ -216,11 +216,11 @@ def test_a_second_build(docker: Docker, slim: str, tag: str) -> None:
     assert digest in {layer.digest for layer in second}
 
 
-def test_checkov(checkov: str) -> None:
+def test_checkov(checkov: Checkov) -> None:
     """The Dockerfiles pass every check of checkov, except those that are skipped with a reason."""
     files = ["Dockerfile", "service/src/podwright_service/images/Dockerfile"]
     options = ["--framework=dockerfile", "--output=json", "--skip-download", "--file", *files]
-    done = subprocess.run([checkov, *options], capture_output=True, text=True, cwd=ROOT)
+    done = checkov(*options)
     checks = json.loads(done.stdout)["results"]
     assert [check["check_id"] for check in checks["failed_checks"]] == []
     assert {check["file_path"] for check in checks["passed_checks"]} == set(files)

@@ -31,14 +31,6 @@ from podwright_service.settings import Settings
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_outer_settings() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("PODWRIGHT_")]:
-            patch.delenv(name)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def usual_signals() -> None:
     """Restore the signals that a shell in the background ignores, because the services would inherit that."""
     for number in (signal.SIGHUP, signal.SIGQUIT):
