@@ -52,8 +52,7 @@ def _tier(item: pytest.Item) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Select the tier `fast` without the option `-m`, and hide settings, proxies and the cluster of this user."""
-    is_worker = hasattr(config, "workerinput")
-    if not is_worker and not any(argument.startswith("-m") for argument in config.invocation_params.args):
+    if not any(argument.startswith("-m") for argument in config.invocation_params.args):
         config.option.markexpr = "fast"
     for name in list(os.environ):
         if name.startswith("PODWRIGHT_") and not name.startswith("PODWRIGHT_TEST_"):
