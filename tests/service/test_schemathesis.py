@@ -50,7 +50,8 @@ def test_the_service_is_as_documented(
         [
             f"{Path(sys.executable).parent}/schemathesis", "--config-file", str(Path(__file__).with_suffix(".toml")),
             "run", f"{url}/openapi.json", "--checks", "all", "--max-examples", str(examples), "--phases", phases,
-            *cases, *header, "--continue-on-failure", "--max-failures", "20", "--no-shrink", "--suppress-health-check", "all",
+            *cases, *header, "--continue-on-failure", "--max-failures", "20", "--no-shrink",
+            "--suppress-health-check", "all",
         ],
         capture_output=True, text=True, cwd=tmp_path, timeout=1500,
     )  # fmt: skip
