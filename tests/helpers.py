@@ -19,7 +19,7 @@ NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
 COMMAND = Path(sys.executable).with_name("podwright")
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts no certificate: as `verify` of httpx, it saves loading all authorities, which costs more than a request."""
-plain_http = httpx.Client(verify=NO_AUTHORITIES, limits=httpx.Limits(max_keepalive_connections=0))
+plain_http = httpx.Client(verify=NO_AUTHORITIES, limits=httpx.Limits(max_keepalive_connections=0), timeout=60)
 """Sends each request on a new connection. For URLs without TLS, and not for cookies."""
 
 Value = TypeVar("Value")

@@ -86,6 +86,6 @@ class Fleet:
     def prometheus(self, path: str, **parameters: str) -> Any:
         """The data of a response of Prometheus' HTTP API."""
         url = f"{self.url('prometheus', 9090)}/api/v1/{path}"
-        response = plain_http.get(url, params=parameters, timeout=30).json()
+        response = plain_http.get(url, params=parameters).json()
         assert response["status"] == "success", (parameters, response)
         return response["data"]

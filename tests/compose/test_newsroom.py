@@ -73,11 +73,11 @@ def trace(newsroom: Fleet, response: httpx.Response) -> Trace:
     url = f"{newsroom.url('jaeger', 16686)}/api/traces/{response.headers['traceresponse'].split('-')[1]}"
 
     def traces() -> list[Trace]:
-        answer = plain_http.get(url, timeout=60)
+        answer = plain_http.get(url)
         found = map(Trace, answer.json()["data"] if answer.status_code == 200 else [])
         return [trace for trace in found if trace.is_complete()]
 
-    return until(traces, report=lambda: plain_http.get(url, timeout=60).text)[0]
+    return until(traces, report=lambda: plain_http.get(url).text)[0]
 
 
 def test_the_start_is_ordered(newsroom: Fleet) -> None:

@@ -29,7 +29,7 @@ def test_the_first_screen(tmp_path: Path) -> None:
         assert server.stdout is not None
         try:
             address = address_in(server.stdout)
-            response = plain_http.post(f"{address}/run", json=body, timeout=60)
+            response = plain_http.post(f"{address}/run", json=body)
         finally:
             server.send_signal(signal.SIGTERM)
             server.stdout.read()

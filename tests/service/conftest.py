@@ -47,7 +47,7 @@ def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
         thread.start()
         port = listening.getsockname()[1]
         until(lambda: server.started)
-        with httpx.Client(verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx.Client(verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             client.get("/health")  # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
             yield client
         server.should_exit = True

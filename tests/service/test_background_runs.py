@@ -34,6 +34,23 @@ from podwright_service.background.store import RunStore
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.testing import ComponentProcess, SpanCollector
 
+
+def hold_end(monkeypatch: pytest.MonkeyPatch, released: threading.Event) -> threading.Event:
+    """Keep the success of a run from being stored until the event; returns one that tells that it is to be."""
+    write = RunStore.write
+    ending = threading.Event()
+
+    async def write_end_later(store: RunStore, updates: Any) -> Any:
+        written = list(updates)
+        if any(update.values.get("status") == "succeeded" for update in written):
+            ending.set()
+            await asyncio.to_thread(until, released.is_set)
+        return await write(store, written)
+
+    monkeypatch.setattr(RunStore, "write", write_end_later)
+    return ending
+
+
 # --- Attempts -----------------------------------------------------------------------------------------------------
 
 
@@ -223,18 +240,8 @@ def test_cancelling(serve: Serve, sqlite_database: str, monkeypatch: pytest.Monk
 
 def test_a_cancel_that_came_too_late(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that had ended when it was cancelled, but for its end being stored, succeeds and says so."""
-    write = RunStore.write
-    ending = threading.Event()
     cancelled = threading.Event()
-
-    async def write_end_later(store: RunStore, updates: Any) -> Any:
-        written = list(updates)
-        if any(update.values.get("status") == "succeeded" for update in written):
-            ending.set()
-            await asyncio.to_thread(until, cancelled.is_set)
-        return await write(store, written)
-
-    monkeypatch.setattr(RunStore, "write", write_end_later)
+    ending = hold_end(monkeypatch, cancelled)
     client = serve(ECHO, runs_database=sqlite_database)
     url = begin(client)
     until(ending.is_set)
@@ -438,17 +445,7 @@ def test_a_shutdown_while_the_end_is_stored(
     served: Served, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, draining: threading.Event
 ) -> None:
     """A run that is at its end ends, instead of moving to a process that makes its calls again."""
-    write = RunStore.write
-    ending = threading.Event()
-
-    async def write_end_while_draining(store: RunStore, updates: Any) -> set[str]:
-        updates = list(updates)
-        if any(each.values.get("status") == "succeeded" for each in updates):
-            ending.set()
-            await asyncio.to_thread(until, draining.is_set)
-        return await write(store, updates)
-
-    monkeypatch.setattr(RunStore, "write", write_end_while_draining)
+    ending = hold_end(monkeypatch, draining)
     with served(ECHO, runs_database=sqlite_database) as client:
         url = begin(client)
         until(ending.is_set)

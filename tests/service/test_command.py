@@ -28,8 +28,8 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
     code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
     process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    assert plain_http.get(f"{url}/info", timeout=60).json()["title"] == "News"
-    assert plain_http.post(f"{url}/run", json={"input": "the moon"}, timeout=60).json()["input"] == "the moon"
+    assert plain_http.get(f"{url}/info").json()["title"] == "News"
+    assert plain_http.post(f"{url}/run", json={"input": "the moon"}).json()["input"] == "the moon"
     process.send_signal(signal.SIGTERM)
     check_end(process)
 
@@ -44,7 +44,7 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
     )
     process = command(code=code)
     url = address(process)
-    assert plain_http.get(f"{url}/info", timeout=60).json()["title"] == "T"
+    assert plain_http.get(f"{url}/info").json()["title"] == "T"
     assert plain_http.post(f"{url}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
     process.send_signal(number)
     assert check_end(process).endswith("returned\n")

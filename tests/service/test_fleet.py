@@ -152,12 +152,12 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     """A run that goes on after an approval has a trace of its own, with its remote, and a link to the stopped one."""
     url = fleet.caller("flow", "1")
     body = {"type": "workflow", "blueprint": PAUSING}
-    paused = plain_http.post(f"{url}/run-blueprint", json={**body, "input": "run-paused"}, timeout=60)
+    paused = plain_http.post(f"{url}/run-blueprint", json={**body, "input": "run-paused"})
     problem = paused.json()
     assert problem["code"] == "approval_required", problem
     rest = {**body, "inputs": problem["context"], "resume_path": problem["resume_path"]}
     headers = {"Podwright-Resumes": paused.headers["traceresponse"]}
-    resumed = plain_http.post(f"{url}/run-blueprint", json=rest, headers=headers, timeout=60)
+    resumed = plain_http.post(f"{url}/run-blueprint", json=rest, headers=headers)
     assert resumed.status_code == 200, resumed.text
     _, first, request, _ = paused.headers["traceresponse"].split("-")
     _, second, _, _ = resumed.headers["traceresponse"].split("-")

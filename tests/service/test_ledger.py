@@ -375,7 +375,7 @@ class Ledger:
 
     def counted(self) -> tuple[list[int], float]:
         """Input and output tokens and USD in the metrics of both services."""
-        scrapes = [Scrape(plain_http.get(f"{url}/metrics", timeout=30).text) for url in self.urls]
+        scrapes = [Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls]
         tokens = [int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes)) for way in WAYS]
         return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
 

@@ -52,7 +52,7 @@ def start(command: Command, tmp_path: Path) -> Command:
 
 
 def run(url: str, text: str = "pid") -> httpx.Response:
-    return plain_http.post(f"{url}/run", json={"input": text}, timeout=60)
+    return plain_http.post(f"{url}/run", json={"input": text})
 
 
 def children(process: Process) -> list[int]:
@@ -62,11 +62,11 @@ def children(process: Process) -> list[int]:
 
 def draining(url: str) -> bool:
     """Whether all of several new connections reach a process that drains."""
-    return all(plain_http.get(f"{url}/ready", timeout=60).status_code == 503 for _ in range(20))
+    return all(plain_http.get(f"{url}/ready").status_code == 503 for _ in range(20))
 
 
 def metric(url: str, name: str, **labels: str) -> float:
-    return Metrics(plain_http.get(f"{url}/metrics", timeout=60).text).get(f"podwright_{name}", **labels)
+    return Metrics(plain_http.get(f"{url}/metrics").text).get(f"podwright_{name}", **labels)
 
 
 def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
@@ -93,7 +93,7 @@ def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, worke
 
 def refused(url: str) -> bool:
     try:
-        plain_http.get(f"{url}/health", timeout=60)
+        plain_http.get(f"{url}/health")
     except httpx.TransportError:
         return True
     return False
@@ -105,7 +105,7 @@ def test_a_run_beyond_the_shutdown_timeout(start: Command, address: Address, wor
     process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
     url = address(process)
     with ThreadPoolExecutor() as pool:
-        active = pool.submit(plain_http.post, f"{url}{path}", json={"input": "x"}, timeout=60)
+        active = pool.submit(plain_http.post, f"{url}{path}", json={"input": "x"})
         wait_for_line(process, "called")
         process.send_signal(signal.SIGTERM)
         response = active.result()

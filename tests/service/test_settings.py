@@ -152,6 +152,12 @@ def test_a_misspelt_variable(monkeypatch: pytest.MonkeyPatch, name: str) -> None
     assert "'PODWRIGHT_API_KEYS'" in message
 
 
+def test_variables_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a developer sets for the tests of Podwright does not stop a service."""
+    monkeypatch.setenv("PODWRIGHT_TEST_KUBECONFIG", "/home/me/kind")
+    assert read_settings().port == 8000
+
+
 def test_the_links_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables that Kubernetes sets beside Services named `podwright…` do not stop the start, nor set the port."""
     for service in ("PODWRIGHT", "PODWRIGHT_API", "PODWRIGHT_TITLE"):
