@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import itertools
 import re
+import sqlite3
 import threading
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from typing import Any, Literal
 
 import httpx
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, text, update
+from sqlalchemy import Engine, create_engine, event, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import create_async_engine
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, until
 from tests.postgresql import PostgreSQL
@@ -23,6 +27,7 @@ from tests.service.background_support import (
     LEASE_SECONDS,
     METRICS_INTERVAL,
     RETRY_INTERVAL,
+    TRANSACTION_TIMEOUT,
     begin,
     synchronous_url,
     wait,
@@ -31,9 +36,9 @@ from tests.service.support import Address, Command, Gate, Serve, Shell, check_pr
 
 from podwright import Agent, ApprovalStep, FunctionModel, Workflow
 from podwright.testing import ModelRequest
-from podwright_service.background.database import DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.database import Database, DatabaseUnavailableError, database_url, migrate
 from podwright_service.background.store import AttemptUpdate, RunStore
-from podwright_service.background.tables import metadata, runs
+from podwright_service.background.tables import metadata, runs, workers
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -228,6 +233,161 @@ def test_a_cancelled_run_does_not_wait_for_approval(serve: Serve, database: str)
     other.post(f"{url}/cancel")
     gate.opened.set()
     assert wait(other, url)["status"] == "cancelled"
+
+
+# --- Connections --------------------------------------------------------------------------------------------------
+
+
+class SQLiteConnection(sqlite3.Connection):
+    """A connection that knows whether it was closed, of which Python warns only from version 3.13."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Close it."""
+        super().close()
+        self.is_closed = True
+
+
+@pytest.fixture
+def sqlite_connections() -> Iterator[list[SQLiteConnection]]:
+    """The connections to SQLite that the test opens."""
+    opened: list[SQLiteConnection] = []
+
+    def connect(*arguments: Any, **options: Any) -> SQLiteConnection:
+        connection = SQLiteConnection(*arguments, **options)
+        opened.append(connection)
+        return connection
+
+    def set_factory(dialect: Any, _: object, arguments: object, options: dict[str, Any]) -> None:
+        if dialect.name == "sqlite":
+            options["factory"] = connect
+
+    event.listen(Engine, "do_connect", set_factory)
+    yield opened
+    event.remove(Engine, "do_connect", set_factory)
+
+
+Moment = Literal["waiting", "done"]
+"""When a task is cancelled: while it waits, or when it has what it waited for and has not gone on yet."""
+
+
+async def cancel_at(work: Coroutine[Any, Any, None], number: int, moment: Moment, times: int) -> bool:
+    """Cancel some work at one of its awaits, or at several; it ends as cancelled.
+
+    Args:
+        work: What is cancelled.
+        number: The first await at which it is, counted over the tasks that belong to the work.
+        moment: When, at each of them.
+        times: How many there are.
+
+    Returns:
+        Whether there are so many awaits. If not, the work has succeeded.
+    """
+    loop = asyncio.get_running_loop()
+    create_future = loop.create_future
+    awaits = itertools.count()
+    caller = asyncio.current_task()
+    task = asyncio.create_task(work)
+
+    def create_counted() -> asyncio.Future[Any]:
+        future = create_future()
+        if asyncio.current_task() is not caller and number <= next(awaits) < number + times:
+            if moment == "done":
+                future.add_done_callback(lambda _: task.cancel())
+            else:
+                loop.call_soon(task.cancel)
+        return future
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "create_future", create_counted)
+        async with asyncio.timeout(60):
+            while others := asyncio.all_tasks() - {caller}:  # also those that the work has left behind
+                await asyncio.wait(others)
+    was_reached = next(awaits) > number
+    assert task.cancelled() == was_reached
+    if not was_reached:
+        task.result()
+    return was_reached
+
+
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "repeatedly"])
+@pytest.mark.parametrize("moment", ["waiting", "done"])
+async def test_a_cancelled_transaction(
+    database: str, sqlite_connections: list[SQLiteConnection], moment: Moment, times: int
+) -> None:
+    """Wherever it is cancelled, once or repeatedly as by anyio, no connection is lost, and it does all or nothing.
+
+    Sources: https://github.com/omnilib/aiosqlite/issues/259, https://github.com/sqlalchemy/sqlalchemy/issues/8145
+    """
+    url = database_url(database)
+    migrate(url)
+
+    async def add_two(number: int) -> None:
+        opened = Database(url)
+        try:
+            async with opened.transaction() as transaction:
+                for name in ("first", "second"):
+                    await transaction.execute(insert(workers).values(id=f"{number} {name}", lease_until=number))
+        finally:
+            await opened.close()
+
+    for number in itertools.count():
+        if not await cancel_at(add_two(number), number, moment, times):
+            break
+    assert number > 10
+    reader = Database(url)
+    async with reader.transaction() as transaction:
+        added = Counter((await transaction.execute(select(workers.c.lease_until))).scalars())
+    await reader.close()
+    assert set(added.values()) == {2}
+    assert number in added
+    assert [connection for connection in sqlite_connections if not connection.is_closed] == []
+    gc.collect()  # has those of PostgreSQL warn that were lost
+
+
+async def test_closing_waits_for_transactions(database: str, sqlite_connections: list[SQLiteConnection]) -> None:
+    """A transaction in progress ends before the database is closed: its connection would be lost."""
+    opened = Database(database_url(database))
+    began = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def query() -> None:
+        async with opened.transaction() as transaction:
+            began.set()
+            await may_end.wait()
+            assert await transaction.scalar(select(literal(1))) == 1
+
+    querying = asyncio.create_task(query())
+    await began.wait()
+    closing = asyncio.create_task(opened.close())
+    await asyncio.sleep(0)
+    may_end.set()
+    await closing
+    await querying
+    assert [connection for connection in sqlite_connections if not connection.is_closed] == []
+    gc.collect()
+
+
+async def test_a_transaction_that_takes_too_long(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that waits for a lock fails in time, and the next one succeeds."""
+    engine = create_engine(synchronous_url(database))
+    async with opened_stores(database, 1) as (store,):
+        await store.add({"id": "r", "component": "c", "digest": "d", "request": {}})
+        with monkeypatch.context() as patch:
+            patch.setattr(TRANSACTION_TIMEOUT, 0.2)
+            hurried = RunStore(database_url(database))
+            with engine.begin() as blocker:
+                blocker.execute(update(runs).values(status="running"))
+                with pytest.raises(DatabaseUnavailableError):
+                    await asyncio.wait_for(hurried.cancel("r"), 60)
+        changed = await hurried.cancel("r")
+        await hurried.close()
+        assert changed is not None
+        assert changed["cancel_requested"]
+    engine.dispose()
 
 
 # --- Health -------------------------------------------------------------------------------------------------------

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 from psycopg.errors import UndefinedColumn, UndefinedTable
-from sqlalchemy import create_engine, event, literal_column
+from sqlalchemy import CursorResult, Executable, create_engine, event, literal_column
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -26,7 +26,9 @@ from podwright.json_data import to_json_bytes
 from podwright_service.problems import RequestError
 
 TRANSACTION_TIMEOUT = 10.0
-"""Seconds that a transaction may take."""
+"""Seconds that a transaction may take in PostgreSQL, and that it may wait for a connection or for a lock in SQLite."""
+
+T = TypeVar("T")
 
 
 class DatabaseUnavailableError(RequestError):
@@ -45,6 +47,70 @@ _CLOCK: ColumnElement[float] = literal_column("extract(epoch from statement_time
 """The time is the same in all of a statement, because the planner uses no index for conditions with another one."""
 
 
+class Transaction:
+    """The statements of a transaction.
+
+    The caller may be cancelled at any time, but the step that it waits for goes on to its end, in a task of its own:
+    drivers and connection pools may lose a connection if they are cancelled while they open, use or close it.
+
+    Args:
+        connection: A connection that is not open.
+        timeout: Seconds after which a step is cut off all the same; None cuts off none.
+    """
+
+    def __init__(self, connection: AsyncConnection, timeout: float | None) -> None:
+        self._connection = connection
+        self._timeout = timeout
+        self._deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+        self._step: asyncio.Task[Any] | None = None
+
+    async def open(self) -> None:
+        """Take a connection from the pool."""
+        await self._run(self._connection.start())
+
+    async def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
+        """Execute a statement.
+
+        Args:
+            statement: Its expression.
+            parameters: Values by name; a list of them executes it for each.
+        """
+        return await self._run(self._connection.execute(statement, parameters))
+
+    async def scalar(self, statement: Executable) -> Any:
+        """The first column of the first row of a query."""
+        result = await self.execute(statement)
+        return result.scalar()
+
+    async def commit(self) -> None:
+        """Commit what the statements have changed."""
+        await self._run(self._connection.commit())
+
+    async def close_after(self, end: asyncio.Event) -> None:
+        """Wait for the end of the transaction and of its last step, and return the connection to the pool.
+
+        What has not been committed is rolled back.
+        """
+        await end.wait()
+        if self._step is not None:
+            await asyncio.wait([self._step])
+        if self._connection.sync_connection is None:
+            return
+        # how the transaction ended is known by now, and the pool discards a connection that cannot be rolled back
+        with contextlib.suppress(DBAPIError, OSError, TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await self._connection.close()
+
+    async def _run(self, step: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(self._within_deadline(step))
+        self._step = task
+        return await asyncio.shield(task)
+
+    async def _within_deadline(self, step: Coroutine[Any, Any, T]) -> T:
+        async with asyncio.timeout_at(self._deadline):
+            return await step
+
+
 class Database:
     """A database, in short transactions.
 
@@ -57,9 +123,16 @@ class Database:
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self.reached_since: float | None = None
         """Since when the database has been reached, by `time.monotonic()`; None while it cannot be reached."""
+        self._closing: set[asyncio.Task[None]] = set()
+        """Tasks that close the connections of the transactions in progress."""
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, once the transactions in progress have ended."""
+        await asyncio.shield(asyncio.create_task(self._dispose()))
+
+    async def _dispose(self) -> None:
+        if self._closing:  # the pool does not close the connections that are in use
+            await asyncio.wait(self._closing)
         await self._engine.dispose()
 
     def now(self) -> Any:
@@ -71,16 +144,18 @@ class Database:
         return 0.0 if self.reached_since is None else time.monotonic() - self.reached_since
 
     @contextlib.asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction.
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        """A transaction: it is committed at the end of this context, unless the context fails or is cancelled.
+
+        A cancelled caller waits until the connection is back in the pool; if it is cancelled again, it does not.
 
         Raises:
             DatabaseUnavailableError: The database cannot be reached, or has no tables.
             RequestError: 422: the database cannot represent a value of the request, such as a text with a NUL.
         """
         try:
-            async with asyncio.timeout(TRANSACTION_TIMEOUT), self._engine.begin() as connection:
-                yield connection
+            async with self._open_transaction() as transaction:
+                yield transaction
             if self.reached_since is None:
                 self.reached_since = time.monotonic()
         except (DataError, OverflowError) as error:
@@ -94,6 +169,22 @@ class Database:
             detail = "The database of background runs cannot be used at present."
             suggestion = "Try again after the seconds in the header 'Retry-After'."
             raise DatabaseUnavailableError(detail, suggestion) from error
+
+    @contextlib.asynccontextmanager
+    async def _open_transaction(self) -> AsyncGenerator[Transaction]:
+        # SQLite works in threads, which cannot be cut off; it has time-outs of its own
+        transaction = Transaction(self._engine.connect(), None if self.is_sqlite else TRANSACTION_TIMEOUT)
+        end = asyncio.Event()
+        closing = asyncio.create_task(transaction.close_after(end))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        try:
+            await transaction.open()
+            yield transaction
+            await transaction.commit()
+        finally:
+            end.set()
+            await asyncio.shield(closing)
 
 
 def database_url(text: str) -> URL:
@@ -148,9 +239,8 @@ def _engine(url: URL) -> AsyncEngine:
         "json_deserializer": json.loads,  # unlike orjson, it reads the lone surrogates that a model may write
     }
     if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(
-            url, connect_args={"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}, **options
-        )
+        connect_args = {"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}
+        engine = create_async_engine(url, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options)
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine
     connect_args = {"connect_timeout": 5}

@@ -225,8 +225,7 @@ class BackgroundWorker:
         """The stored events of a run, once the database can be reached."""
         while True:
             try:
-                # shielded: a run that is cancelled meanwhile would cut the query off, and cost its connection
-                return await asyncio.shield(self.store.events(run_id))
+                return await self.store.events(run_id)
             except DatabaseUnavailableError:
                 await asyncio.sleep(RETRY_INTERVAL)
 

@@ -183,17 +183,16 @@ async def _events(request: Request, worker: BackgroundWorker, run_id: str, last_
     lifecycle, store = get_runtime(request).lifecycle, worker.store
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
-        # queries are shielded, because one that is cut off when the reader leaves costs its connection
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
-            status = await asyncio.shield(store.status(run_id))  # before the events, which are complete if it has ended
-            while found := await asyncio.shield(store.events(run_id, last_event_id, MAX_EVENTS)):
+            status = await store.status(run_id)  # before the events, which are complete if it has ended
+            while found := await store.events(run_id, last_event_id, MAX_EVENTS):
                 for seq, data in found:
                     yield _event(data["type"], data, str(seq))
                 last_event_id = found[-1][0]
                 sent_at = time.monotonic()
             if status is None:  # deleted in the meantime
                 return
-            run = await asyncio.shield(store.get(run_id)) if status in ENDED else None
+            run = await store.get(run_id) if status in ENDED else None
             if run and run["status"] in ENDED:  # nobody has resumed it in the meantime
                 name = "result" if run["status"] == "succeeded" else "problem"
                 yield _event(name, run[name])
