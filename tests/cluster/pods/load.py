@@ -21,7 +21,10 @@ done = asyncio.Event()
 
 async def send(url: str) -> None:
     headers = {"authorization": f"Bearer {ask['key']}"}
-    async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=60)) as session:
+    # the address of a Service does not change, and a name server of a busy machine may be late
+    connector = aiohttp.TCPConnector(ttl_dns_cache=None)
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
         await connect(session, url)
         while not done.is_set():
             try:
