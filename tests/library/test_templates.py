@@ -1,4 +1,4 @@
-"""Templates: `{name}` only, replaced in one pass; and values as text."""
+"""Templates: `{name}` only, replaced in one pass; literal braces; and values as text."""
 
 import dataclasses
 import datetime
@@ -34,7 +34,6 @@ CONTEXT: dict[str, Any] = {
         ("{number} {list} {none}", '1.5 ["x", 1] null'),
         ("{template}", "{input}"),
         ("{brace}input}", "{input}"),
-        ("{{input}}", "{the moon}"),
         ("{input.__class__} {list[0]} {input!r} {number:.3f} {0} {} { input } {1st}", None),
         ('{"input": 1} { } {unknown} {input {in\nput}', None),
         ("%(input)s $input ${input}", "%(input)s $input $the moon"),
@@ -43,6 +42,90 @@ CONTEXT: dict[str, Any] = {
 def test_only_names_of_the_context_are_replaced(template: str, text: str | None) -> None:
     """Each `{name}` that the context has is replaced once; attributes, formats, code and JSON stay as they are."""
     assert fill(template, CONTEXT) == (template if text is None else text)
+
+
+# Texts of reports where another framework read braces of a prompt as its own, or changed them.
+NO_TEMPLATES = {
+    # https://github.com/itlackey/akm/issues/925
+    "nested JSON": 'Answer like {"finding": {"recommendation": "...", "confidence": "high"}}.',
+    # https://github.com/FlowiseAI/Flowise/issues/968, https://github.com/langchain-ai/langchain/issues/1914
+    "JSON on lines": 'In this format:\n{\n "label": "the label",\n "sizes": [{"a": {}}]\n}',
+    # https://github.com/google/adk-go/issues/506
+    "JavaScript": "test('x', async ({ page }) => { await page.goto(`/${page.id}`); });",
+    "JSX": "<p style={{ color: 'red', margin: 0 }}>{ text }</p>",
+    # https://github.com/langchain-ai/langchain/issues/2757
+    "sets": "A = {1; 2; 3} and {}",
+    "Jinja": "{{ page.title | upper }} {% if x %}{{ 'a' }}{% endif %} {{ \"b\" }}",
+    "GitHub Actions": "echo ${{ secrets.TOKEN }} ${{github.sha}}",
+    "Go": "docker inspect --format '{{.State.ExitCode}}' c",
+    "C++": 'std::map<std::string, int> m = {{"a", 1}, {"b", 2}};',
+    "regular expression": r"^\d{4}-\d{2}$ and x{2,}",
+    "single braces inside doubled ones": '{{"pattern": "a{2}"}}',
+    "unclosed": '{{"a": 1} and {{"b": {{"c": 2',
+}
+
+
+@pytest.mark.parametrize("text", NO_TEMPLATES.values(), ids=NO_TEMPLATES)
+def test_other_braces_stay_as_they_are(text: str) -> None:
+    """JSON, code and formulas have no names and are not changed, whatever the context has."""
+    assert names(text) == []
+    assert fill(text, {"page": 1, "text": 2, "a": 3, "x": 4, "label": 5}) == text
+    assert fill_all(text, {}, "Step 'write'") == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Run echo ${HOME} > ${PATH}.",
+        "echo `${page}`",
+        r"Simplify \frac{a}{b} and \sqrt[3]{x}, \sum_{i}^{n} x_{i} and 2^{n}.",
+        r"\begin{align*} \textbf{bold} \end{align}",
+    ],
+)
+def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
+    """They stay as they are in a step too, unless the context has a value of that name."""
+    assert fill_all(text, {"input": "x"}, "Step 'write'") == text
+    assert fill_all("${input} x^{input}", {"input": "x"}, "Step 'write'") == "$x x^x"
+    for template in ("{HOME}", "v{n} $ {n}", "file_{n}.txt", "https://x/{n}", f"{text} {{nothing}}"):
+        with pytest.raises(ContextError):
+            fill_all(template, {}, "Step 'write'")
+
+
+@pytest.mark.parametrize(
+    ("template", "text", "used"),
+    [
+        ("Use {{city}}, {city}.", "Use {city}, Rome.", ["city"]),
+        ("{{{city}}} {{{{city}}}}", "{Rome} {{city}}", ["city"]),
+        ("{{nothing}} ${{HOME}}", "{nothing} ${HOME}", []),
+        ("https://x/{{owner}}/{city}.git", "https://x/{owner}/Rome.git", ["city"]),
+        (r"\frac{{a}}{{b}} \sqrt{{{city}}}", r"\frac{a}{b} \sqrt{Rome}", ["city"]),
+        ("f'{{city}}'", "f'{city}'", []),
+        # braces of one side only belong to something around the name
+        ('{"in": {"city": {city}}}', '{"in": {"city": Rome}}', ["city"]),
+        ('{"in":{"city":"{city}"}}', '{"in":{"city":"Rome"}}', ["city"]),
+        ("{{city} {city}}", "{Rome Rome}", ["city"]),
+        # JSON with all braces doubled: https://github.com/langchain-ai/langchain/issues/1914
+        ('{{"city": "{city}"}}', '{"city": "Rome"}', ["city"]),
+        ('[{{"a": {{"b": {city}, "c": {{}}}}}}]', '[{"a": {"b": Rome, "c": {}}}]', ["city"]),
+        ('{{"x": "{{y}}"}} or {{"x": 1}}', '{"x": "{y}"} or {"x": 1}', []),
+        ('{{\n  "a": {{"{city}": 1}}\n}} {{ b }}', '{\n  "a": {"Rome": 1}\n} {{ b }}', ["city"]),
+    ],
+)  # fmt: skip
+def test_doubled_braces_are_braces(template: str, text: str, used: list[str]) -> None:
+    """`{{name}}` is the text `{name}`, and so are the doubled braces of JSON that has no others."""
+    assert names(template) == used
+    assert fill(template, {"city": "Rome"}) == text
+    # a value is inserted after the template was read: https://github.com/google/adk-js/issues/726
+    assert fill(template, {"city": '{{city}} {{"a": 1}}'}) == text.replace("Rome", '{{city}} {{"a": 1}}')
+
+
+@given(st.text(alphabet='{}"ab: ', max_size=40))
+def test_a_name_is_never_made_of_literal_braces(template: str) -> None:
+    """What a template has no name for is the same with any context, and reading a text as JSON adds no name."""
+    context = {name: f"<{name}>" for name in ("a", "b", "ab", "ba")}
+    filled = fill(template, context)
+    assert all(f"<{name}>" in filled for name in names(template) if name in context)
+    assert fill(template, {}).count("{") <= template.count("{")
 
 
 @given(st.text(), st.text())
@@ -54,14 +137,15 @@ def test_a_value_is_never_expanded(value: str, other: str) -> None:
 
 def test_a_missing_name_is_an_error_with_a_suggestion() -> None:
     """`fill_all` needs every name; hidden names are not suggested."""
-    assert names("{b} {a} {b} {c.d} {{e}} { f }") == ["b", "a", "e"]
+    assert names("{b} {a} {b} {c.d} {{e}} {{{f}}} { g }") == ["b", "a", "f"]
     assert fill_all("{input}", CONTEXT, "Step 'write'") == "the moon"
     with pytest.raises(ContextError, match=r"'write'.*inputt") as caught:
         fill_all("{input} {inputt}", CONTEXT, "Step 'write'")
     assert caught.value.suggestion == "Did you mean 'input'?"
     with pytest.raises(ContextError) as caught:
-        fill_all("{x}", {"_x": 1}, "Step 'write'")
+        fill_all("{owner}", {"_x": 1}, "Step 'write'")
     assert "_x" not in caught.value.suggestion
+    assert "{{owner}}" in caught.value.suggestion
 
 
 def test_a_filled_template_has_a_maximum_length() -> None:

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from tests.library.shapes import EVERY_STEP, events
 
-from podwright import Agent, RunLimits, Workflow
-from podwright.components import AgentStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
-from podwright.errors import ConfigurationError, ContextError, LimitExceededError
+from podwright import Agent, RunLimits, Workflow, load
+from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
+from podwright.errors import (
+    ApprovalRequired,
+    ConfigurationError,
+    ContextError,
+    LimitExceededError,
+    LoopExhaustedError,
+)
 from podwright.testing import FunctionModel, ModelRequest, assert_events
 
 NEVER = {"name": "is_empty", "args": {"value": "x"}}
@@ -126,9 +132,98 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     assert result.value["a_output"] == "a3"
     assert [event.result for event in events(result, "condition_checked")] == [False, False, True]
     assert [event.path for event in events(result, "run_started")] == [(), (0, 0, 0), (0, 1, 0), (0, 2, 0)]
+    assert events(result, "loop_exhausted") == []
     endless = Workflow("flow", [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")])
-    assert list(endless.run("x")) == ["input", "b_output", "c_output"]
+    result = endless.run("x", trace=True)
+    assert list(result.value) == ["input", "b_output", "c_output"]
     assert (len(notes.of("b")), len(notes.of("c"))) == (4, 1)
+    assert_events(result, "loop_exhausted step=loop iterations=4 path=[0]", "step_finished step=loop outcome=exhausted")
+    assert "on_exhausted" not in endless.to_blueprint()["steps"][0]
+
+
+def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) -> None:
+    """`on_exhausted="fail"` fails the run; it resumes with another context, or with more iterations."""
+
+    def flow(most: int) -> Workflow:
+        until = {"name": "equals", "args": {"value": "{a_output}", "to": "a3"}}
+        loop = LoopStep([notes.agent("a")], until, max_iterations=most, on_exhausted="fail")
+        return Workflow("flow", [notes.agent("before"), loop, notes.agent("after")])
+
+    with pytest.raises(LoopExhaustedError, match=r"'equals'.*'loop'.*2") as caught:
+        load(flow(2).to_blueprint(), agents=flow(2).members(), event_manager=recorder.manager).run("x")
+    assert caught.value.resume_path == [1, 1, 1]
+    assert_events(
+        recorder.events, "loop_exhausted iterations=2", "step_finished step=loop outcome=failed", "run_failed"
+    )
+    saved = json.loads(json.dumps(caught.value.context))
+    with pytest.raises(LoopExhaustedError):
+        flow(2).run(saved, resume_path=[1, 1, 1])
+    assert flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"] == "after1"
+    assert flow(3).run(saved, resume_path=[1, 1, 1])["a_output"] == "a3"
+    assert len(notes.of("before")) == 1
+
+
+def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> None:
+    """Steps, conditions, approvals and instructions read `{iteration}`; the context and agents do not have it."""
+    systems: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        systems.append(request.messages[0].text)
+        return notes.answer(request)
+
+    shown: list[Mapping[str, Any]] = []
+
+    def seen(context: Mapping[str, Any]) -> bool:
+        shown.append(context)
+        return False
+
+    inner = LoopStep([AgentStep(notes.agent("in"), input="in {iteration}")], NEVER, max_iterations=2)
+    each = MapStep("items", "item", [AgentStep(notes.agent("each"), input="{item}{iteration}")])
+    steps = [
+        Agent("a", "Round {iteration}.", FunctionModel(answer)),
+        ParallelStep([[inner], [each]]),
+        WorkflowStep(Workflow("nested", [AgentStep(notes.agent("n"), input="n {iteration}")])),
+        ConditionStep("seen", []),
+    ]
+    until = {"name": "any", "args": {"conditions": [{"name": "equals", "args": {"value": "{iteration}", "to": 2}}]}}
+    flow = Workflow("flow", [LoopStep(steps, until), notes.agent("end")], conditions={"seen": seen})
+    result = flow.run({"input": "x", "items": ["i"]})
+    assert systems == ["Round 1.", "Round 2."]
+    assert notes.of("in") == ["in 1", "in 2"] * 2
+    assert notes.of("each") == ["i1", "i2"]
+    assert notes.of("n") == ["n 1", "n 2"]
+    assert "iteration" not in {*result, *shown[0]}
+    assert not any("iteration" in text for _, text in notes.asked)
+    with pytest.raises(ContextError, match="iteration"):
+        Workflow("flow", [LoopStep([notes.agent("a")], ALWAYS), AgentStep(notes.agent("b"), input="{iteration}")]).run()
+
+
+def test_a_value_called_iteration_comes_first(notes: Notes) -> None:
+    """An input or an output of that name is what templates read, as outside of loops."""
+    step = AgentStep(notes.agent("a", "Round {iteration}."), input="{iteration}")
+    flow = Workflow("flow", [LoopStep([step], NEVER, max_iterations=2)])
+    result = flow.run({"input": "x", "iteration": "mine"}, trace=True)
+    assert notes.of("a") == ["mine", "mine"]
+    assert events(result, "model_call_started")[0].request.messages[0].text == "Round {iteration}."
+    assert result.value["iteration"] == "mine"
+
+
+def test_an_approval_in_a_loop_resumes_in_its_iteration(notes: Notes) -> None:
+    """The question and the steps after it have the number of the iteration, also in a resumed run."""
+    steps = [ApprovalStep("Round {iteration}?"), AgentStep(notes.agent("a"), input="{iteration}")]
+    flow = Workflow("flow", [LoopStep(steps, NEVER, max_iterations=2)])
+    context: Any = "x"
+    path = None
+    questions: list[str] = []
+    for _ in range(2):
+        with pytest.raises(ApprovalRequired) as caught:
+            flow.run(context, resume_path=path)
+        questions.append(caught.value.message)
+        context = json.loads(json.dumps(caught.value.context))
+        path = caught.value.resume_path
+    flow.run(context, resume_path=path)
+    assert questions == ["Round 1?", "Round 2?"]
+    assert notes.of("a") == ["1", "2"]
 
 
 async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
@@ -162,7 +257,11 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
     assert "right_output" in asked["last"]
 
 
-@pytest.mark.parametrize("items", [["a", "b"], '["a", "b"]', "a\n\n  b  \n"], ids=["list", "json", "lines"])
+@pytest.mark.parametrize(
+    "items",
+    [["a", "b"], '["a", "b"]', "a\n\n  b  \n", {"all": ["a", "b"]}, 'Here:\n```json\n{"all": ["a", "b"]}\n```'],
+    ids=["list", "json", "lines", "object", "fence"],
+)
 def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
     """The items are a list, a JSON array or lines; each output becomes a JSON array in their order."""
     steps = [AgentStep(notes.agent("first"), input="{item}"), AgentStep(notes.agent("second"), input="{first_output}")]
@@ -186,7 +285,11 @@ def test_the_items_of_a_map_are_any_json(notes: Notes) -> None:
     assert flow.run({"input": "x", "items": ["a", "b"]})["c_output"] == '[null, "c1"]'
 
 
-@pytest.mark.parametrize("items", [5, '{"a": 1}', ["x"] * 1001], ids=["number", "object", "too many"])
+@pytest.mark.parametrize(
+    "items",
+    [5, '{"a": 1}', ["x"] * 1001, '["x", "y', '["x"]\n["y"]', '["x",\n' * 10_000],
+    ids=["number", "object", "too many", "cut off", "two lists", "large"],
+)
 def test_a_map_needs_a_list_of_at_most_1000_items(items: Any, notes: Notes) -> None:
     """A map over anything else, or over a name that the context lacks, is a ContextError."""
     flow = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])])
@@ -196,6 +299,16 @@ def test_a_map_needs_a_list_of_at_most_1000_items(items: Any, notes: Notes) -> N
         flow.run({"input": "x", "itmes": "a"})
     assert caught.value.suggestion == "Did you mean 'itmes'?"
     assert notes.asked == []
+
+
+def test_an_error_shows_the_text_that_has_no_certain_items(notes: Notes) -> None:
+    """The message has the beginning of what the model wrote, without its thoughts."""
+    flow = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])])
+    with pytest.raises(ContextError) as caught:
+        flow.run({"input": "x", "items": '<think>Hm.</think>\nSure: ["one", "two'})
+    assert 'Sure: ["one", "two' in caught.value.message
+    assert "Hm" not in caught.value.message
+    assert caught.value.resume_path == [0]
 
 
 async def test_a_map_works_on_max_concurrency_items_at_once() -> None:

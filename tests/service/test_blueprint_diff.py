@@ -36,6 +36,8 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     (EVERY_STEP, "/steps/1/condition/name", "x", "/steps/check/condition/name", BREAKING),
     (EVERY_STEP, "/steps/1/else", [], "/steps/check/else/again", BREAKING),
     (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
+    (EVERY_STEP, "/steps/3/max_iterations", 3, "/steps/loop/max_iterations", COMPATIBLE),
+    (EVERY_STEP, "/steps/3/on_exhausted", "fail", "/steps/loop/on_exhausted", BREAKING),
     (EVERY_STEP, "/steps/5/workflow/steps/0/agent", "poet", "/steps/nest/workflow/steps/w/agent", BREAKING),
     (CONDUCTOR, "/skills/1", {"type": "Agent", "name": "b"}, "/skills/b", BREAKING),
     (CONDUCTOR, "/skills/0/tools", [TOOL], "/skills/writer/tools/forecast", BREAKING),

@@ -76,6 +76,26 @@ def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> No
     assert (report["valid"], [warning["pointer"] for warning in report["warnings"]]) == (True, ["/config/top_k"])
 
 
+def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
+    """Such a name in a step is a problem, one in the instructions of its agent a warning; inputs are neither."""
+    agent = {**AGENT, "name": "writer", "instructions": "Be {tone}.", "config": {"model": "offline/echo"}}
+    (tmp_path / "agents" / "writer").mkdir(parents=True)
+    write(tmp_path / "agents" / "writer" / "blueprint.json", agent)
+    steps = [{"type": "agent_step", "agent": "writer", "name": name, "input": "{topic}"} for name in ("a", "b")]
+    write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
+    done = shell("validate", ".")
+    assert done.returncode == 0
+    assert [line.split(" ", 1)[0] for line in done.stdout.splitlines()[:2]] == [
+        ".:/steps/0/agent:",
+        ".:/steps/1/agent:",
+    ]
+    steps[1]["input"] = "{wrtier_output}"
+    write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
+    done = shell("validate", ".")
+    assert (done.returncode, done.stdout.splitlines()[0].partition(": ")[0]) == (1, ".:/steps/1/input")
+    assert "'writer_output'" in done.stdout
+
+
 def test_invalid_settings_are_not_a_problem_of_a_blueprint(shell: Shell, tmp_path: Path) -> None:
     """Invalid settings, and short API keys of the service, are an error of the command."""
     path = write(tmp_path / "good" / "blueprint.json", AGENT)

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.library.shapes import BLUEPRINTS, EVERY_STEP, Json
+from tests.library.shapes import BLUEPRINTS, EVERY_STEP, Json, edited
 
 from podwright_service.cli.flowchart import mermaid
 
@@ -45,6 +45,12 @@ def test_a_workflow_is_drawn_with_every_type_of_step() -> None:
     """Branches part and meet, conditions have a yes and a no, loops lead back, nested steps are in subgraphs."""
     arrows = [f"    {arrow.strip()}\n" for arrow in ARROWS.split(";")]
     assert mermaid(EVERY_STEP) == WORKFLOW + "".join(arrows)
+
+
+def test_a_loop_that_may_fail_says_so() -> None:
+    """The title of a loop has what happens after its maximum."""
+    assert "else the workflow fails" not in mermaid(EVERY_STEP)
+    assert "at most 2 times, else the workflow fails" in mermaid(edited(EVERY_STEP, "/steps/3/on_exhausted", "fail"))
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)])

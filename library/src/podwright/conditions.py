@@ -7,7 +7,7 @@ from the context in one pass.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -69,6 +69,8 @@ async def holds(
     context: Mapping[str, Any],
     conditions: Conditions,
     spend: Callable[[int], object] = lambda characters: None,
+    *,
+    values: Mapping[str, Any] | None = None,
 ) -> bool:
     """Whether a condition holds in a context.
 
@@ -77,6 +79,7 @@ async def holds(
         context: The context of the workflow.
         conditions: The caller's conditions by name.
         spend: Called with the characters of the texts that are compared; may raise.
+        values: What templates in the arguments read; by default the context.
 
     Raises:
         ConditionError: It raised an error, or could not compare.
@@ -90,14 +93,15 @@ async def holds(
         case "all" | "any":
             wanted = name == "any"
             for inner in args["conditions"]:
-                if await holds(inner, context, conditions, spend) is wanted:
+                if await holds(inner, context, conditions, spend, values=values) is wanted:
                     return wanted
             return not wanted
         case "not":
-            return not await holds(args["condition"], context, conditions, spend)
+            return not await holds(args["condition"], context, conditions, spend, values=values)
         case _:
-            is_large = any(_is_large(value, context) for value in args.values())
-            compared = partial(_compare, name, args, context)
+            readable = context if values is None else values
+            is_large = any(_is_large(value, readable) for value in args.values())
+            compared = partial(_compare, name, args, readable)
             result, length = await compute(compared) if is_large else compared()
             spend(length)
             return result
@@ -138,6 +142,25 @@ def _fill(value: Any, context: Mapping[str, Any], name: str) -> Any:
     if isinstance(value, list):
         return [_fill(item, context, name) for item in cast("list[Any]", value)]
     return fill_all(value, context, f"Condition '{name}'") if isinstance(value, str) else value
+
+
+def templates(reference: object, at: str) -> Iterator[tuple[str, str]]:
+    """The templates in the arguments of a built-in condition, with their JSON pointers; those of others are data.
+
+    Args:
+        reference: The condition as a blueprint has it.
+        at: Its JSON pointer.
+    """
+    known = as_object(reference)
+    args = as_object(known.get("args"))
+    if known.get("name") in _COMPARISONS:
+        for pointer, value, _ in walk_json(args):
+            if isinstance(value, str):
+                yield f"{at}/args{pointer}", value
+    elif known.get("name") in _COMBINATIONS:
+        for number, inner in enumerate(as_array(args.get("conditions"))):
+            yield from templates(inner, f"{at}/args/conditions/{number}")
+        yield from templates(args.get("condition"), f"{at}/args/condition")
 
 
 def problems(reference: object, at: str, conditions: Conditions) -> list[Problem]:

@@ -38,7 +38,7 @@ _BREAKING = [
     (r".*/function/parameters(/.*)?", "added changed removed"),
     # outputs and resume paths depend on the steps, and a new step may need an agent
     (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", "added changed removed"),
-    (r".*/(agent|output|over|as|condition|until|workflow)(/.*)?", "added changed removed"),
+    (r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?", "added changed removed"),
     (r"(/.*)?/type", "changed"),
     (r"/(skills|steps)/[^/]+", "added removed"),
 ]

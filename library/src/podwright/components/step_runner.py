@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from podwright.callables import compute
 from podwright.components import steps
 from podwright.components.base import Component
+from podwright.components.map_items import UnreadableItemsError, after_thoughts, read_items
 from podwright.components.resume import MAX_ITEMS, Node
 from podwright.components.steps import STEP_TYPES, Step, output_names, resolved
 from podwright.conditions import Conditions, calls_function, holds
-from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, ResumePathError
-from podwright.events import ConditionChecked
+from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, LoopExhaustedError, ResumePathError
+from podwright.events import ConditionChecked, LoopExhausted, Outcome
 from podwright.json_data import to_text
 from podwright.run import Run, Task, gather_or_cancel
 from podwright.templates import fill, fill_all, names, visible
@@ -23,16 +25,48 @@ from podwright.text import did_you_mean, truncate
 
 Path = tuple[int, ...]
 
+ITERATION = "iteration"
+"""Name of the number of the current iteration in the templates inside a loop, from 1."""
+
 _MAX_MESSAGE = 10_000
 """Characters of the message of an approval: a map may keep one for each item."""
+_LARGE = 20_000
+"""Characters of a text whose items are read on the event loop; those of a longer one are read in a thread."""
+_SHOWN = 200
+"""Characters that an error shows of a text without certain items."""
 
 
 class Scope:
-    """The context as a sequence of steps sees it, and what the sequence wrote."""
+    """The context as a sequence of steps sees it, and what the sequence wrote.
 
-    def __init__(self, context: dict[str, Any], written: dict[str, Any] | None = None) -> None:
+    Args:
+        context: The context, which the sequence changes.
+        written: What the sequence wrote; None if nobody asks.
+        iteration: Number of the iteration of the innermost loop, from 1; None outside of loops.
+    """
+
+    def __init__(
+        self, context: dict[str, Any], written: dict[str, Any] | None = None, iteration: int | None = None
+    ) -> None:
         self.context = context
         self.written = written
+        self.iteration = iteration
+
+    @property
+    def loop_values(self) -> dict[str, Any]:
+        """What only templates read: the number of the iteration."""
+        if self.iteration is None or ITERATION in self.context:
+            return {}
+        return {ITERATION: self.iteration}
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What templates read: the context, and what it has no value for from the loop."""
+        return ChainMap(self.context, self.loop_values)
+
+    def in_iteration(self, number: int) -> Scope:
+        """The same context inside an iteration of a loop."""
+        return Scope(self.context, self.written, number)
 
     def write(self, key: str, value: Any) -> None:
         """Put a value at the end of the context: the last one is the answer of the workflow."""
@@ -90,18 +124,19 @@ class StepRunner:
         while (index := cast("int", node["step"])) < len(sequence):
             step, here = resolved(sequence)[index], (*path, index)
             await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits
-            with self._run.step(step.name or "", STEP_TYPES[type(step)], here):
-                await self._run_step(step, scope, node.setdefault("in", {}), here)
+            with self._run.step(step.name or "", STEP_TYPES[type(step)], here) as result:
+                result.outcome = await self._run_step(step, scope, node.setdefault("in", {}), here)
             node["step"], node["in"] = index + 1, {}
 
-    async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> Outcome:
+        """Run a step, and return how it ended."""
         match step:
             case steps.AgentStep():
                 await self._run_agent(step, scope, node, path)
             case steps.ConditionStep():
                 await self._run_condition(step, scope, node, path)
             case steps.LoopStep():
-                await self._run_loop(step, scope, node, path)
+                return await self._run_loop(step, scope, node, path)
             case steps.ParallelStep():
                 await self._run_parallel(step, scope, node, path)
             case steps.MapStep():
@@ -114,10 +149,12 @@ class StepRunner:
                     pause = ApprovalRequired(self._message(step, scope))
                     pause.step = place
                     raise pause
+        return "ok"
 
     def _message(self, step: steps.ApprovalStep, scope: Scope) -> str:
         """The question of an approval; no more of a long text is read than it shows."""
-        used = {name: scope.context[name] for name in names(step.message) if name in scope.context}
+        values = scope.values
+        used = {name: values[name] for name in names(step.message) if name in values}
         message = fill(step.message, {name: truncate(to_text(value), _MAX_MESSAGE) for name, value in used.items()})
         self._run.count_text(len(message))
         return truncate(message, _MAX_MESSAGE)
@@ -130,9 +167,9 @@ class StepRunner:
             raise ConfigurationError(message, suggestion=did_you_mean(name, self._agents) or None)
         data: Any = visible(scope.context, self._hidden)
         if step.input is not None:
-            data = fill_all(step.input, scope.context, f"Step '{step.name}'")
+            data = fill_all(step.input, scope.values, f"Step '{step.name}'")
             self._run.count_text(len(data))
-        task = agent.step_task(data, node, self._approved_inside(path))
+        task = replace(agent.step_task(data, node, self._approved_inside(path)), values=scope.loop_values)
         value = await self._run.child(agent, path).execute(agent, task)
         scope.write(step.output or f"{name}_output", agent.text(value))
 
@@ -167,7 +204,13 @@ class StepRunner:
             return await self._check(step, reference, scope, path)
 
     async def _check(self, step: Step, reference: Mapping[str, Any], scope: Scope, path: Path) -> bool:
-        result = await holds(reference, scope.context, self._conditions, self._run.count_text)
+        result = await holds(
+            reference,
+            scope.context,
+            self._conditions,
+            self._run.count_text,
+            values=scope.values,
+        )
         names: dict[str, Any] = {"step": step.name or "", "condition": reference["name"]}
         self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
         return result
@@ -178,13 +221,30 @@ class StepRunner:
         chosen = step.then if node["at"] == 0 else step.else_
         await self.run_sequence(chosen, scope, node.setdefault("in", {}), (*path, node["at"]))
 
-    async def _run_loop(self, step: steps.LoopStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_loop(self, step: steps.LoopStep, scope: Scope, node: Node, path: Path) -> Outcome:
         node.setdefault("at", 0)
         while True:
-            await self.run_sequence(step.steps, scope, node.setdefault("in", {}), (*path, node["at"]))
-            if await self._holds(step, scope, path, node["at"]) or node["at"] + 1 >= step.max_iterations:
-                return
+            inner = scope.in_iteration(node["at"] + 1)
+            await self.run_sequence(step.steps, inner, node.setdefault("in", {}), (*path, node["at"]))
+            if await self._holds(step, inner, path, node["at"]):
+                return "ok"
+            if node["at"] + 1 >= step.max_iterations:
+                self._exhaust(step, path, node["at"] + 1)
+                return "exhausted"
             node["at"], node["in"] = node["at"] + 1, {}
+
+    def _exhaust(self, step: steps.LoopStep, path: Path, iterations: int) -> None:
+        """Tell that a loop ends although its condition does not hold.
+
+        Raises:
+            LoopExhaustedError: The run fails in this case.
+        """
+        self._run.emit(LoopExhausted(**self._run.stamp(path), step=step.name or "", iterations=iterations))
+        if step.on_exhausted == "fail":
+            condition = cast("Mapping[str, Any]", step.until)["name"]
+            raise LoopExhaustedError(
+                f"The condition '{condition}' of the loop '{step.name}' did not hold after {iterations} iterations."
+            )
 
     async def _run_parallel(self, step: steps.ParallelStep, scope: Scope, node: Node, path: Path) -> None:
         contexts: list[Mapping[str, Any]] = [{}] * len(step.branches)
@@ -193,7 +253,9 @@ class StepRunner:
                 scope.write(key, value)
 
     async def _run_map(self, step: steps.MapStep, scope: Scope, node: Node, path: Path) -> None:
-        items = _items(step, scope.context)
+        value = scope.context.get(step.over)
+        is_large = isinstance(value, str) and len(value) > _LARGE
+        items = await compute(_items, step, scope.context) if is_large else _items(step, scope.context)
         if node.get("at", 0) >= max(1, len(items)):
             raise ResumePathError(f"Step '{step.name}' has no item {node['at']}, only {len(items)} items.")
         contexts = [{step.as_: item} for item in items]
@@ -231,7 +293,7 @@ class StepRunner:
             for number in waiting:
                 part = parts.setdefault(str(number), {})
                 written = part.setdefault("set", {})
-                inner = Scope({**scope.context, **contexts[number], **written}, written)
+                inner = Scope({**scope.context, **contexts[number], **written}, written, scope.iteration)
                 try:
                     await self.run_sequence(sequences[number], inner, part.setdefault("in", {}), (*path, number))
                     finished.add(number)
@@ -255,21 +317,24 @@ class StepRunner:
 
 
 def _items(step: steps.MapStep, context: Mapping[str, Any]) -> list[Any]:
-    """The items of a map step: a list, a JSON array as text, or the non-empty lines of a text."""
+    """The items of a map step; see `podwright.components.map_items`.
+
+    Raises:
+        ContextError: The context lacks them, or they are not certain, or too many.
+    """
     name = step.over
     if name not in context:
         message = f"Step '{step.name}' maps over '{name}', which is not in the context."
         raise ContextError(message, suggestion=did_you_mean(name, visible(context)) or None)
     value = context[name]
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = [line.strip() for line in value.splitlines() if line.strip()]
-    if not isinstance(value, list):
-        text = truncate(to_text(value), 60)
-        raise ContextError(f"Step '{step.name}' maps over '{name}', which is not a list: {text!r}.")
-    items = cast("list[Any]", value)
+    try:
+        items = read_items(value)
+    except UnreadableItemsError as error:
+        text = after_thoughts(to_text(value)).strip() or to_text(value)
+        raise ContextError(
+            f"Step '{step.name}' maps over '{name}', which {error}: {truncate(text, _SHOWN)!r}.",
+            suggestion="Let the step before it answer with one JSON array and nothing else.",
+        ) from error
     if len(items) > MAX_ITEMS:
         raise ContextError(
             f"Step '{step.name}' maps over {len(items)} items of '{name}'; at most {MAX_ITEMS} are allowed.",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from podwright.blueprints.validation import Blueprint
 from podwright.components.base import Component
@@ -63,8 +63,10 @@ class LoopStep:
     until: ConditionLike
     """Evaluated after each iteration."""
     max_iterations: int = 10
-    """After so many iterations the workflow goes on in any case."""
+    """After so many iterations the loop ends in any case."""
     name: str | None = None
+    on_exhausted: Literal["continue", "fail"] = "continue"
+    """Whether the workflow goes on or fails if the condition does not hold after `max_iterations`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class MapStep:
     """Runs its steps for each item of a list; each output becomes a JSON array of the items' outputs."""
 
     over: str
-    """Name in the context: a list, a JSON array as text, or text with one item per line."""
+    """Name in the context: a list, or a text as models write it; see `podwright.components.map_items`."""
     as_: str
     """Name of the item for the steps."""
     steps: Sequence[Step | Component]
@@ -114,6 +116,9 @@ STEP_TYPES: dict[type[Step], str] = {
 
 _SEQUENCES = ("then", "else_", "steps")
 """The fields of step classes that hold steps."""
+
+_LEFT_OUT: dict[str, Any] = {"else_": [], "on_exhausted": "continue"}
+"""Values of optional fields that mean the same as no value, and that blueprints do not have; None for all others."""
 
 
 def resolved(steps: Sequence[Step | Component]) -> Sequence[Step]:
@@ -247,7 +252,7 @@ def _to_data(step: Step) -> Blueprint:
             value = [steps_to_data(branch) for branch in value]
         elif name == "workflow":
             value = value.to_blueprint()
-        if value is not None and (name != "else_" or value):
+        if value != _LEFT_OUT.get(name):
             data[name.removesuffix("_")] = value
     return data
 

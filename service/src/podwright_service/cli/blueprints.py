@@ -9,7 +9,9 @@ from typing import Any
 
 from podwright import blueprints
 from podwright.blueprints.validation import Blueprint
+from podwright.components import Component
 from podwright.components.folder import Folder
+from podwright.components.template_names import check_names, instructions_of
 from podwright.conditions import BUILT_IN
 from podwright.conditions import problems as condition_problems
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
@@ -60,7 +62,12 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
     try:
         blueprint = _read(path)
         warnings = blueprints.warnings(blueprint)
-        problems = blueprints.problems(blueprint) or _problems_in_context(path, blueprint, settings)
+        problems = blueprints.problems(blueprint)
+        if not problems:
+            component = load_component(path, remotes_of(settings)) if is_folder(path) else None
+            found = check_names(blueprint, instructions_of(component))
+            problems = [*_problems_in_context(component, blueprint, settings), *found.problems]
+            warnings += found.warnings
         if not problems:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
@@ -68,15 +75,15 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    found = {"problems": [asdict(problem) for problem in problems], "warnings": [asdict(item) for item in warnings]}
-    return {"path": path, "valid": not problems, **facts, **found}
+    lists = {"problems": [asdict(problem) for problem in problems], "warnings": [asdict(item) for item in warnings]}
+    return {"path": path, "valid": not problems, **facts, **lists}
 
 
-def _problems_in_context(path: str, blueprint: Blueprint, settings: Settings) -> list[Problem]:
+def _problems_in_context(component: Component | None, blueprint: Blueprint, settings: Settings) -> list[Problem]:
     """What the data alone do not show: a folder's code and agents, a file's built-in conditions, keys of models."""
     models = {value: at for at, value, _ in walk_json(blueprint) if isinstance(value, str) and _MODEL.fullmatch(at)}
-    if is_folder(path):
-        models = {**dict.fromkeys(load_component(path, remotes_of(settings)).models(), ""), **models}
+    if component is not None:
+        models = {**dict.fromkeys(component.models(), ""), **models}
     problems: list[Problem] = []
     for name, pointer in ({settings.model: ""} if settings.model else models).items():
         problems += [Problem(pointer, error.message, error.suggestion) for error in model_errors([name])]

@@ -101,7 +101,8 @@ class _Flowchart:
                 done = [end for branch in step["branches"] for end in self.steps(branch, [(node, "")])]
                 return [(self.join(done, self.node(name, "[\\{}/]", "all done")), "")]
             case "loop_step":
-                self._open(f"{name}: at most {step['max_iterations']} times")
+                otherwise = ", else the workflow fails" if step.get("on_exhausted") == "fail" else ""
+                self._open(f"{name}: at most {step['max_iterations']} times{otherwise}")
                 begin = self.join(ends, self.node("again", "(({}))"))
                 inside = self.steps(step["steps"], [(begin, "")])
                 until = self.join(inside, self.node("done?", "{{{}}}", _describe_condition(step["until"])))
