@@ -65,6 +65,7 @@ settings: dict[str, st.SearchStrategy[Any]] = {
 further = st.just({"a": [{"b": None}]}) | st.lists(counts)
 in_config: dict[str, st.SearchStrategy[Any]] = {
     "max_loops": counts,
+    "max_tool_retries": st.integers(0, 1000),
     "max_history": st.integers(0, 1000),
     "max_input_tokens": counts,
     **settings,
@@ -144,7 +145,11 @@ def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     return st.one_of(
         _step("condition_step", {"condition": conditions, "then": some}, {"else": st.lists(inner, max_size=2)}),
         _step("parallel_step", {"branches": st.lists(some, min_size=1, max_size=2)}),
-        _step("loop_step", {"steps": some, "until": conditions, "max_iterations": counts}),
+        _step(
+            "loop_step",
+            {"steps": some, "until": conditions, "max_iterations": counts},
+            {"on_exhausted": st.sampled_from(["continue", "fail"])},
+        ),
         _step("map_step", {"over": names, "as": names, "steps": some}, {"max_concurrency": st.integers(1, 64)}),
         _step("workflow_step", {"workflow": _workflow(some)}),
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -98,14 +99,14 @@ def test_an_invalid_plan_goes_back_to_the_model() -> None:
         desk(plan(), plan(), planning=True, max_loops=2)[0].run("?")
 
 
-def test_an_invalid_revision_goes_back_to_the_model_once() -> None:
-    """An invalid revision is corrected once; the second one is a ToolArgumentsError."""
+def test_an_invalid_revision_goes_back_to_the_model() -> None:
+    """An invalid revision is corrected as often as `max_tool_retries` says; the next one is a ToolArgumentsError."""
     wrong = ToolCall("call_1", "revise_plan", plan(("sing", "la")))
     conductor, model = desk(PLAN, wrong, "done", planning=True)
     assert len(events(conductor.run("?", trace=True), "plan_made")) == 1
     assert "/steps/0/skill" in model.requests[2].messages[-1].text
     with pytest.raises(ToolArgumentsError):
-        desk(PLAN, wrong, wrong, planning=True)[0].run("?")
+        desk(PLAN, wrong, wrong, planning=True, max_tool_retries=1)[0].run("?")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"task": 5}, {"task": "x", "more": 1}])
@@ -148,14 +149,59 @@ def test_an_approval_in_a_skill_pauses_the_conductor(recorder: Any) -> None:
     assert recorder.types()[-1] == "run_paused"
 
 
+SKILL_NAMES = {
+    # the name of a skill, and that of its tool
+    "news desk": "news_desk_2",
+    "news-desk": "news-desk",
+    "news_desk": "news_desk",
+    "revise_plan": "revise_plan_2",
+    "Reise-Führer": "Reise-Fuhrer",
+    "F hrer": "F_hrer",
+    "Führer": "Fuhrer",
+    "Straße": "Strasse",
+    "客服": "skill_9",
+    "客户": "skill_10",
+    "客服 A": "A",
+    "客户 A": "A_2",
+    "skill_13": "skill_13",
+    "a.b": "a_b",
+    "y" * 64: "y" * 64,
+    "y" * 65: "y" * 60,
+    "y" * 66: "y" * 60 + "_2",
+    "🚀": "skill_18",
+}
+
+
 def test_skills_have_valid_and_unique_tool_names() -> None:
-    """A name that is not a valid tool name is changed, so that it is valid and unique."""
-    names = ("news desk", "news-desk", "news_desk", "revise_plan")
-    conductor, model = desk(ToolCall.of("news_desk_2", task="x"), "done", skills=names)
+    """A name that providers refuse is changed, so that it is valid and unique; its description has the real one."""
+    conductor, model = desk(ToolCall.of("skill_10", task="x"), "done", skills=SKILL_NAMES)
     conductor.run("?")
-    tools = ["news_desk", "news-desk", "news_desk_2", "revise_plan_2"]
-    assert [tool["function"]["name"] for tool in model.requests[0].tools] == tools
-    assert model.requests[1].messages[-1].text == "news_desk done"
+    offered = [tool["function"] for tool in model.requests[0].tools]
+    assert [tool["name"] for tool in offered] == list(SKILL_NAMES.values())
+    assert list(conductor.tool_names) == [*SKILL_NAMES.values(), "revise_plan"]
+    for name, tool in zip(SKILL_NAMES, offered, strict=True):
+        assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool["name"])
+        assert tool.get("description") == (f"You {name}." if tool["name"] == name else f"{name}: You {name}.")
+    assert model.requests[1].messages[-1].text == "客户 done"
+
+
+def test_a_plan_names_skills_as_their_tools_are_called() -> None:
+    """The model plans with the names of the tools, and is told the real ones."""
+    conductor, model = desk(plan(("skill_1", "x")), "done", skills=["客服"], planning=True)
+    result = conductor.run("?", trace=True)
+    assert [step.skill for event in events(result, "plan_made") for step in event.steps] == ["skill_1"]
+    assert "- skill_1: 客服: You 客服." in model.requests[0].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"steps": "[{\\"skill\\": \\"write\\", \\"task\\": \\"x\\"}]"}', '{"steps": {"skill": "write", "task": "x"}}'],
+)
+def test_a_revision_whose_meaning_is_certain_is_taken(arguments: str) -> None:
+    """Steps as JSON text, and one step instead of a list."""
+    conductor, _ = desk(PLAN, ToolCall("c", "revise_plan", arguments), "done", planning=True, max_tool_retries=0)
+    made = events(conductor.run("?", trace=True), "plan_made")
+    assert [[step.skill for step in event.steps] for event in made] == [["search"], ["write"]]
 
 
 async def test_concurrent_runs_have_separate_plans() -> None:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+import jsonschema
 import pytest
+from pydantic import BaseModel
+from typing_extensions import TypeAliasType, TypedDict
 
 from podwright import Agent
 from podwright.errors import InputError
 from podwright.json_schema import MAX_DEPTH, MAX_VALUES, SchemaTooComplexError, measure
 from podwright.testing import ScriptedModel
+
+AnyJson = TypeAliasType("AnyJson", "dict[str, AnyJson] | list[AnyJson] | str | int | float | bool | None")
+
+
+class Node(BaseModel):
+    value: int
+    children: list[Node] = []
+
+
+class Plan(TypedDict):
+    after: list[Plan]
+
+
+@dataclass
+class Folder:
+    inside: list[Folder] = field(default_factory=list["Folder"])
+
 
 Make = Callable[[dict[str, str]], Any]
 
@@ -113,6 +135,75 @@ CONDITIONAL = {
     "$defs": {"a": {"dependentSchemas": {"x": {"$ref": "#/$defs/a"}}}}, "$ref": "#/$defs/a", "type": "object",
 }  # fmt: skip
 """Leads back to itself for objects with `x` only."""
+NODE = obj(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#/$defs/Node"}})
+HERE = obj(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}})
+TREE = {"value": 1, "children": [{"value": 2, "children": []}]}
+TAGGED = {"$defs": {"Node": {**NODE, "title": "Node", "description": "A node."}}}
+ROOTS: dict[str, tuple[Any, Any, Any, str]] = {
+    # the response model, the answer of the model, its value, and the name of the schema
+    "a reference": ({**TAGGED, "$ref": "#/$defs/Node"}, TREE, TREE, "Node"),
+    "a reference in `definitions`": (
+        {"definitions": {"Node": HERE}, "$ref": "#/definitions/Node"}, {"value": 1, "children": []},
+        {"value": 1, "children": []}, "answer",
+    ),
+    "a reference with texts": ({**TAGGED, "$ref": "#/$defs/Node", "title": "Mine"}, TREE, TREE, "Mine"),
+    "a reference to a reference": (
+        {"$defs": {"Node": NODE, "Same": {"$ref": "#/$defs/Node"}}, "$ref": "#/$defs/Same"}, TREE, TREE, "answer",
+    ),
+    "a reference to itself inside": (HERE, TREE, TREE, "answer"),
+    "a reference with a further rule": (
+        {**TAGGED, "$ref": "#/$defs/Node", "minProperties": 1}, TREE, TREE, "Node",
+    ),
+    "a reference with a rule of its target": (
+        {**TAGGED, "$ref": "#/$defs/Node", "required": ["value"]}, {"answer": TREE}, TREE, "answer",
+    ),
+    "a reference to a list": (
+        {"$defs": {"List": {"type": "array", "items": {"$ref": "#"}}}, "$ref": "#/$defs/List"}, {"answer": [[]]}, [[]],
+        "answer",
+    ),
+    "a union": ({"anyOf": [HERE, {"type": "null"}]}, {"answer": None}, None, "answer"),
+    "a union beside a type": (
+        {"type": "object", "oneOf": [obj(a={}), obj(b={})]}, {"answer": {"a": 1}}, {"a": 1}, "answer",
+    ),
+    "parts of a whole": ({**TAGGED, "allOf": [{"$ref": "#/$defs/Node"}]}, {"answer": TREE}, TREE, "answer"),
+    "a type of several": ({"type": ["object", "null"]}, {"answer": {}}, {}, "answer"),
+    "constants": ({"enum": ["a", "b"]}, {"answer": "a"}, "a", "answer"),
+    "no type": ({}, {"answer": 5}, 5, "answer"),
+    "a recursive model": (Node, TREE, Node(value=1, children=[Node(value=2)]), "Node"),
+    "a recursive typed dictionary": (Plan, {"after": [{"after": []}]}, {"after": [{"after": []}]}, "Plan"),
+    "a recursive data class": (Folder, {"inside": [{}]}, Folder([Folder()]), "Folder"),
+    "a union of recursive models": (Node | Folder, {"answer": TREE}, Node(value=1, children=[Node(value=2)]), "answer"),
+    "a list of recursive models": (list[Node], {"answer": [TREE]}, [Node(value=1, children=[Node(value=2)])], "answer"),
+    "any JSON": (AnyJson, {"answer": {"a": [1]}}, {"a": [1]}, "answer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_the_root_of_a_schema_is_one_that_providers_take(name: str) -> None:
+    """The root is an object without a reference or a union; the value has the response model's own type."""
+    response_model, answer, value, schema_name = ROOTS[name]
+    model = ScriptedModel('{"value": "no number", "after": 5, "inside": 5}', json.dumps(answer))
+    result = Agent("a", "Help.", model).run("?", response_model=response_model)
+    assert (result, type(result)) == (value, type(value))
+    for request in model.requests:
+        assert request.output is not None
+        assert request.output.name == schema_name
+        assert request.output.schema["type"] == "object"
+        assert not request.output.schema.keys() & {"$ref", "anyOf", "oneOf", "allOf", "not", "enum", "const"}
+        jsonschema.Draft202012Validator(request.output.schema).validate(answer)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft202012Validator(request.output.schema).validate(
+                {"value": "no number", "after": 5, "inside": 5}
+            )
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_an_echo_fits_such_a_schema(name: str) -> None:
+    """The example of `offline/echo` fits at the first attempt, and ends."""
+    agent = Agent("a", "Help.", "offline/echo", max_loops=1)
+    assert agent.run("?", response_model=ROOTS[name][0], trace=True).usage.model_calls == 1
+
+
 DEEP = '{"a":' * 30 + '"x"' + "}" * 30
 
 

@@ -205,6 +205,14 @@ def strange(thing: threading.Thread) -> str:
     return ""
 
 
+def größe(ort: str) -> str:  # noqa: PLC2401
+    return ""
+
+
+def look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank(pair: str) -> str:
+    return ""
+
+
 def unresolved(thing: "Nowhere") -> str:  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
     return ""
 
@@ -213,6 +221,8 @@ NOT_TOOLS: dict[str, tuple[Any, str]] = {
     "lambda": ([lambda city: city], "name"),
     "*args": ([many], "cities"),
     "underscore": ([hidden], "'_city'"),
+    "letters outside ASCII": ([größe], "'größe'"),
+    "72 characters": ([look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank], "central_bank'"),
     "without a schema": ([strange], "'strange'"),
     "unknown type": ([unresolved], "'unresolved'"),
     "without a signature": ([iter], "'iter'"),
@@ -303,7 +313,7 @@ async def test_a_blocking_function_runs_in_a_thread() -> None:
 
 
 async def test_null_is_allowed_where_it_is_the_default() -> None:
-    """A parameter whose default is None accepts null, whatever its type hint; its schema is that of the hint."""
+    """A parameter whose default is None accepts null, whatever its type hint; for others, null is their default."""
     none: Any = None
 
     def look(word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1) -> Any:
@@ -311,7 +321,8 @@ async def test_null_is_allowed_where_it_is_the_default() -> None:
 
     assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {"type": "string", "default": None}
     assert await call(look, {"word": None, "count": None}) == [None, None, 1]
-    for wrong in ({"word": 1}, {"count": 0}, {"days": None}):
+    assert await call(look, {"days": None}) == [None, None, 1]
+    for wrong in ({"word": 1}, {"count": 0}):
         with pytest.raises(ToolArgumentsError):
             await call(look, wrong)
 
@@ -389,6 +400,77 @@ def test_the_model_sees_the_descriptions_of_the_blueprint() -> None:
     assert list(agent.tools) == ["plain"]
     assert agent.to_blueprint() == blueprint
     assert to_tool(plain).schema["function"].get("description") != "Edited by hand."
+
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+STORED: dict[str, tuple[Json, Json | None]] = {
+    # the stored parameters, and those that a model is shown; None if they are a problem
+    "an object": (PARAMETERS, PARAMETERS),
+    "without a type": ({"properties": PARAMETERS["properties"], "required": ["city"]}, PARAMETERS),
+    "a reference": (
+        {"$ref": "#/$defs/P", "$defs": {"P": PARAMETERS}}, {**PARAMETERS, "$defs": {"P": PARAMETERS}},
+    ),
+    "a list": ({"type": "array", "items": PARAMETERS}, None),
+    "a union": ({"anyOf": [PARAMETERS]}, None),
+    "a reference to a list": ({"$ref": "#/$defs/P", "$defs": {"P": {"type": "array"}}}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_parameters_are_shown_as_providers_take_them(name: str) -> None:
+    """The root of parameters is an object without a reference; where it cannot be, that is a problem."""
+    stored, shown = STORED[name]
+    function = {"name": "later", "parameters": stored}
+    entry = {"name": "later", "schema": {"type": "function", "function": function}}
+    blueprint = {"name": "guide", "instructions": "", "config": {"model": "offline/echo"}, "tools": [entry]}
+    if shown is None:
+        found = problems_of(lambda: Agent.from_blueprint(blueprint, [later]))
+        assert [problem.pointer for problem in found] == ["/tools/0/schema/function/parameters"]
+        return
+    model = ScriptedModel("done")
+    agent = Agent.from_blueprint(blueprint, [later], model=model)
+    assert agent.run("go") == "done"
+    assert model.requests[0].tools[0]["function"]["parameters"] == shown
+    assert agent.to_blueprint()["tools"] == [entry]
+
+
+WRONG = ToolCall.of("plain", city=5)
+RIGHT = ToolCall.of("plain", city="Rome")
+OTHER = ToolCall.of("later", city=5)
+UNKNOWN = ToolCall.of("nowhere")
+RETRIES: dict[str, tuple[Json, list[Any], int | None]] = {
+    # the settings, the answers of the model, and at which of them the run fails; None if it does not
+    "three by default": ({}, [WRONG, WRONG, WRONG, "done"], None),
+    "the fourth": ({}, [WRONG, WRONG, WRONG, WRONG, "done"], 4),
+    "none": ({"max_tool_retries": 0}, [WRONG, "done"], 1),
+    "a right call is no mistake": ({"max_tool_retries": 0}, [RIGHT, RIGHT, "done"], None),
+    "one": ({"max_tool_retries": 1}, [WRONG, WRONG, "done"], 2),
+    "in a row": ({"max_tool_retries": 1}, [WRONG, RIGHT, WRONG, RIGHT, WRONG, "done"], None),
+    "calls of other tools do not count": ({"max_tool_retries": 1}, [WRONG, OTHER, UNKNOWN, "done"], None),
+    "calls of other tools do not begin anew": ({"max_tool_retries": 1}, [WRONG, OTHER, WRONG, "done"], 3),
+    "calls of one turn": ({"max_tool_retries": 1}, [[WRONG, WRONG, WRONG], "done"], None),
+    "calls of two turns": ({"max_tool_retries": 1}, [[WRONG, WRONG], [WRONG], "done"], 2),
+    "a right call in the same turn": ({"max_tool_retries": 1}, [[WRONG, RIGHT], [RIGHT, WRONG], WRONG, "done"], None),
+    "an unknown tool": ({"max_tool_retries": 1}, [UNKNOWN, UNKNOWN, "done"], 2),
+    "malformed arguments": ({"max_tool_retries": 1}, [ToolCall("c", "plain", "{"), WRONG, "done"], 2),
+}
+
+
+@pytest.mark.parametrize("name", RETRIES)
+def test_mistakes_of_the_model_are_reported_to_it(name: str) -> None:
+    """Wrong calls of one tool in a row are reported `max_tool_retries` times; the next one fails the run."""
+    settings, answers, failing = RETRIES[name]
+    model = ScriptedModel(*answers)
+    agent = Agent("guide", "", model, tools=[plain, later], max_loops=100, **settings)
+    again = Agent.from_blueprint(agent.to_blueprint(), [plain, later], model=ScriptedModel(*answers))
+    for each in (agent, again):
+        if failing is None:
+            assert each.run("go") == "done"
+        else:
+            with pytest.raises(ToolArgumentsError):
+                each.run("go")
+    assert len(model.requests) == (failing or len(answers))
+    assert again.max_tool_retries == settings.get("max_tool_retries", 3)
 
 
 async def test_tool_calls_of_one_answer_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""JSON Schemas of callers: their size and their references are bounded before a library reads them.
+"""JSON Schemas: a root that providers take, and bounds for those of callers before a library reads them.
 
 A schema of two kilobytes can name parts that refer to each other so that its check takes a lifetime. So the subschemas
 that a check visits are counted first, with each reference followed, in a time that grows with the schema's size only.
@@ -34,6 +34,10 @@ _INNER_VALUE = (
 _INNER_VALUE_LISTS = ("prefixItems",)
 _INNER_VALUE_MAPS = ("properties", "patternProperties")
 """Keywords whose subschemas apply to values inside it."""
+_NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
+"""Keywords that OpenAI refuses in the root of a schema, also beside `type: object`."""
+_ANNOTATIONS = frozenset({"$defs", "definitions", "title", "description", "default", "examples", "deprecated"})
+"""Keywords that restrict nothing."""
 
 
 class SchemaTooComplexError(ValueError):
@@ -84,14 +88,14 @@ def _check_size(schema: Mapping[str, Any]) -> None:
         if unknown := [key for key in _IDENTIFIERS if isinstance(part.get(key), str)]:
             raise ValueError(f"it has '{unknown[0]}' at '{truncate(pointer, 100)}'")
         reference = part.get("$ref")
-        if isinstance(reference, str) and _target(schema, reference) is None:
+        if isinstance(reference, str) and subschema(schema, reference) is None:
             raise ValueError(f"{pointer}/$ref names no part of it: {short_repr(reference)}")
 
 
 def _applied_to_same(part: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The subschemas that a subschema applies to the value itself, the one that it refers to included."""
     reference = part.get("$ref")
-    if isinstance(reference, str) and isinstance(target := _target(root, reference), dict):
+    if isinstance(reference, str) and isinstance(target := subschema(root, reference), dict):
         yield target
     # to find what is not evaluated, jsonschema checks the subschemas again, and looks into each
     times = 3 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
@@ -115,8 +119,29 @@ def _subschemas(
     return (subschema for each in found if (subschema := as_object(each)))
 
 
-def _target(root: Mapping[str, Any], reference: str) -> dict[str, Any] | bool | None:
-    """The part of a schema that a `$ref` names; None if that is no subschema."""
+def object_root(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The schema of an object with a root as providers require it: `type: object`, without `$ref` and unions.
+
+    A `$ref` in the root, which pydantic writes for a type that refers to itself, is replaced by what it names.
+
+    Returns:
+        None if the schema is not that of an object, or if its root cannot be written in this way.
+    """
+    root = dict(schema)
+    for _ in range(MAX_DEPTH):
+        reference = root.pop("$ref", None)
+        if reference is None:
+            break
+        target = as_object(subschema(schema, str(reference)))
+        if not target or (root.keys() & target.keys()) - _ANNOTATIONS:
+            return None
+        root = {**target, **root}
+    is_object = root.get("type") == "object" and "$ref" not in root
+    return root if is_object and not any(key in root for key in _NOT_AT_ROOT) else None
+
+
+def subschema(root: Mapping[str, Any], reference: str) -> dict[str, Any] | bool | None:
+    """The part of a schema that a `$ref` names by a JSON pointer; None if that is no subschema."""
     if reference not in ("#", "") and not reference.startswith("#/"):
         return None
     value: Any = root

@@ -14,13 +14,16 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypedDict
 
+from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
 from podwright.callables import call_function
 from podwright.errors import Problem, ToolArgumentsError, ToolDefinitionError
 from podwright.json_data import as_array, as_object, copy_json
+from podwright.json_schema import object_root
 from podwright.messages import ToolSchema
 from podwright.text import did_you_mean, short_repr
-from podwright.validation_errors import to_problems
+from podwright.tool_arguments import validate_arguments
+from podwright.validation_errors import Location, to_problems
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,17 +58,21 @@ class Tool:
         return {**entry, "idempotent": True} if self.idempotent else entry
 
     async def call(self, arguments: dict[str, Any]) -> Any:
-        """Validate the arguments and call the function.
+        """Validate the arguments and call the function; those whose meaning is certain are repaired first.
 
         Raises:
             ToolArgumentsError: The arguments do not fit the parameters.
         """
         try:
-            values = self.arguments.validate_python(arguments)
+            values = validate_arguments(self.arguments, arguments, self.name)
         except ValidationError as error:
-            reasons = "; ".join(str(problem) for problem in to_problems(error.errors(include_url=False), arguments))
+            problems = to_problems(error.errors(include_url=False), arguments, self._allowed_keys)
+            reasons = "; ".join(str(problem) for problem in problems)
             raise ToolArgumentsError(f"Invalid arguments for tool '{self.name}': {reasons}") from error
         return await call_function(self.function, **values)
+
+    def _allowed_keys(self, location: Location) -> Iterable[str]:
+        return () if location else as_object(self.schema["function"]["parameters"].get("properties"))
 
 
 def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
@@ -126,6 +133,11 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     name = getattr(function, "__name__", None) or getattr(inner, "__name__", None) or type(inner).__name__
     if not name.isidentifier():
         raise ToolDefinitionError(f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function.")
+    if not TOOL_NAME.fullmatch(name):
+        raise ToolDefinitionError(
+            f"The name of tool {short_repr(name, 120)} is one that providers refuse.",
+            suggestion="Rename the function: letters a to z and A to Z, digits and '_', at most 64 characters.",
+        )
     description, descriptions = _parse_docstring(inner)
     try:
         fields: dict[str, Any] = {
@@ -220,17 +232,37 @@ def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[st
                 schema = cast("ToolSchema", stored)
             case _:
                 continue
+        if not TOOL_NAME.fullmatch(name):
+            continue
+        parameters = object_parameters(schema["function"]["parameters"])
+        if parameters is None:
+            hint = "Its root must have 'type': 'object' and 'properties'."
+            detail = f"The parameters of tool '{name}' are not the schema of an object."
+            found.append(Problem(f"{at}/{number}/schema/function/parameters", detail, hint))
+            continue
         tool = tools.get(name)
         if tool is None:
             suggestion = did_you_mean(name, tools)
             hint = suggestion if suggestion.startswith("Did you") else "Define it in tools.py, or pass it in tools=[…]."
             found.append(Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint))
             continue
-        for difference in schema_differences(schema["function"]["parameters"], tool.schema["function"]["parameters"]):
+        for difference in schema_differences(parameters, tool.schema["function"]["parameters"]):
             hint = "Export the blueprint again, or change the function back."
             found.append(Problem(f"{at}/{number}/schema/function/parameters", f"Tool '{name}': {difference}.", hint))
-        attached[name] = tool if schema == tool.schema else replace(tool, schema=copy_json(schema))
+        shown: ToolSchema = {"type": "function", "function": {**schema["function"], "parameters": parameters}}
+        attached[name] = tool if shown == tool.schema else replace(tool, schema=copy_json(shown))
     return attached, found
+
+
+def object_parameters(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The stored parameters of a tool as providers take them: a root without `$ref`, and with `type: object`.
+
+    Returns:
+        None if they are not the schema of an object.
+    """
+    if "type" in parameters or "$ref" in parameters:
+        return object_root(parameters)
+    return object_root({"type": "object", "properties": {}, **parameters})
 
 
 def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -12,6 +13,7 @@ from annotated_types import MaxLen, MinLen
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict, Unpack
 
+from podwright.blueprints.schema import TOOL_NAME
 from podwright.components.base import DEFAULT_MAX_LOOPS, Component, ModelComponent
 from podwright.components.chat import ChatConfig, run_chat
 from podwright.components.chat_messages import ChatMessages
@@ -21,10 +23,15 @@ from podwright.events import Kind, PlanMade, PlanStep
 from podwright.messages import CLOSED, Message, ToolSchema
 from podwright.models import Model
 from podwright.run import Run, Task
+from podwright.templates import fill
 from podwright.tools import Tool
 
 REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""
+MAX_BASE_NAME = 60
+"""Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
+_LETTERS = {"ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "ł": "l", "Ł": "L"}
+"""Letters of Latin scripts that Unicode does not take apart into a letter of ASCII and an accent."""
 
 
 class Conductor(ModelComponent):
@@ -117,7 +124,7 @@ class Conductor(ModelComponent):
         state = _PlanState(run)
         messages = ChatMessages.begin(self.instructions, task, self.history_settings)
         tools = {
-            name: _tool(name, _purpose(skill), _SKILL_ARGUMENTS, partial(state.call_skill, name, skill))
+            name: _tool(name, _purpose(name, skill), _SKILL_ARGUMENTS, partial(state.call_skill, name, skill))
             for name, skill in self._skills.items()
         }
         if self.planning:
@@ -128,7 +135,7 @@ class Conductor(ModelComponent):
         return await run_chat(run, config, messages, task.response_model)
 
     async def _plan(self, run: Run, task: Task, messages: ChatMessages, plan: Any, state: _PlanState) -> None:
-        skills = "\n".join(f"- {name}: {_purpose(skill)}" for name, skill in self._skills.items())
+        skills = "\n".join(f"- {name}: {_purpose(name, skill)}" for name, skill in self._skills.items())
         request = (
             "First make a plan: the steps in order, each with the skill that does it and its task.\n"
             f"The skills are:\n{skills}"
@@ -208,20 +215,44 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
     return with_config(CLOSED)(typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]}))
 
 
-def _purpose(skill: Component) -> str:
-    """What a skill is for, in one line."""
+def _purpose(name: str, skill: Component) -> str:
+    """What a skill is for, in one line; with its own name if the model calls it by another one."""
     instructions = skill.instructions if isinstance(skill, ModelComponent) else ""
-    text = skill.description or instructions.strip() or f"The {skill.kind} '{skill.name}'."
-    return text.splitlines()[0]
+    text = skill.description or fill(instructions, {}).strip() or f"The {skill.kind} '{skill.name}'."
+    line = text.splitlines()[0]
+    return line if name == skill.name else f"{skill.name}: {line}"
 
 
 def _by_tool_name(skills: Sequence[Component]) -> dict[str, Component]:
-    """Skills by the names that models call them by: letters, digits, `_` and `-`, at most 64."""
+    """Skills, in their order, by the names that models call them by."""
+    own = {skill.name for skill in skills if TOOL_NAME.fullmatch(skill.name)}
+    taken = {*own, REVISE_PLAN}
     names: dict[str, Component] = {}
-    for skill in skills:
-        base = name = re.sub(r"[^A-Za-z0-9_-]", "_", skill.name)[:60]
-        number = 2
-        while name in names or name == REVISE_PLAN:
-            name, number = f"{base}_{number}", number + 1
+    for number, skill in enumerate(skills, 1):
+        name = skill.name
+        if name not in own or name in names or name == REVISE_PLAN:
+            name = _free_name(_tool_name(skill.name, number), taken)
+        taken.add(name)
         names[name] = skill
     return names
+
+
+def _tool_name(name: str, number: int) -> str:
+    """A name for people as the name of a tool: without accents, and `_` for what a tool's name cannot have.
+
+    Args:
+        name: The name of a skill.
+        number: Its number in the conductor, which stands for a name without any letter or digit of ASCII.
+    """
+    letters = "".join(_LETTERS.get(letter, letter) for letter in name)
+    plain = "".join(letter for letter in unicodedata.normalize("NFKD", letters) if not unicodedata.combining(letter))
+    return re.sub(r"[^a-zA-Z0-9_-]+", "_", plain).strip("_-")[:MAX_BASE_NAME] or f"skill_{number}"
+
+
+def _free_name(base: str, taken: Container[str]) -> str:
+    name = base
+    number = 2
+    while name in taken:
+        name = f"{base}_{number}"
+        number += 1
+    return name

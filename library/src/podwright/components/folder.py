@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from podwright import blueprints
+from podwright.blueprints.schema import TOOL_NAME
 from podwright.blueprints.validation import Blueprint
 from podwright.errors import ConfigurationError
 from podwright.json_data import as_array, as_object, walk_json
@@ -110,10 +111,10 @@ class Folder:
 
 
 def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
-    """The tools that a blueprint and its members name."""
+    """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
     lists = [value for pointer, value, _ in walk_json(dict(blueprint)) if pointer.endswith("/tools")]
     names = [as_object(entry).get("name") for entries in lists for entry in as_array(entries)]
-    return {name for name in names if isinstance(name, str)}
+    return {name for name in names if isinstance(name, str) and TOOL_NAME.fullmatch(name)}
 
 
 def condition_names(blueprint: Mapping[str, Any]) -> set[str]:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationE
 from podwright.callables import compute
 from podwright.errors import InputError
 from podwright.json_data import as_object, json_pointer
-from podwright.json_schema import SchemaTooComplexError, measure
+from podwright.json_schema import SchemaTooComplexError, measure, object_root
 from podwright.messages import OutputSchema
 from podwright.text import short_repr, truncate
 from podwright.validation_errors import to_problems
@@ -47,13 +47,10 @@ class ResponseFormat:
             message = f"{response_model!r} cannot be a response model: {str(error).splitlines()[0]}"
             hint = "Use a pydantic model, a dataclass, another type that has a JSON Schema, or a JSON Schema."
             raise InputError(message, suggestion=hint) from error
-        name = str(schema.get("title", "answer"))
-        self._wrapped = schema.get("type") != "object" and "$ref" not in schema
-        if self._wrapped:  # providers require an object at the top level
-            definitions = {key: schema.pop(key) for key in ("$defs", "definitions") if key in schema}
-            schema = {"type": "object", "properties": {"answer": schema}, "required": ["answer"], **definitions}
-            schema = cast("dict[str, Any]", _with_moved_references(schema))
-        self.schema = OutputSchema(name if _NAME.fullmatch(name) else "answer", schema)
+        shown = object_root(schema)
+        self._wrapped = shown is None
+        name = str((shown or schema).get("title", "answer"))
+        self.schema = OutputSchema(name if _NAME.fullmatch(name) else "answer", shown or _wrap(schema))
 
     async def read(self, text: str) -> Any:
         """As `parse`; what may take long is done in a thread."""
@@ -82,6 +79,14 @@ class ResponseFormat:
             problems = to_problems(error.errors(include_url=False), data)
             reasons = [f"{problem.pointer} {problem.detail}".strip() for problem in problems]
             raise ValueError("; ".join(reasons)) from error
+
+
+def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of an object with an answer, because providers require an object at the top level."""
+    answer = dict(schema)
+    definitions = {key: answer.pop(key) for key in ("$defs", "definitions") if key in answer}
+    wrapped = {"type": "object", "properties": {"answer": answer}, "required": ["answer"], **definitions}
+    return cast("dict[str, Any]", _with_moved_references(wrapped))
 
 
 def _with_moved_references(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwright.json_data import as_array, as_object
+from podwright.json_schema import subschema
 
 _MAX_DEPTH = 16
 _MAX_ITEMS = 8
@@ -27,15 +28,17 @@ _FORMATS = {
 
 
 def example(schema: Mapping[str, Any], text: str) -> Any:
-    """Data that fits a JSON Schema, with `text` for its strings; None where a schema refers to itself too deeply."""
-    return _Example(as_object(schema.get("$defs")), text).of(schema, 0)
+    """Data that fits a JSON Schema, with `text` for its strings; None where a schema refers to itself without end."""
+    return _Example(schema, text).of(schema, 0)
 
 
 class _Example:
-    def __init__(self, definitions: Mapping[str, Any], text: str) -> None:
-        self._definitions = definitions
+    def __init__(self, root: Mapping[str, Any], text: str) -> None:
+        self._root = root
         self._text = text
         self._made = 0
+        self._open = [id(root)]
+        """The parts that the present one is inside of, and that references name."""
 
     def of(self, value: object, depth: int) -> Any:
         schema = as_object(value)
@@ -43,13 +46,13 @@ class _Example:
         if depth > _MAX_DEPTH or self._made > _MAX_VALUES:
             return None
         if "$ref" in schema:
-            return self.of(self._definitions.get(str(schema["$ref"]).rpartition("/")[2]), depth + 1)
+            return self._of_target(self._target(schema), depth + 1)
         for choice in [*(schema[key] for key in ("const", "default") if key in schema), *as_array(schema.get("enum"))]:
             return choice
         for key in ("anyOf", "oneOf", "allOf"):
-            # the last alternative of a recursive type is the one that ends it, such as null
-            for option in reversed(as_array(schema.get(key))) if depth > 1 else as_array(schema.get(key)):
-                return self.of(option, depth + 1)
+            if options := as_array(schema.get(key)):
+                ending = (option for option in options if not self._leads_back(option))
+                return self.of(next(ending, options[0]), depth + 1)
         match (as_array(schema.get("type")) or [schema.get("type")])[0]:
             case "object":
                 properties = as_object(schema.get("properties"))
@@ -67,12 +70,48 @@ class _Example:
                 text = _FORMATS.get(str(schema.get("format")), self._text)
                 return text[: schema.get("maxLength", len(text))].ljust(min(schema.get("minLength", 0), _MAX_TEXT), ".")
 
+    def _target(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        return as_object(subschema(self._root, str(schema["$ref"])))
+
+    def _of_target(self, target: dict[str, Any], depth: int) -> Any:
+        self._open.append(id(target))
+        try:
+            return self.of(target, depth)
+        finally:
+            self._open.pop()
+
+    def _leads_back(self, value: object, known: dict[int, bool] | None = None) -> bool:
+        """Whether an example of a subschema must contain one of a part that it is inside of.
+
+        Args:
+            value: The subschema.
+            known: The answers for parts that references name; True for those that are being looked at.
+        """
+        known = dict.fromkeys(self._open, True) if known is None else known
+        schema = as_object(value)
+        if "$ref" in schema:
+            target = self._target(schema)
+            if id(target) not in known:
+                known[id(target)] = True
+                known[id(target)] = self._leads_back(target, known)
+            return known[id(target)]
+        if schema.keys() & {"const", "default", "enum"}:
+            return False
+        if options := [*as_array(schema.get("anyOf")), *as_array(schema.get("oneOf"))]:
+            return all(self._leads_back(option, known) for option in options)
+        properties = as_object(schema.get("properties"))
+        needed = [properties.get(name) for name in as_array(schema.get("required"))]
+        needed += as_array(schema.get("prefixItems"))
+        if schema.get("minItems"):
+            needed.append(schema.get("items"))
+        return any(self._leads_back(part, known) for part in needed)
+
     def _items(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         """One item for each choice of an item's first `enum`, so that a plan names each skill; else the fewest."""
         item = as_object(schema.get("items"))
-        if depth > _MAX_DEPTH // 2 and not schema.get("minItems"):
-            return []  # ends a type that contains a list of itself
-        target = as_object(self._definitions.get(str(item.get("$ref")).rpartition("/")[2], item))
+        if self._leads_back(item) and not schema.get("minItems"):
+            return []
+        target = self._target(item) if "$ref" in item else item
         for name, inner in as_object(target.get("properties")).items():
             if choices := as_array(as_object(inner).get("enum")):
                 most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)

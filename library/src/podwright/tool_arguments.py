@@ -1,0 +1,401 @@
+"""Arguments of tool calls: their validation, and the repair of those whose meaning is certain.
+
+Models write a list as JSON text, a number of an enumeration in quotes, or one element where a list is expected, and
+repeat it when it is refused. Such a value has one meaning only, so it is taken. The rules:
+
+- pydantic decides. What it takes is never changed, and a repair that it does not take is dropped.
+- Only values that pydantic names as wrong are changed. Where free text is allowed, text stays as it is.
+- What may mean two things, or would lose something that the model asked for, is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from podwright.json_data import as_array, as_object, nested_deeper
+from podwright.json_schema import subschema
+from podwright.validation_errors import resolve
+
+MAX_ROUNDS = 16
+"""Most repairs of one call. Each opens one level of JSON text inside JSON text."""
+
+_MEMBER_NAMES = "x-member-names"
+"""Keyword with the names of an enumeration's members, in the order of its `enum`."""
+_WRAPPERS = frozenset({"arguments", "args", "kwargs", "parameters", "params", "input", "tool_input", "properties"})
+"""Keys under which models put all arguments once more, besides the name of the tool."""
+_REMARKS = frozenset({
+    "reason", "reasons", "reasoning", "rationale", "explanation", "justification", "thought", "thoughts", "thinking",
+})  # fmt: skip
+"""Keys under which models explain a call. Another unknown key may restrict what a tool is to do, as `dry_run` does."""
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+"""Words of JSON and Python, in lower case."""
+_TEXT_OF_OTHER_TYPES = frozenset({"date", "date-time", "time", "duration", "uuid"})
+"""Formats of texts that are not free text."""
+_SEVERAL = re.compile(r"[,;\n]")
+"""What may separate the elements of a list in a text."""
+_MAX_LITERAL = 10_000
+"""Characters of a text that is read as a Python literal."""
+_NOTHING = object()
+
+Schema = Mapping[str, Any]
+
+
+def validate_arguments(adapter: TypeAdapter[dict[str, Any]], arguments: dict[str, Any], tool: str) -> dict[str, Any]:
+    """The values of a tool's parameters, after repairs if the arguments do not fit as they are.
+
+    Args:
+        adapter: The type of the arguments.
+        arguments: JSON data; not changed.
+        tool: The name of the tool.
+
+    Raises:
+        ValidationError: The arguments do not fit, and no repair is certain. It is about the arguments as they came.
+    """
+    try:
+        return adapter.validate_python(arguments)
+    except ValidationError as error:
+        first_error = error
+    repair = _Repair(_schema_with_names(adapter), tool)
+    data = arguments
+    error = first_error
+    for _ in range(MAX_ROUNDS):
+        try:
+            # strict types take a date, for example, from JSON text only
+            return adapter.validate_json(json.dumps(data))
+        except ValidationError:
+            repaired = repair.apply(data, error)
+        if repaired is data or nested_deeper(repaired):
+            break
+        data = repaired
+        try:
+            return adapter.validate_python(data)
+        except ValidationError as next_error:
+            error = next_error
+    raise first_error
+
+
+class _SchemaWithNames(GenerateJsonSchema):
+    """A JSON Schema that says what repairs need to know, and no model sees."""
+
+    def enum_schema(self, schema: Any) -> dict[str, Any]:
+        return {**super().enum_schema(schema), _MEMBER_NAMES: [member.name for member in schema["members"]]}
+
+    def decimal_schema(self, schema: Any) -> dict[str, Any]:
+        """A number: its text is no free text."""
+        return {"type": "number"}
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Ignore defaults without a JSON form."""
+
+
+@lru_cache(maxsize=256)
+def _schema_with_names(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    return adapter.json_schema(schema_generator=_SchemaWithNames)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A place in the arguments that validation has named."""
+
+    is_wrong: bool = False
+    """Whether the value here is wrong, not only values inside it."""
+    inside: dict[str | int, _Place] = field(default_factory=dict[str | int, "_Place"])
+
+
+def _wrong_places(error: ValidationError, data: object) -> _Place:
+    root = _Place()
+    for details in error.errors(include_url=False, include_context=False, include_input=False):
+        place = root
+        for part in resolve(data, details["loc"])[0]:
+            place = place.inside.setdefault(part, _Place())
+        place.is_wrong = True
+    return root
+
+
+class _Repair:
+    """Repairs the arguments of one tool, one level of nested text at a time.
+
+    Args:
+        schema: The JSON Schema of the arguments, with `_MEMBER_NAMES`.
+        tool: The name of the tool.
+    """
+
+    def __init__(self, schema: Schema, tool: str) -> None:
+        self._schema = schema
+        self._tool = tool
+
+    def apply(self, arguments: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+        """The arguments with the values that an error names repaired; the same object if no repair is certain."""
+        place = _wrong_places(error, arguments)
+        options = self._options([self._schema])
+        unwrapped = self._unwrap(arguments, options)
+        return unwrapped if unwrapped is not arguments else self._repair_object(arguments, options, place)
+
+    def _unwrap(self, arguments: dict[str, Any], options: Sequence[Schema]) -> dict[str, Any]:
+        """The arguments inside `{"arguments": {…}}`, or inside a whole call `{"name": …, "arguments": {…}}`."""
+        known = {name for option in options for name in as_object(option.get("properties"))}
+        wrappers = [key for key in arguments if key in {*_WRAPPERS, self._tool} - known]
+        others = {key: value for key, value in arguments.items() if key not in wrappers}
+        names_the_tool = "name" not in known and others == {"name": self._tool}
+        if len(wrappers) != 1 or (others and not names_the_tool):
+            return arguments
+        inner = arguments[wrappers[0]]
+        if isinstance(inner, str):
+            inner = _read(inner)
+        return cast("dict[str, Any]", inner) if isinstance(inner, dict) else arguments
+
+    def _repair_value(self, value: Any, schemas: Sequence[Schema], place: _Place, *, in_list: bool) -> Any:
+        options = self._options(schemas)
+        if place.is_wrong:
+            converted = self._convert(value, options, in_list=in_list)
+            if converted is not value:
+                return converted
+        if isinstance(value, dict):
+            return self._repair_object(cast("dict[str, Any]", value), options, place)
+        if isinstance(value, list):
+            return self._repair_list(cast("list[Any]", value), options, place)
+        return value
+
+    def _repair_object(self, value: dict[str, Any], options: Sequence[Schema], place: _Place) -> dict[str, Any]:
+        options = _matching_constants(value, options)
+        changed = dict(value)
+        for key, inner in place.inside.items():
+            if not isinstance(key, str) or key not in value:
+                continue
+            item = value[key]
+            schemas = _schemas_of_key(options, key)
+            repaired = self._repair_value(item, schemas, inner, in_list=False) if schemas else item
+            if repaired is not item:
+                changed[key] = repaired
+            elif inner.is_wrong and self._means_nothing(key, item, options, schemas):
+                del changed[key]
+        return value if _same_items(changed, value) else changed
+
+    def _means_nothing(self, key: str, item: Any, options: Sequence[Schema], schemas: Sequence[Schema]) -> bool:
+        """Whether a key can be left out: it is unset, or only explains the call."""
+        if not schemas:
+            is_remark = isinstance(item, str) and key.strip("_").lower() in _REMARKS
+            return item is None or is_remark
+        is_required = any(key in as_array(option.get("required")) for option in options)
+        is_text = any(_is_free_text(option) for option in self._options(schemas))
+        return not is_required and (item is None or (not is_text and _read(item) is None))
+
+    def _repair_list(self, value: list[Any], options: Sequence[Schema], place: _Place) -> list[Any]:
+        changed = list(value)
+        for index, inner in place.inside.items():
+            if isinstance(index, int) and index < len(value):
+                schemas = _schemas_of_item(options, index)
+                changed[index] = self._repair_value(value[index], schemas, inner, in_list=True)
+        return value if all(map(_is_same_object, changed, value)) else changed
+
+    def _convert(self, value: Any, options: Sequence[Schema], *, in_list: bool) -> Any:
+        """A wrong value as one of the type that a schema asks for; the same object if its meaning is not certain.
+
+        Args:
+            value: The value.
+            options: The schemas of which it may fit any.
+            in_list: Whether it is an item of a list. It is then not put into a list of its own: `[1, 2]` for a list of
+                lists may be one list of two, or two of one.
+        """
+        if any(_is_anything(option) for option in options):
+            return value
+        if isinstance(value, str) and any(_is_free_text(option) for option in options):
+            return value
+        if (member := _meant_member(value, options)) is not _NOTHING:
+            return member
+        data = _read(value) if isinstance(value, str) else value
+        types = {kind for option in options if not _members(option) for kind in _types(option)}
+        if _fits_type(data, types):
+            is_integer = _is_whole_float(data) and "number" not in types
+            return int(data) if is_integer else data
+        if in_list or data is None or "array" not in types:
+            return value
+        return self._as_only_item(value, data, self._options(_schemas_of_item(options, 0)))
+
+    def _as_only_item(self, value: Any, data: Any, items: Sequence[Schema]) -> Any:
+        """A list with one value; the value itself if it may be several, or cannot be an item.
+
+        Args:
+            value: The value.
+            data: What it reads as, if it is JSON text.
+            items: The schemas of which an item may fit any.
+        """
+        takes_anything = any(_is_anything(item) for item in items)
+        types = {kind for item in items for kind in _types(item)}
+        converted = self._convert(value, items, in_list=True)
+        if converted is not value:
+            return [converted]
+        if isinstance(value, str):
+            if takes_anything and isinstance(data, dict):
+                return [data]
+            is_one = bool(value.strip()) and value.lstrip()[0] not in "[{" and not _SEVERAL.search(value)
+            return [value] if is_one and (takes_anything or "string" in types) else value
+        return [value] if takes_anything or _fits_type(value, types) else value
+
+    def _options(self, schemas: Iterable[Schema]) -> list[Schema]:
+        """The schemas of which a value may fit any, without references and unions."""
+        waiting = list(schemas)
+        seen: set[int] = set()
+        options: list[Schema] = []
+        while waiting:
+            schema = waiting.pop()
+            if id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            parts = [part for key in ("anyOf", "oneOf", "allOf") for part in as_array(schema.get(key))]
+            if "$ref" in schema:
+                parts.append(subschema(self._schema, str(schema["$ref"])))
+            if parts:
+                waiting += [as_object(part) for part in parts if part is not False]
+            else:
+                options.append(schema)
+        return options
+
+
+def _schemas_of_key(options: Iterable[Schema], key: str) -> list[Schema]:
+    """The schemas of a property; empty if it is unknown."""
+    objects = [option for option in options if "object" in _types(option)]
+    own = [option["properties"][key] for option in objects if key in as_object(option.get("properties"))]
+    others = [option.get("additionalProperties", True) for option in objects]
+    return [as_object(schema) for schema in own or others if schema is not False]
+
+
+def _schemas_of_item(options: Iterable[Schema], index: int) -> list[Schema]:
+    schemas: list[Schema] = []
+    for option in options:
+        if "array" in _types(option):
+            prefix = as_array(option.get("prefixItems"))
+            schemas.append(as_object(prefix[index] if index < len(prefix) else option.get("items")))
+    return schemas
+
+
+def _matching_constants(value: Mapping[str, Any], options: Sequence[Schema]) -> Sequence[Schema]:
+    """The options whose constants, such as the tag of a union's member, the object has; all if none is left."""
+    matching: list[Schema] = []
+    for option in options:
+        properties = as_object(option.get("properties"))
+        tags = {key: _members(as_object(schema)) for key, schema in properties.items() if key in value}
+        if all(value[key] in members for key, members in tags.items() if members):
+            matching.append(option)
+    return matching or options
+
+
+def _types(schema: Schema) -> set[str]:
+    """The JSON types that a schema without references and unions names."""
+    kind = schema.get("type")
+    return {kind} if isinstance(kind, str) else set(as_array(kind))
+
+
+def _members(schema: Schema) -> list[Any]:
+    """The values of an enumeration or a constant; empty if the schema is neither."""
+    return [schema["const"]] if "const" in schema else as_array(schema.get("enum"))
+
+
+def _is_anything(schema: Schema) -> bool:
+    return not _types(schema) and not _members(schema)
+
+
+def _is_free_text(schema: Schema) -> bool:
+    if _is_anything(schema):
+        return True
+    return "string" in _types(schema) and not _members(schema) and schema.get("format") not in _TEXT_OF_OTHER_TYPES
+
+
+def _fits_type(data: Any, types: set[str]) -> bool:
+    match data:
+        case None:
+            return "null" in types
+        case bool():
+            return "boolean" in types
+        case int():
+            return not types.isdisjoint({"integer", "number"})
+        case float():
+            return "number" in types or ("integer" in types and data.is_integer())
+        case list():
+            return "array" in types
+        case dict():
+            return "object" in types
+        case _:
+            return False
+
+
+def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
+    """The member of an enumeration that a value means by its text, its number or its name; `_NOTHING` if not one."""
+    equal: list[Any] = []
+    named: list[Any] = []
+    for option in options:
+        members = _members(option)
+        equal += [member for member in members if _is_same_scalar(member, value)]
+        if isinstance(value, str):
+            names = zip(option.get(_MEMBER_NAMES, ()), members, strict=False)
+            named += [member for name, member in names if name.lower() == value.strip().lower()]
+    found = equal or named
+    is_one = bool(found) and all(type(member) is type(found[0]) and member == found[0] for member in found)
+    return found[0] if is_one else _NOTHING
+
+
+def _is_same_scalar(member: Any, value: Any) -> bool:
+    """Whether a value of another JSON type means a member: `"60"` or `60.0` for 60, `1` for `"1"`."""
+    if isinstance(value, str) and not isinstance(member, str):
+        data = _read(value)
+    elif isinstance(member, str) and isinstance(value, bool | int | float):
+        return member == json.dumps(value)
+    else:
+        data = value
+    is_number = _is_number(member) and _is_number(data)
+    return (is_number or type(member) is type(data)) and member == data and type(member) is not type(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole_float(value: object) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _read(text: object) -> Any:
+    """The JSON data in a text, or that of a Python literal; `_NOTHING` if it has none."""
+    if not isinstance(text, str):
+        return _NOTHING
+    stripped = text.strip()
+    if stripped.lower() in _WORDS:
+        return _WORDS[stripped.lower()]
+    try:
+        data = json.loads(stripped, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return _read_literal(stripped)
+    return _read(data) if isinstance(data, str) else data
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read_literal(text: str) -> Any:
+    """The data in a list or an object that is written as in Python: `"['a', None]"`."""
+    if text[:1] not in ("[", "{") or len(text) > _MAX_LITERAL:
+        return _NOTHING
+    try:
+        data = ast.literal_eval(text)
+        is_json = data == json.loads(json.dumps(data, allow_nan=False))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return _NOTHING
+    return data if is_json else _NOTHING
+
+
+def _same_items(changed: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return len(changed) == len(value) and all(changed[key] is item for key, item in value.items())
+
+
+def _is_same_object(one: object, other: object) -> bool:
+    return one is other
