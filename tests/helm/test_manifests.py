@@ -346,12 +346,12 @@ def test_metrics_are_not_published(helm: Helm) -> None:
     ]
 
 
-def test_background_runs_are_published(helm: Helm) -> None:
-    """With all paths below theirs, which have the ids of runs."""
-    published = {"enabled": True, "paths": ["/run", "/runs"]}
+def test_paths_with_names_below_them_are_published(helm: Helm) -> None:
+    """Background runs and models, with all paths below, which have the ids of runs and the name of the model."""
+    published = {"enabled": True, "paths": ["/run", "/runs", "/v1/models"]}
     route = {**published, "parentRefs": [{"name": "gateway"}]}
     manifests = objects(helm, ingress={**published, "hosts": ["example.com"]}, httpRoute=route)
     (rule,) = manifests["Ingress", "fleet-x"]["spec"]["rules"]
-    assert {path["path"]: path["pathType"] for path in rule["http"]["paths"]} == {"/run": "Exact", "/runs": "Prefix"}
+    assert [path["pathType"] for path in rule["http"]["paths"]] == ["Exact", "Prefix", "Prefix"]
     (rule,) = manifests["HTTPRoute", "fleet-x"]["spec"]["rules"]
-    assert [match["path"]["type"] for match in rule["matches"]] == ["Exact", "PathPrefix"]
+    assert [match["path"]["type"] for match in rule["matches"]] == ["Exact", "PathPrefix", "PathPrefix"]

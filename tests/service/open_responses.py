@@ -1,7 +1,7 @@
 """What the Open Responses specification requires of responses and streamed events, as a JSON Schema.
 
 Written from the facts of its OpenAPI document (`public/openapi/openapi.json` of openresponses/openresponses, version
-2026-04-24), reduced to what a response with one message has.
+2026-04-24), reduced to what a response with messages and thoughts has.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ def array(items: Schema) -> Schema:
 
 
 PART = data(type=one_of("output_text"), text=TEXT, annotations=array({"not": {}}))
-ITEM = data(
+SUMMARY_PART = data(type=one_of("summary_text"), text=TEXT)
+MESSAGE = data(
     type=one_of("message"),
     id=TEXT,
     status=one_of("in_progress", "completed", "incomplete"),
     role=one_of("user", "assistant", "system", "developer"),
     content=array(PART),
 )
+REASONING = data(type=one_of("reasoning"), id=TEXT, summary=array(SUMMARY_PART))
+ITEM: Schema = {"oneOf": [MESSAGE, REASONING]}
 FORMAT: Schema = {
     "oneOf": [
         data(type=one_of("text")),
@@ -91,6 +94,7 @@ RESPONSE = data(
     safety_identifier=nullable(TEXT),
     prompt_cache_key=nullable(TEXT),
 )
+SUMMARY_PLACE = {"item_id": TEXT, "output_index": WHOLE, "summary_index": WHOLE}
 PLACE = {"item_id": TEXT, "output_index": WHOLE, "content_index": WHOLE}
 EVENTS = {
     **{f"response.{state}": {"response": RESPONSE} for state in ("created", "in_progress")},
@@ -101,6 +105,10 @@ EVENTS = {
     "response.content_part.done": {**PLACE, "part": PART},
     "response.output_text.delta": {**PLACE, "delta": TEXT},
     "response.output_text.done": {**PLACE, "text": TEXT},
+    "response.reasoning_summary_part.added": {**SUMMARY_PLACE, "part": SUMMARY_PART},
+    "response.reasoning_summary_part.done": {**SUMMARY_PLACE, "part": SUMMARY_PART},
+    "response.reasoning_summary_text.delta": {**SUMMARY_PLACE, "delta": TEXT},
+    "response.reasoning_summary_text.done": {**SUMMARY_PLACE, "text": TEXT},
 }
 """The fields of each event, besides its type and its number."""
 
@@ -118,5 +126,26 @@ def check_events(events: list[Any]) -> None:
         assert event["sequence_number"] == number
     assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
-    (item,) = (event["item"] for event in events if event["type"] == "response.output_item.added")
-    assert {event["item_id"] for event in events if "item_id" in event} == {item["id"]}
+    _check_items(events)
+
+
+def _check_items(events: list[Any]) -> None:
+    """Check that one item follows the other, and that the response has those that were sent."""
+    done: list[Any] = []
+    open_item: Any = None
+    for event in events:
+        if event["type"] == "response.output_item.added":
+            assert open_item is None
+            open_item = event["item"]
+        if "output_index" in event:
+            assert event["output_index"] == len(done)
+        if "item_id" in event:
+            assert event["item_id"] == open_item["id"]
+        if event["type"] == "response.output_item.done":
+            done.append(event["item"])
+            assert done[-1]["id"] == open_item["id"]
+            open_item = None
+    if events[-1]["type"] != "response.failed":
+        output = events[-1]["response"]["output"]
+        assert [item["id"] for item in output] == [item["id"] for item in done]
+        assert len({item["id"] for item in done}) == len(done) > 0

@@ -29,6 +29,7 @@ ROUTES: dict[str, tuple[str, Any, str]] = {
     "/run-blueprint": ("POST", {**INLINE, "input": "x"}, "blueprint"),
     "/validate-blueprint": ("POST", INLINE, "blueprint"),
     "/v1/models": ("GET", None, "run"),
+    "/v1/models/{model}": ("GET", None, "run"),
     "/v1/chat/completions": ("POST", {"model": "a", "messages": [{"role": "user", "content": "x"}]}, "run"),
     "/v1/responses": ("POST", {"model": "a", "input": "x"}, "run"),
     "/info": ("GET", None, "read"),
@@ -63,7 +64,7 @@ def test_each_route_needs_a_key_for_its_scope(serve: Serve, path: str, route: tu
     client = serve(echo(), api_keys=KEYS)
 
     def request(headers: dict[str, str]) -> httpx.Response:
-        return client.request(method, path, json=body, headers=headers)
+        return client.request(method, path.format(model="a"), json=body, headers=headers)
 
     check_denied(request({}), 401, "key_required", "")
     check_denied(request(bearer(ALL[:-1])), 401, "key_required", 'error="invalid_token"')

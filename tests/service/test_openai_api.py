@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,56 +11,12 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
-from pydantic import BaseModel, SecretStr
 from tests.service import open_responses
+from tests.service.openai_support import KEY, USED, City, Clerk, events_of, helper, sdk, user
 from tests.service.support import Serve
 
-from podwright import Agent, AgentStep, Conductor, FunctionModel, Pipeline, Usage, Workflow
-from podwright.errors import ModelRateLimitError, ModelUnavailableError
-from podwright.models.retries import Retries
-from podwright.testing import ModelRequest, ModelResponse, ToolCall
+from podwright import Agent, AgentStep, Conductor, FunctionModel, Pipeline, Workflow
 from podwright_service.testing import Metrics
-
-KEY = "a-key-of-a-client-0001"
-USED = Usage(100, 10, 40, 4, cost=0.001, cache_write_tokens=20)
-
-
-def search(query: str) -> str:
-    """Search the archive."""
-    return f"found {query}"
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-    country: str
-
-
-def texts(request: ModelRequest) -> list[str]:
-    return [message.text for message in request.messages if message.role == "user"]
-
-
-class Clerk:
-    """A model whose answer tells what it was asked."""
-
-    def __init__(self) -> None:
-        self.requests: list[ModelRequest] = []
-
-    def __call__(self, request: ModelRequest) -> ModelResponse:
-        self.requests.append(request)
-        question = texts(request)[-1]
-        if request.output:
-            return ModelResponse('{"name": "Bern", "country": "Switzerland"}', usage=USED)
-        if request.settings.get("max_tokens", 100) < 20:
-            return ModelResponse("The answer", usage=USED, finish_reason="length")
-        if question == "search" and request.messages[-1].role == "user":
-            return ModelResponse("Let me look.", (ToolCall.of("search", query="moon"),), usage=USED)
-        if question == "fail":
-            raise ModelUnavailableError("The provider is down.")
-        if question == "wait":
-            raise ModelRateLimitError("Too many requests.")
-        return ModelResponse(f"You said: {', '.join(texts(request))}", usage=USED)
 
 
 @pytest.fixture
@@ -72,10 +27,7 @@ def clerk() -> Clerk:
 @pytest.fixture
 def service(serve: Serve, clerk: Clerk) -> httpx.Client:
     """A service with an API key, whose model answers as a clerk."""
-    model = FunctionModel(clerk, name="offline/clerk")
-    model.retries = Retries(tries=1)
-    agent = Agent("helper", "Help in {language}.", model, tools=[search])
-    return serve(agent, api_keys=[f"run+read:{KEY}"])
+    return serve(helper(clerk), api_keys=[f"run+read:{KEY}"])
 
 
 @pytest.fixture
@@ -84,23 +36,8 @@ def client(service: httpx.Client) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def user(text: str) -> Any:
-    return {"role": "user", "content": text}
-
-
-def sdk(service: httpx.Client) -> openai.OpenAI:
-    """OpenAI's client of a service without keys."""
-    return openai.OpenAI(base_url=f"{service.base_url}/v1", api_key="none", max_retries=0)
-
-
 def counted(service: httpx.Client) -> Metrics:
     return Metrics(service.get("/metrics", headers={"authorization": f"Bearer {KEY}"}).text)
-
-
-def events_of(response: httpx.Response) -> list[Any]:
-    """The data of server-sent events."""
-    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 def test_a_conversation(client: openai.OpenAI, clerk: Clerk) -> None:
@@ -212,90 +149,6 @@ def test_instructions_of_the_client(clerk: Clerk, serve: Serve) -> None:
         client.responses.create(model="helper", instructions="Be brief.", input=items)
     for request in clerk.requests:
         assert [message.text for message in request.messages] == ["Help.", "Be brief.\n\nBe kind.", "b", "z", "c"]
-
-
-def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", **schema}}}
-
-
-REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
-    "tools": ("chat", {"tools": [{"type": "function", "function": {"name": "f"}}]}, 400, "request_invalid", "tools"),
-    "functions": ("chat", {"functions": [{"name": "f"}]}, 400, "request_invalid", "functions"),
-    "choices": ("chat", {"n": 2}, 400, "request_invalid", "n"),
-    "range": ("chat", {"temperature": 3}, 400, "request_invalid", "temperature"),
-    "unknown": ("chat", {"verbosity": "low"}, 400, "request_invalid", "verbosity"),
-    "log probabilities": ("chat", {"logprobs": True}, 400, "request_invalid", "logprobs"),
-    "model": ("chat", {"model": "gpt-4o"}, 404, "model_not_found", None),
-    "no message": ("chat", {"messages": []}, 400, "request_invalid", "messages"),
-    "last message": ("chat", {"messages": [{"role": "assistant", "content": "x"}]}, 400, "request_invalid",
-                     "messages[0]"),
-    "audio": ("chat", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, 400, "request_invalid",
-              "messages[0].content[0].type"),
-    "tool result": ("chat", {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}, user("x")]}, 400,
-                    "request_invalid", "messages[0]"),
-    "call without arguments": ("chat", {"messages": [user("x"), {"role": "assistant", "tool_calls": [
-        {"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}]}, user("x")]}, 400,
-        "request_invalid", "messages[1].tool_calls[0].function.arguments"),
-    "many results": ("chat", {"messages": [
-        *({"role": "tool", "tool_call_id": f"c{number}", "content": "x"} for number in range(150)), user("x")]}, 400,
-        "request_invalid", "messages[0]"),
-    "key of a part": ("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", "a": 1}]}]}, 400,
-                      "request_invalid", "messages[0].content[0].a"),
-    "many parts": ("chat", {"messages": [{"role": "assistant", "content": [0] * 40_000}, user("x")]}, 400,
-                   "request_invalid", "messages[0].content"),
-    "no tools": ("chat", {"tool_choice": "none"}, 400, "request_invalid", "tool_choice"),
-    "schema": ("chat", {"response_format": {"type": "json_schema"}}, 400, "request_invalid", "response_format"),
-    "pattern": ("chat", {"response_format": json_schema({"properties": {"a": {"pattern": "(a+)+$"}}})}, 400,
-                "request_invalid", "response_format"),
-    "endless schema": ("chat", {"response_format": json_schema({"$ref": "#"})}, 400, "input_invalid", None),
-    "patterns by name": ("chat", {"response_format": json_schema({"properties": {"properties": {
-        "patternProperties": {"(a+)+$": {}}}}})}, 400, "request_invalid", "response_format"),
-    "no content": ("chat", {"messages": [{"role": "user"}]}, 400, "request_invalid", "messages[0]"),
-    "image of a tool": ("responses", {"input": [
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://x"}]},
-        user("x"),
-    ]}, 400, "request_invalid", "input[1].output[0].type"),
-    "after instructions": ("responses", {"instructions": "i", "input": [user("x"), {"role": "user"}]}, 400,
-                           "request_invalid", "input[1]"),
-    "instructions only": ("responses", {"input": [{"role": "system", "content": "i"}]}, 400, "request_invalid", None),
-    "call alone": ("responses", {"instructions": "i", "input": [user("x"), {
-        "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, user("x")]}, 400, "request_invalid",
-        "input[1]"),
-    "too many": ("responses", {"input": [user("x")] * 2001}, 400, "request_invalid", "input"),
-    "schema of Responses": ("responses", {"text": {"format": {"type": "json_schema"}}}, 400, "request_invalid",
-                            "text.format"),
-    "previous response": ("responses", {"previous_response_id": "r"}, 400, "request_invalid", "previous_response_id"),
-    "store": ("responses", {"store": True}, 400, "request_invalid", "store"),
-    "background": ("responses", {"background": True}, 400, "request_invalid", "background"),
-    "stored conversation": ("responses", {"conversation": "c"}, 400, "request_invalid", "conversation"),
-    "hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, 400, "request_invalid", "tools"),
-    "item": ("responses", {"input": [{"type": "reasoning", "summary": []}]}, 400, "request_invalid", "input[0]"),
-    "image": ("responses", {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://x"}]}]},
-              400, "request_invalid", "input[0].content[0].image_url"),
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def echo(served: Any) -> Iterator[httpx.Client]:
-    with served(Agent("helper", "Help.", "offline/echo")) as client:
-        yield client
-
-
-@pytest.mark.parametrize(("protocol", "change", "status", "code", "parameter"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_done_is_refused_by_name(
-    echo: httpx.Client, protocol: str, change: dict[str, Any], status: int, code: str, parameter: str | None
-) -> None:
-    """Nothing that would change the answer is ignored: the error names the parameter, and no model is called."""
-    path, body = (
-        ("chat/completions", {"messages": [user("x")]}) if protocol == "chat" else ("responses", {"input": "x"})
-    )
-    response = echo.post(f"/v1/{path}", json={"model": "helper", **body, **change})
-    error = response.json()["error"]
-    assert (response.status_code, error["code"], error["param"]) == (status, code, parameter), error
-    assert error["message"]
-    assert error["suggestion"]
-    assert ("podwright-run-id" in response.headers) == (code == "input_invalid")
 
 
 def test_errors_are_those_of_the_client_library(client: openai.OpenAI, service: httpx.Client) -> None:
@@ -419,66 +272,3 @@ def test_a_service_without_these_routes(serve: Serve) -> None:
     assert service.get("/v1/models").status_code == 404
     assert not [path for path in service.get("/openapi.json").json()["paths"] if path.startswith("/v1")]
     assert service.get("/info").json()["openai"] is False
-
-
-def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
-    """LangChain's ChatOpenAI holds a conversation, streams, and gets structured output and usage."""
-    # imported here, because each process of a test run imports this file, and these take seconds
-    from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-    from langchain_openai import ChatOpenAI
-
-    chat = ChatOpenAI(model="helper", base_url=f"{service.base_url}/v1", api_key=SecretStr(KEY), max_retries=0)
-    conversation = [SystemMessage("Be brief."), HumanMessage("Hello"), AIMessage("Yes?"), HumanMessage("And?")]
-    answer = chat.invoke(conversation)
-    assert answer.content == "You said: Be brief., Hello, And?"
-    assert answer.usage_metadata is not None
-    assert (answer.usage_metadata["input_tokens"], answer.usage_metadata["output_tokens"]) == (100, 10)
-    chunks = list(chat.stream("search", stream_usage=True))
-    assert "".join(str(chunk.content) for chunk in chunks) == "Let me look.\n\nYou said: search"
-    assert chat.with_structured_output(City).invoke("?") == City(name="Bern", country="Switzerland")
-    with pytest.raises(openai.BadRequestError):
-        chat.bind_tools([search]).invoke("x")
-
-
-@pytest.mark.parametrize("protocol", ["chat", "responses"])
-def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
-    """An agent of openai-agents has the service as its model, over several turns, streamed too."""
-    import agents  # here, because it takes seconds
-
-    async def talk() -> None:
-        async with openai.AsyncOpenAI(base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            kind = agents.OpenAIChatCompletionsModel if protocol == "chat" else agents.OpenAIResponsesModel
-            agent = agents.Agent(name="outer", instructions="Be brief.", model=kind("helper", client))
-            config = agents.RunConfig(tracing_disabled=True)
-            first = await agents.Runner.run(agent, "Hello", run_config=config)
-            assert first.final_output == "You said: Be brief., Hello"
-            again = [*first.to_input_list(), user("And?")]
-            second = await agents.Runner.run(agent, again, run_config=config)
-            assert second.final_output == "You said: Be brief., Hello, And?"
-            assert second.context_wrapper.usage.input_tokens == 100
-            streamed = agents.Runner.run_streamed(agent, "Hello", run_config=config)
-            deltas = [
-                event.data.delta
-                async for event in streamed.stream_events()
-                if event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
-            ]
-            assert "".join(deltas) == streamed.final_output == "You said: Be brief., Hello"
-            with pytest.raises(openai.InternalServerError):
-                await agents.Runner.run(agent, "fail", run_config=config)
-
-    asyncio.run(talk())
-
-
-def test_a_service_is_a_model_of_another(serve: Serve, service: httpx.Client, clerk: Clerk) -> None:
-    """`openai/NAME` with the base URL of a service works as the model of an agent, cached tokens and writes counted."""
-    agent = Agent("outer", "Ask.", "openai/helper", api_key=KEY, base_url=f"{service.base_url}/v1")
-    result = agent.run("Hello", trace=True)
-    assert result.value == "You said: Ask., Hello"
-    used = result.usage
-    assert (used.input_tokens, used.cached_input_tokens, used.cache_write_tokens, used.reasoning_tokens) == (
-        100,
-        40,
-        20,
-        4,
-    )
-    assert "".join(event.text for event in agent.stream("Hello") if event.type == "token") == result.value

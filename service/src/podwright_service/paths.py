@@ -13,6 +13,7 @@ SCOPES: Mapping[str, tuple[str, ...]] = {
         "/run",
         "/run/stream",
         "/v1/models",
+        "/v1/models/{model}",
         "/v1/chat/completions",
         "/v1/responses",
         "/runs",
@@ -42,10 +43,13 @@ APPROVERS_READ = ("/runs", "/runs/{run_id}")
 """What a key with the scope `approve` alone may read: the runs that wait for an approval."""
 
 _RUN_ID = re.compile(r"(?<=^/runs/)[^/]+")
+_MODEL = re.compile(r"(?<=^/v1/models/).+")  # the name of a model may have slashes
 
 
 def route_of(path: str) -> str:
     """The documented path that a request's path is of, such as `/runs/{run_id}`; unknown paths are returned."""
+    if path.startswith(OPENAI_PREFIX):
+        return _MODEL.sub("{model}", path.rstrip("/"), count=1)
     return _RUN_ID.sub("{run_id}", path, count=1)
 
 

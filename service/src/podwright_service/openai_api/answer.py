@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from podwright.components import Component
-from podwright.events import Event, ModelCallFinished, StepFinished, StepStarted, Token
+from podwright.events import Event, ModelCallFinished, Reasoning, StepFinished, StepStarted, Token
 from podwright.json_data import to_json_data
+from podwright.messages import ModelResponse
 from podwright.run import Task
 from podwright.usage import Usage
+
+
+class Piece(NamedTuple):
+    """A piece of an answer, or of the thoughts before it."""
+
+    text: str
+    is_reasoning: bool = False
+    call: int = -1
+    """Number of the model call that it is from."""
 
 
 class Answer:
@@ -18,14 +28,20 @@ class Answer:
     Args:
         component: The component that runs.
         task: What it does.
+        show_reasoning: Whether the client is also sent what the component's model thought.
     """
 
-    def __init__(self, component: Component, task: Task) -> None:
+    def __init__(self, component: Component, task: Task, *, show_reasoning: bool = False) -> None:
         self.run_id = ""
         """Id of the run, once it has begun."""
         self.cut_off = False
         """Whether the answer was cut off at its limit of tokens."""
+        self.reasoning: list[str] = []
+        """What the model thought in each of its calls, if that is shown."""
+        self.last_response = ModelResponse()
+        """The response of the model to the last call."""
         self._component = component
+        self._shows_reasoning = show_reasoning and component.keeps_conversation
         self._is_json = task.response_model is not None
         # a structured answer may be corrected, and the steps of a workflow or a pipeline are not its answer
         self._streams = component.keeps_conversation and not self._is_json
@@ -34,41 +50,51 @@ class Answer:
         self._sent = False
         self._planning = False
 
-    def read(self, event: Event) -> str:
-        """Read an event of the run, and return the piece of the answer in it, which may be empty."""
+    def read(self, event: Event) -> Piece | None:
+        """Read an event of the run, and return the piece of the answer in it."""
         self.run_id = self.run_id or event.run_id
         if event.run_id != self.run_id:
-            return ""
+            return None
         match event:
             case StepStarted(step_type="plan") | StepFinished(step_type="plan"):
                 self._planning = isinstance(event, StepStarted)
             case ModelCallFinished():
-                self.cut_off = event.response.finish_reason == "length"
+                self._finish_call(event.response)
             case Token() if self._streams and not self._planning:
                 return self._piece(event)
+            case Reasoning() if self._shows_reasoning and not self._planning:
+                return Piece(event.text, is_reasoning=True, call=event.call)
             case _:
                 pass
-        return ""
+        return None
 
-    def _piece(self, token: Token) -> str:
+    def _finish_call(self, response: ModelResponse) -> None:
+        self.cut_off = response.finish_reason == "length"
+        if self._shows_reasoning and not self._planning:
+            self.last_response = response
+            if response.reasoning:
+                self.reasoning.append(response.reasoning)
+
+    def _piece(self, token: Token) -> Piece:
         separator = ""
         if token.call != self._call:  # what the model said before it called a tool is a paragraph of its own
-            self._call, self._text = token.call, ""
+            self._call = token.call
+            self._text = ""
             separator = "\n\n" if self._sent else ""
         self._text += token.text
         self._sent = True
-        return separator + token.text
+        return Piece(separator + token.text, call=token.call)
 
     def text(self, value: Any) -> str:
         """The whole answer, from the value of the run."""
         return json.dumps(to_json_data(value), ensure_ascii=False) if self._is_json else self._component.text(value)
 
-    def rest(self, value: Any) -> str:
-        """What is left to send of the whole answer."""
+    def rest(self, value: Any) -> Piece:
+        """What is left to send of the whole answer; its text may be empty."""
         answer = self.text(value)
         if answer.startswith(self._text):
-            return answer[len(self._text) :]
-        return ("\n\n" if self._sent else "") + answer
+            return Piece(answer[len(self._text) :])
+        return Piece(("\n\n" if self._sent else "") + answer)
 
 
 def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:

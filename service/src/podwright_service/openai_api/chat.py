@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwright.usage import Usage
-from podwright_service.openai_api.answer import Answer, usage_data
+from podwright_service.openai_api.answer import Answer, Piece, usage_data
 from podwright_service.openai_api.errors import error_body
 from podwright_service.problems import ProblemDetails
 
@@ -15,6 +15,8 @@ from podwright_service.problems import ProblemDetails
 def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str, Any]:
     """A whole answer."""
     message = {"role": "assistant", "content": text, "refusal": None}
+    if answer.reasoning:
+        message["reasoning_content"] = "\n\n".join(answer.reasoning)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
     return {
         "id": f"chatcmpl-{answer.run_id}",
@@ -38,16 +40,24 @@ class Chunks:
     end = b"data: [DONE]\n\n"
 
     def __init__(self, answer: Answer, model: str, *, with_usage: bool) -> None:
-        self._answer, self._with_usage = answer, with_usage
+        self._answer = answer
+        self._with_usage = with_usage
+        self._reasoning_call: int | None = None
         self._common = {"object": "chat.completion.chunk", "created": int(time.time()), "model": model}
 
     def first(self) -> Iterator[dict[str, Any]]:
         """The chunk that begins the answer."""
         yield self._chunk({"role": "assistant", "content": "", "refusal": None})
 
-    def piece(self, text: str) -> dict[str, Any]:
-        """A chunk with a piece of the answer."""
-        return self._chunk({"content": text})
+    def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        """The chunk with a piece of the answer, or of the thoughts before it."""
+        yield self._chunk(self._reasoning(piece) if piece.is_reasoning else {"content": piece.text})
+
+    def _reasoning(self, piece: Piece) -> dict[str, Any]:
+        """A delta with thoughts, which no version of the protocol has; providers and clients agree on this name."""
+        is_next_call = self._reasoning_call not in (None, piece.call)
+        self._reasoning_call = piece.call
+        return {"reasoning_content": ("\n\n" if is_next_call else "") + piece.text}
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
         """The chunks that end the answer."""

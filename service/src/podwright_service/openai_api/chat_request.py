@@ -5,71 +5,85 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field
+from pydantic import ConfigDict, Discriminator, Field
 
-from podwright.conversation import MAX_CALLS, MAX_MESSAGES, MAX_PARTS, ContentParts
-from podwright.messages import Text, TextPart
-from podwright_service.openai_api.requests import (
-    Conversation,
-    Effort,
-    JSONSchemaFormat,
-    Lenient,
-    NoTools,
-    NotSupported,
-    OpenAIRequest,
-    Placed,
-    Setting,
+from podwright.conversation import MAX_MESSAGES
+from podwright_service.openai_api.content import (
+    MAX_ANSWER_PARTS,
+    Arguments,
+    TextParts,
+    UserParts,
+    content_data,
+    text_of,
 )
-from podwright_service.schemas import Object, RequestModel
+from podwright_service.openai_api.requests import Conversation, JSONSchemaFormat, OpenAIRequest, Placed, Setting
+from podwright_service.openai_api.values import (
+    Effort,
+    Lenient,
+    NoEffect,
+    NoTools,
+    NotStored,
+    NotSupported,
+    One,
+    Options,
+    Stops,
+    TokenLimit,
+    Whole,
+)
+from podwright_service.schemas import Object
 
-TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
+_NO_THOUGHTS = ("refusal", "audio", "function_call", "annotations", "parsed", "name", "id", "cache_control")
+"""Keys of OpenAI's own messages, and of its clients: no provider needs them back."""
 
 
 class InstructionMessage(Lenient):
     """Instructions of the client, which are given to the model after the component's own."""
 
     role: Literal["system", "developer"]
-    content: Text | TextParts
+    content: str | TextParts = ""
 
 
 class UserMessage(Lenient):
     """What a user said."""
 
     role: Literal["user"]
-    content: Text | ContentParts
-
-
-class RefusalPart(Lenient):
-    """A text by which a model refused to answer."""
-
-    type: Literal["refusal"]
-    refusal: Text
-
-
-AnswerPart = Annotated[TextPart | RefusalPart, Discriminator("type")]
+    content: str | UserParts
 
 
 class CalledFunction(Lenient):
     """The function of a tool call."""
 
+    model_config = ConfigDict(extra="allow")
+
     name: str
-    arguments: Text
-    """The arguments as JSON text."""
+    arguments: Arguments = ""
 
 
 class CalledTool(Lenient):
-    """A tool call of an assistant."""
+    """A tool call of an assistant, with what its provider has added."""
+
+    model_config = ConfigDict(extra="allow")
 
     id: str
     function: CalledFunction
 
 
+class AnswerPart(Lenient):
+    """A part of an answer: a text, or what its provider has put there, such as a thought."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+
+
 class AssistantMessage(Lenient):
-    """What the component answered."""
+    """What the component answered, with what its provider has added, such as thoughts."""
+
+    model_config = ConfigDict(extra="allow")
 
     role: Literal["assistant"]
-    content: Text | Annotated[list[AnswerPart], Field(max_length=MAX_PARTS)] | None = None
-    tool_calls: Annotated[list[CalledTool], Field(max_length=MAX_CALLS)] | None = None
+    content: str | Annotated[list[AnswerPart], Field(max_length=MAX_ANSWER_PARTS)] = ""
+    tool_calls: list[CalledTool] = Field(default_factory=list[CalledTool])
 
 
 class ToolMessage(Lenient):
@@ -77,22 +91,20 @@ class ToolMessage(Lenient):
 
     role: Literal["tool"]
     tool_call_id: str
-    content: Text | TextParts
+    content: str | TextParts = ""
 
 
-class ResponseFormat(RequestModel):
+class ResponseFormat(Options):
     """The form of the answer."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JSONSchemaFormat | None = None
 
 
-class StreamOptions(RequestModel):
-    """What a stream has besides the answer."""
+class StreamOptions(Lenient):
+    """What a stream has besides the answer; other options have no effect."""
 
     include_usage: bool = False
-    include_obfuscation: bool = False
-    """Has no effect."""
 
 
 ChatMessage = Annotated[InstructionMessage | UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
@@ -106,19 +118,23 @@ class ChatRequest(OpenAIRequest):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     """The conversation, of which the last message is the user's."""
     stream_options: StreamOptions | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: TokenLimit = None
+    max_tokens: TokenLimit = None
     """Most output tokens of a model call; it can only lower the component's own."""
-    seed: int | None = None
-    stop: str | Annotated[list[str], Field(max_length=100)] | None = None
+    seed: Whole | None = None
+    stop: Stops = None
     reasoning_effort: Effort | None = None
     response_format: ResponseFormat | None = None
-    n: Literal[1] | None = None
+    n: One | None = None
     modalities: list[Literal["text"]] | None = None
+    store: NotStored = None
+    verbosity: NoEffect = None
+    """Has no effect, like `prediction`."""
+    prediction: NoEffect = None
     logprobs: NotSupported = None
     logit_bias: NotSupported = None
     functions: NoTools = None
-    function_call: NoTools = None
+    function_call: Literal["auto", "none"] | None = None
 
     def own_settings(self) -> Sequence[Setting]:
         """See `OpenAIRequest.own_settings`."""
@@ -137,20 +153,52 @@ class ChatRequest(OpenAIRequest):
         for index, message in enumerate(self.messages):
             pointer = f"/messages/{index}"
             if isinstance(message, InstructionMessage):
-                texts = message.content
-                text = texts if isinstance(texts, str) else "\n".join(part["text"] for part in texts)
-                conversation.instructions.append(Placed(pointer, text))
+                conversation.add_instructions(pointer, text_of(message.content))
             else:
                 conversation.messages.append(Placed(pointer, _translated(message)))
         return conversation
 
 
 def _translated(message: UserMessage | AssistantMessage | ToolMessage) -> Object:
-    """A message in the shape of the library, which has no refusals."""
-    data = message.model_dump(exclude_none=True)
-    if isinstance(message, AssistantMessage) and isinstance(message.content, list):
-        data["content"] = [
-            {"type": "text", "text": part.refusal} if isinstance(part, RefusalPart) else part
-            for part in message.content
-        ]
-    return data
+    """A message in the shape of the library."""
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": content_data(message.content)}
+        case ToolMessage():
+            return {
+                "role": "tool",
+                "tool_call_id": message.tool_call_id,
+                "content": content_data(message.content),
+            }
+        case AssistantMessage():
+            return {
+                **_thoughts(message),
+                "role": "assistant",
+                "content": _answer(message.content),
+                "tool_calls": [call.model_dump() for call in message.tool_calls],
+            }
+
+
+def _thoughts(message: AssistantMessage) -> Object:
+    """What the provider has added; numbers and booleans are bookkeeping of the client."""
+    further = message.model_extra or {}
+    return {
+        key: value
+        for key, value in further.items()
+        if key not in _NO_THOUGHTS and not isinstance(value, bool | int | float)
+    }
+
+
+def _answer(content: str | list[AnswerPart]) -> Any:
+    return content if isinstance(content, str) else [_answer_part(part.model_dump()) for part in content]
+
+
+def _answer_part(part: Object) -> Object:
+    """A part in the shape of the library, which has one type of texts and no refusals."""
+    match part:
+        case {"type": "text" | "output_text" | "input_text", "text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "refusal", "refusal": str(text)}:
+            return {"type": "text", "text": text}
+        case _:
+            return part

@@ -1,7 +1,4 @@
-"""What requests of Chat Completions and of Responses share: parameters, refusals, and the task in them.
-
-What a client may send without effect is listed here; anything else that this service cannot do is refused by name.
-"""
+"""What requests of Chat Completions and of Responses share: parameters, refusals, and the task in them."""
 
 from __future__ import annotations
 
@@ -9,10 +6,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue
 
 from podwright.blueprints import walk_steps
 from podwright.components import Component, Workflow
@@ -23,38 +19,13 @@ from podwright.json_schema import MAX_VALUES
 from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
+from podwright.text import short_repr
+from podwright_service.openai_api.values import NoEffect, NoTools, NotSupported, Options, Penalty, ToolChoice, Unit
 from podwright_service.problems import RequestError
-from podwright_service.schemas import Object, RequestModel
+from podwright_service.schemas import Object
 
 
-def _only_empty(reason: str) -> AfterValidator:
-    """Refuses a parameter unless it is null, false or empty."""
-
-    def check(value: object) -> object:
-        if value:
-            # a ValueError would keep its traceback, and with it the body, until the next garbage collection
-            raise PydanticCustomError("value_error", cast("Any", reason))
-        return value
-
-    return AfterValidator(check)
-
-
-NoTools = Annotated[JsonValue, _only_empty("Tools of the client are not supported: the component has its own")]
-NotStored = Annotated[JsonValue, _only_empty("Responses are not stored: send the whole conversation as input")]
-NotSupported = Annotated[JsonValue, _only_empty("This parameter is not supported")]
-Metadata = Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)]
-Unit = Annotated[float, Field(ge=0, le=1)]
-Penalty = Annotated[float, Field(ge=-2, le=2)]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-
-
-class Lenient(BaseModel):
-    """A part of a conversation; clients send back answers with further keys that have no meaning here."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, use_attribute_docstrings=True)
-
-
-class JSONSchemaFormat(RequestModel):
+class JSONSchemaFormat(Options):
     """The JSON Schema that an answer must fit."""
 
     name: str = "answer"
@@ -88,8 +59,13 @@ class Conversation(NamedTuple):
     """System and developer messages; `message` is their text."""
     messages: list[Placed]
 
+    def add_instructions(self, pointer: str, text: str) -> None:
+        """Add instructions, unless they are blank."""
+        if text.strip():
+            self.instructions.append(Placed(pointer, text))
 
-class OpenAIRequest(RequestModel, ABC):
+
+class OpenAIRequest(Options, ABC):
     """What both protocols have."""
 
     format_pointer: ClassVar[str]
@@ -103,16 +79,17 @@ class OpenAIRequest(RequestModel, ABC):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     parallel_tool_calls: bool | None = None
-    metadata: Metadata | None = None
+    metadata: dict[str, JsonValue] | None = None
     """Entries whose names are in the component's templates are named inputs."""
-    user: str | None = None
-    """Has no effect, like `safety_identifier`, `prompt_cache_key` and `service_tier`."""
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    service_tier: Literal["auto", "default"] | None = None
-    store: NotStored = None
+    user: NoEffect = None
+    """Has no effect, like `safety_identifier`, `service_tier` and `prompt_cache_key` with its options."""
+    safety_identifier: NoEffect = None
+    service_tier: NoEffect = None
+    prompt_cache_key: NoEffect = None
+    prompt_cache_options: NoEffect = None
+    prompt_cache_retention: NoEffect = None
     tools: NoTools = None
-    tool_choice: Literal["auto"] | None = None
+    tool_choice: ToolChoice | None = None
     top_logprobs: NotSupported = None
 
     @abstractmethod
@@ -137,20 +114,20 @@ class OpenAIRequest(RequestModel, ABC):
         Raises:
             RequestError: The component cannot do this; with everything that it cannot.
         """
-        if self.model != component.name:
-            suggestion = f"Use '{component.name}'."
-            raise RequestError(404, "model_not_found", f"There is no model '{self.model}' here.", suggestion)
-        conversation, response_model = self.conversation(), self.response_model()
+        check_model(self.model, component)
+        conversation = self.conversation()
+        response_model = self.response_model()
         earlier, question = _split(conversation.messages)
         value: Any = list(question.content) if not isinstance(question.content, str) else question.content
-        inputs, settings = self._named_inputs(component), self._settings()
+        inputs = self._named_inputs(component)
+        settings = self._settings()
         refused: list[Problem] = []
         if settings and not may_set:
             refused += _problems(settings, "The operator does not let clients set this parameter")
         elif settings and not component.keeps_conversation:
             refused += _problems(settings, f"A {component.kind} takes no settings of model calls")
         if not component.keeps_conversation:
-            more = [*conversation.instructions, *conversation.messages[:-1]]
+            more = [*conversation.instructions, *(conversation.messages[:-1] if earlier else ())]
             reason = f"A {component.kind} takes one message of a user, and no instructions"
             refused += [Problem(placed.pointer, reason) for placed in more]
         if inputs and not isinstance(value, str):
@@ -170,13 +147,14 @@ class OpenAIRequest(RequestModel, ABC):
         """The settings of model calls that the client has set."""
         shared = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
         settings = [*(Setting(f"/{name}", name, getattr(self, name)) for name in shared), *self.own_settings()]
-        return [setting for setting in settings if setting.value is not None]
+        return [setting for setting in settings if setting.value is not None and not _is_default(setting)]
 
-    def _named_inputs(self, component: Component) -> dict[str, str]:
-        if not self.metadata:
+    def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
+        given = {name: value for name, value in (self.metadata or {}).items() if value is not None and name != "input"}
+        if not given:
             return {}
         used = _template_names(component)
-        return {name: value for name, value in self.metadata.items() if name in used and name != "input"}
+        return {name: value for name, value in given.items() if name in used}
 
     def type_of_answer(self, kind: str, schema: JSONSchemaFormat | None) -> Any:
         """The response model for a form of the answer.
@@ -195,6 +173,22 @@ class OpenAIRequest(RequestModel, ABC):
                 raise _refusal([Problem(self.format_pointer, reason)])
         described = {"description": schema.description} if schema.description else {}
         return {"title": schema.name, **described, **schema.schema_}
+
+
+def check_model(name: str, component: Component) -> None:
+    """Check that a model is the served component.
+
+    Raises:
+        RequestError: 404: there is no model of this name.
+    """
+    if name != component.name:
+        detail = f"There is no model {short_repr(name)} here."
+        raise RequestError(404, "model_not_found", detail, f"Use '{component.name}'.")
+
+
+def _is_default(setting: Setting) -> bool:
+    """Whether it says what is so anyway; clients without tools send it too."""
+    return setting.name == "parallel_tool_calls" and setting.value is True
 
 
 def _as_settings(settings: Sequence[Setting]) -> ModelSettings:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from podwright.usage import Usage
-from podwright_service.openai_api.answer import Answer, usage_data
+from podwright_service.openai_api.answer import Answer, Piece, usage_data
 from podwright_service.openai_api.responses_request import ResponsesRequest
+from podwright_service.openai_api.thoughts import seal
 from podwright_service.problems import ProblemDetails
+
+ENCRYPTED_CONTENT = "reasoning.encrypted_content"
+"""The value of `include` of clients that send thoughts back."""
 
 _usage = TypeAdapter(Usage)
 
@@ -25,24 +30,26 @@ class ResponseObject:
     """
 
     def __init__(self, answer: Answer, request: ResponsesRequest) -> None:
-        self._answer, self._request = answer, request
+        self._answer = answer
+        self._request = request
         self._created = int(time.time())
 
-    @property
-    def item_id(self) -> str:
-        """Id of the only item of the output."""
-        return f"msg_{self._answer.run_id}"
+    def whole(self, text: str, usage: Usage) -> dict[str, Any]:
+        """The response at its end, with a message, and before it the thoughts that led to it."""
+        output: list[dict[str, Any]] = []
+        if self._answer.reasoning:
+            output.append(self.reasoning(len(output), self._answer.reasoning))
+        output.append(self.message(len(output), self.end_status, text))
+        return self.finished(output, usage)
 
-    def finished(self, text: str, usage: Usage) -> dict[str, Any]:
+    def finished(self, output: list[dict[str, Any]], usage: Usage) -> dict[str, Any]:
         """The response at its end."""
-        status = "incomplete" if self._answer.cut_off else "completed"
         details = {"reason": "max_output_tokens"} if self._answer.cut_off else None
-        item = self.item(status, [text_part(text)])
         return self.response(
-            status=status,
+            status=self.end_status,
             completed_at=int(time.time()),
             incomplete_details=details,
-            output=[item],
+            output=self._with_sealed_thoughts(output),
             usage=usage_data(usage, "input", "output"),
         )
 
@@ -51,9 +58,35 @@ class ResponseObject:
         usage = usage_data(_usage.validate_python(problem.usage), "input", "output") if problem.usage else None
         return self.response(status="failed", error={"code": problem.code, "message": problem.detail}, usage=usage)
 
-    def item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
-        """The message in the output."""
-        return {"type": "message", "id": self.item_id, "status": status, "role": "assistant", "content": content}
+    @property
+    def end_status(self) -> str:
+        """The status of a response that did not fail."""
+        return "incomplete" if self._answer.cut_off else "completed"
+
+    def message(self, index: int, status: str, text: str | None = None) -> dict[str, Any]:
+        """A message in the output; None is one whose text has not begun."""
+        content = [] if text is None else [text_part(text)]
+        item = {"type": "message", "id": self.item_id("msg", index), "status": status}
+        return {**item, "role": "assistant", "content": content}
+
+    def reasoning(self, index: int, texts: Sequence[str]) -> dict[str, Any]:
+        """Thoughts in the output."""
+        summary = [summary_part(text) for text in texts]
+        return {"type": "reasoning", "id": self.item_id("rs", index), "summary": summary}
+
+    def _with_sealed_thoughts(self, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The output with what the client may send back for the provider, in the last item with thoughts."""
+        items = list(output)
+        indexes = [index for index, item in enumerate(items) if item["type"] == "reasoning"]
+        if indexes and ENCRYPTED_CONTENT in (self._request.include or ()):
+            response = self._answer.last_response
+            sealed = seal(response.provider_fields, response.provider)
+            items[indexes[-1]] = {**items[indexes[-1]], "encrypted_content": sealed}
+        return items
+
+    def item_id(self, kind: str, index: int) -> str:
+        """The id of an item of the output: of a message ("msg"), or of thoughts ("rs")."""
+        return f"{kind}_{self._answer.run_id}" + (f"_{index}" if index else "")
 
     def response(self, **changes: Any) -> dict[str, Any]:
         """The response in progress, with changes."""
@@ -89,11 +122,16 @@ class ResponseObject:
             "background": False,
             "service_tier": "default",
             "metadata": request.metadata or {},
-            "safety_identifier": request.safety_identifier,
-            "prompt_cache_key": request.prompt_cache_key,
-            "user": request.user,
+            "safety_identifier": _text(request.safety_identifier),
+            "prompt_cache_key": _text(request.prompt_cache_key),
+            "user": _text(request.user),
         }
         return response | changes
+
+
+def _text(value: object) -> str | None:
+    """A parameter that the protocol knows as a text only."""
+    return value if isinstance(value, str) else None
 
 
 def _format(form: Any) -> dict[str, Any]:
@@ -114,41 +152,111 @@ def text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
+def summary_part(text: str) -> dict[str, Any]:
+    """A text of thoughts."""
+    return {"type": "summary_text", "text": text}
+
+
+@dataclass
+class _OpenItem:
+    """An item of the output that is being sent."""
+
+    index: int
+    is_reasoning: bool
+    call: int = -1
+    """The model call whose thoughts are being sent."""
+    texts: list[str] = field(default_factory=list[str])
+    """Texts of its parts, of which the last one is being sent."""
+
+
 class ResponseEvents:
-    """The events of a streamed response, numbered from 0."""
+    """The events of a streamed response, numbered from 0: items in turn, of thoughts and of the answer."""
 
     end = b"data: [DONE]\n\n"
 
     def __init__(self, state: ResponseObject) -> None:
-        self._state, self._number, self._text = state, 0, ""
-
-    @property
-    def _at(self) -> dict[str, Any]:
-        return {"item_id": self._state.item_id, "output_index": 0, "content_index": 0}
+        self._state = state
+        self._number = 0
+        self._output: list[dict[str, Any]] = []
+        self._open: _OpenItem | None = None
 
     def first(self) -> Iterator[dict[str, Any]]:
         """The events that begin the response."""
         for name in ("response.created", "response.in_progress"):
             yield self._event(name, response=self._state.response())
-        yield self._event("response.output_item.added", output_index=0, item=self._state.item("in_progress", []))
-        yield self._event("response.content_part.added", **self._at, part=text_part(""))
 
-    def piece(self, text: str) -> dict[str, Any]:
-        """The event with a piece of the answer."""
-        self._text += text
-        return self._event("response.output_text.delta", **self._at, delta=text, logprobs=[])
+    def piece(self, piece: Piece) -> Iterator[dict[str, Any]]:
+        """The events of a piece of the answer, or of thoughts."""
+        item = self._open
+        if item is not None and item.is_reasoning != piece.is_reasoning:
+            yield from self._close("completed")
+            item = None
+        if item is None:
+            item = self._open = _OpenItem(len(self._output), piece.is_reasoning)
+            begun = self._item(item, "in_progress")
+            yield self._event("response.output_item.added", output_index=item.index, item=begun)
+        if not item.texts or (item.is_reasoning and item.call != piece.call):
+            yield from self._begin_part(item, piece.call)
+        item.texts[-1] += piece.text
+        if item.is_reasoning:
+            yield self._event("response.reasoning_summary_text.delta", **self._at(item), delta=piece.text)
+        else:
+            yield self._event("response.output_text.delta", **self._at(item), delta=piece.text, logprobs=[])
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
         """The events that end the response."""
-        response = self._state.finished(self._text, usage)
-        yield self._event("response.output_text.done", **self._at, text=self._text, logprobs=[])
-        yield self._event("response.content_part.done", **self._at, part=text_part(self._text))
-        yield self._event("response.output_item.done", output_index=0, item=response["output"][0])
+        if self._open is None or self._open.is_reasoning:  # the answer is empty
+            yield from self.piece(Piece(""))
+        yield from self._close(self._state.end_status)
+        response = self._state.finished(self._output, usage)
         yield self._event(f"response.{response['status']}", response=response)
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The event that ends the response of a run that failed."""
         return self._event("response.failed", response=self._state.failed(problem))
+
+    def _begin_part(self, item: _OpenItem, call: int) -> Iterator[dict[str, Any]]:
+        if item.texts:
+            yield from self._end_part(item)
+        item.texts.append("")
+        item.call = call
+        name = "reasoning_summary_part" if item.is_reasoning else "content_part"
+        yield self._event(f"response.{name}.added", **self._at(item), part=self._part(item))
+
+    def _end_part(self, item: _OpenItem) -> Iterator[dict[str, Any]]:
+        at = self._at(item)
+        text = item.texts[-1]
+        if item.is_reasoning:
+            yield self._event("response.reasoning_summary_text.done", **at, text=text)
+            yield self._event("response.reasoning_summary_part.done", **at, part=self._part(item))
+        else:
+            yield self._event("response.output_text.done", **at, text=text, logprobs=[])
+            yield self._event("response.content_part.done", **at, part=self._part(item))
+
+    def _close(self, status: str) -> Iterator[dict[str, Any]]:
+        """The events that end the item that is being sent."""
+        item = self._open
+        if item is None:
+            return
+        yield from self._end_part(item)
+        self._open = None
+        ended = self._item(item, status)
+        self._output.append(ended)
+        yield self._event("response.output_item.done", output_index=item.index, item=ended)
+
+    def _item(self, item: _OpenItem, status: str) -> dict[str, Any]:
+        if item.is_reasoning:
+            return self._state.reasoning(item.index, item.texts)
+        return self._state.message(item.index, status, item.texts[-1] if item.texts else None)
+
+    @staticmethod
+    def _part(item: _OpenItem) -> dict[str, Any]:
+        return summary_part(item.texts[-1]) if item.is_reasoning else text_part(item.texts[-1])
+
+    def _at(self, item: _OpenItem) -> dict[str, Any]:
+        part = "summary_index" if item.is_reasoning else "content_index"
+        item_id = self._state.item_id("rs" if item.is_reasoning else "msg", item.index)
+        return {"item_id": item_id, "output_index": item.index, part: len(item.texts) - 1}
 
     def _event(self, name: str, **fields: Any) -> dict[str, Any]:
         number = self._number

@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, JsonValue, Tag
 
-from podwright.conversation import MAX_MESSAGES, MAX_PARTS
+from podwright.conversation import MAX_MESSAGES
+from podwright.errors import Problem
 from podwright.json_data import as_object
-from podwright.messages import ImageLink, Text
-from podwright_service.openai_api.chat_request import RefusalPart, StreamOptions
-from podwright_service.openai_api.requests import (
-    Conversation,
+from podwright_service.openai_api.chat_request import StreamOptions
+from podwright_service.openai_api.content import (
+    MAX_ANSWER_PARTS,
+    Arguments,
+    RefusalPart,
+    TextPart,
+    TextParts,
+    UserParts,
+    content_data,
+    text_of,
+)
+from podwright_service.openai_api.requests import Conversation, JSONSchemaFormat, OpenAIRequest, Placed, Setting
+from podwright_service.openai_api.thoughts import unseal
+from podwright_service.openai_api.values import (
+    NOT_STORED,
     Effort,
-    JSONSchemaFormat,
     Lenient,
+    NoEffect,
     NotStored,
     NotSupported,
-    OpenAIRequest,
-    Placed,
-    Setting,
+    Options,
+    TokenLimit,
+    only_empty,
 )
-from podwright_service.schemas import Object, RequestModel
+from podwright_service.problems import RequestError
+from podwright_service.schemas import Object
 
 
 class ResponsesFormat(JSONSchemaFormat):
@@ -31,66 +44,47 @@ class ResponsesFormat(JSONSchemaFormat):
     type: Literal["text", "json_object", "json_schema"]
 
 
-class TextOptions(RequestModel):
+class TextOptions(Options):
     """The form of the answer."""
 
     format: ResponsesFormat | None = None
+    verbosity: NoEffect = None
 
 
-class Reasoning(RequestModel):
+class Reasoning(Options):
     """How a reasoning model thinks."""
 
     effort: Effort | None = None
-    summary: NotSupported = None
+    summary: NoEffect = None
+    """Has no effect: the operator decides whether thoughts are shown."""
+    generate_summary: NoEffect = None
 
 
-class InputText(Lenient):
-    """A text of a user, or in the output of a function."""
-
-    type: Literal["input_text"]
-    text: Text
-
-
-class InputImage(Lenient):
-    """An image of a user."""
-
-    type: Literal["input_image"]
-    image_url: ImageLink
-    detail: Literal["auto", "low", "high"] | None = None
-
-
-class OutputText(Lenient):
-    """A text that the component answered."""
-
-    type: Literal["output_text"]
-    text: Text
-
-
-_Parts = Field(min_length=1, max_length=MAX_PARTS)
-UserParts = Annotated[list[Annotated[InputText | InputImage, Discriminator("type")]], _Parts]
-TextParts = Annotated[list[InputText], _Parts]
-AnswerParts = Annotated[list[Annotated[OutputText | RefusalPart, Discriminator("type")]], Field(max_length=MAX_PARTS)]
+NotInBackground = Annotated[JsonValue, only_empty("Answers are not made in the background here: see POST /runs")]
+AnswerParts = Annotated[
+    list[Annotated[TextPart | RefusalPart, Discriminator("type")]], Field(max_length=MAX_ANSWER_PARTS)
+]
 
 
 class InstructionItem(Lenient):
     """Instructions of the client, which are given to the model after the component's own."""
 
     role: Literal["system", "developer"]
-    content: Text | TextParts
+    content: str | TextParts = ""
 
 
 class UserItem(Lenient):
     """What a user said."""
 
     role: Literal["user"]
-    content: Text | UserParts
+    content: str | UserParts
 
 
 class AssistantItem(Lenient):
     """What the component answered."""
 
     role: Literal["assistant"]
-    content: Text | AnswerParts
+    content: str | AnswerParts = ""
 
 
 class FunctionCall(Lenient):
@@ -99,8 +93,7 @@ class FunctionCall(Lenient):
     type: Literal["function_call"]
     call_id: str
     name: str
-    arguments: Text
-    """The arguments as JSON text."""
+    arguments: Arguments = ""
 
 
 class FunctionCallOutput(Lenient):
@@ -108,12 +101,25 @@ class FunctionCallOutput(Lenient):
 
     type: Literal["function_call_output"]
     call_id: str
-    output: Text | TextParts
+    output: str | TextParts = ""
+
+
+class ReasoningItem(Lenient):
+    """Thoughts before an answer, which are kept if they are from here."""
+
+    type: Literal["reasoning"]
+    encrypted_content: Any = None
+
+
+class ItemReference(Lenient):
+    """An item that the client believes to be stored."""
+
+    type: Literal["item_reference"] = "item_reference"
 
 
 def _kind_of_item(item: object) -> Any:
     data = as_object(item)
-    kind = data.get("type", "message")
+    kind = data.get("type") or ("item_reference" if data.keys() == {"id"} else "message")
     return data.get("role") if kind == "message" else kind
 
 
@@ -123,11 +129,15 @@ InputItem = Annotated[
     | Annotated[UserItem, Tag("user")]
     | Annotated[AssistantItem, Tag("assistant")]
     | Annotated[FunctionCall, Tag("function_call")]
-    | Annotated[FunctionCallOutput, Tag("function_call_output")],
+    | Annotated[FunctionCallOutput, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[ItemReference, Tag("item_reference")],
     Discriminator(
         _kind_of_item,
         custom_error_type="item_invalid",
-        custom_error_message="An item must be a message with a role, a function_call, or a function_call_output",
+        custom_error_message=(
+            "An item must be a message with a role, a function_call, a function_call_output, or reasoning"
+        ),
     ),
 ]
 
@@ -141,18 +151,21 @@ class ResponsesRequest(OpenAIRequest):
     """The user's message, or the conversation, of which the last item is the user's message."""
     instructions: str | None = None
     """Given to the model after the component's own."""
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: TokenLimit = None
     """Most output tokens of a model call; it can only lower the component's own."""
     reasoning: Reasoning | None = None
     text: TextOptions | None = None
-    truncation: Literal["disabled"] | None = None
-    include: Annotated[list[Literal["reasoning.encrypted_content"]], Field(max_length=1)] | None = None
-    """Has no effect: no reasoning is returned."""
+    truncation: Literal["auto", "disabled"] | None = None
+    """Has no effect: the component decides how much of a long conversation its model is given."""
+    include: list[str] | None = None
+    """`reasoning.encrypted_content` adds thoughts to be sent back, if they are shown; others have no effect."""
+    store: bool | None = None
+    """Has no effect: nothing is stored, as the response says."""
     stream_options: StreamOptions | None = None
     max_tool_calls: NotSupported = None
     previous_response_id: NotStored = None
     conversation_: NotStored = Field(default=None, alias="conversation")
-    background: NotSupported = None
+    background: NotInBackground = None
     prompt: NotSupported = None
 
     def own_settings(self) -> Sequence[Setting]:
@@ -170,21 +183,36 @@ class ResponsesRequest(OpenAIRequest):
 
     def conversation(self) -> Conversation:
         """See `OpenAIRequest.conversation`."""
-        instructions = [Placed("/instructions", self.instructions)] if self.instructions else []
+        conversation = Conversation([], [])
+        conversation.add_instructions("/instructions", self.instructions or "")
         if isinstance(self.input, str):
-            return Conversation(instructions, [Placed("/input", {"role": "user", "content": self.input})])
-        messages: list[Placed] = []
+            conversation.messages.append(Placed("/input", {"role": "user", "content": self.input}))
+            return conversation
+        thoughts: Object = {}
+        messages = conversation.messages
         for index, item in enumerate(self.input):
             pointer = f"/input/{index}"
             if isinstance(item, InstructionItem):
-                texts = item.content
-                text = texts if isinstance(texts, str) else "\n".join(part.text for part in texts)
-                instructions.append(Placed(pointer, text))
+                conversation.add_instructions(pointer, text_of(item.content))
+            elif isinstance(item, ItemReference):
+                raise _not_stored(pointer)
+            elif isinstance(item, ReasoningItem):
+                thoughts = unseal(item.encrypted_content)
             elif isinstance(item, FunctionCall) and messages and messages[-1].message["role"] == "assistant":
                 messages[-1].message.setdefault("tool_calls", []).append(_call(item))  # of the same answer
             else:
-                messages.append(Placed(pointer, _translated(item)))
-        return Conversation(instructions, messages)
+                message = _translated(item)
+                if message["role"] == "assistant":  # whose thoughts come right before
+                    message = thoughts | message
+                messages.append(Placed(pointer, message))
+                thoughts = {}
+        return conversation
+
+
+def _not_stored(pointer: str) -> RequestError:
+    problem = Problem(pointer, f"{NOT_STORED}.")
+    suggestion = "Clients then send whole items. In Vercel's AI SDK: providerOptions: { openai: { store: false } }."
+    return RequestError(422, "request_invalid", problem.detail, suggestion, problems=[problem])
 
 
 def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutput) -> Object:
@@ -193,25 +221,10 @@ def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutp
         case FunctionCall():
             return {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
         case FunctionCallOutput():
-            return {"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)}
+            return {"role": "tool", "tool_call_id": item.call_id, "content": content_data(item.output)}
         case UserItem() | AssistantItem():
-            return {"role": item.role, "content": _content(item.content)}
+            return {"role": item.role, "content": content_data(item.content)}
 
 
 def _call(item: FunctionCall) -> Object:
     return {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
-
-
-def _content(content: str | Sequence[InputText | InputImage | OutputText | RefusalPart]) -> Any:
-    return content if isinstance(content, str) else [_part(part) for part in content]
-
-
-def _part(part: InputText | InputImage | OutputText | RefusalPart) -> Object:
-    match part:
-        case InputImage():
-            image = {"url": part.image_url, **({"detail": part.detail} if part.detail else {})}
-            return {"type": "image_url", "image_url": image}
-        case RefusalPart():
-            return {"type": "text", "text": part.refusal}
-        case InputText() | OutputText():
-            return {"type": "text", "text": part.text}

@@ -16,11 +16,12 @@ from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright.usage import Usage
-from podwright_service.documentation import OPENAI_RESPONSES
+from podwright_service.documentation import NO_MODEL, OPENAI_RESPONSES
 from podwright_service.execution import execute_request
-from podwright_service.openai_api.answer import Answer
+from podwright_service.openai_api.answer import Answer, Piece
 from podwright_service.openai_api.chat import Chunks, completion
 from podwright_service.openai_api.chat_request import ChatRequest
+from podwright_service.openai_api.requests import check_model
 from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
 from podwright_service.openai_api.responses_request import ResponsesRequest
 from podwright_service.problems import ProblemDetails, RequestError
@@ -51,13 +52,32 @@ class ModelList(BaseModel):
     data: list[ModelEntry]
 
 
+@models_router.head("/models", include_in_schema=False)
+@models_router.get("/models/", include_in_schema=False)
 @models_router.get("/models")
 async def models(request: Request) -> ModelList:
     """List the served component as the only model."""
-    name = get_runtime(request).component.name
-    return ModelList(data=[ModelEntry(id=name, created=_STARTED, owned_by="podwright")])
+    return ModelList(data=[_entry(get_runtime(request).component.name)])
 
 
+@models_router.head("/models/{model:path}", include_in_schema=False)
+@models_router.get("/models/{model:path}", responses=NO_MODEL)
+async def model(request: Request, model: str) -> ModelEntry:
+    """Describe the served component, if the model has its name.
+
+    Raises:
+        RequestError: 404: it has another one.
+    """
+    component = get_runtime(request).component
+    check_model(model.rstrip("/"), component)
+    return _entry(component.name)
+
+
+def _entry(name: str) -> ModelEntry:
+    return ModelEntry(id=name, created=_STARTED, owned_by="podwright")
+
+
+@router.post("/chat/completions/", include_in_schema=False)
 @router.post("/chat/completions", response_class=Response, responses=OPENAI_RESPONSES)
 async def chat_completions(request: Request, body: ChatRequest) -> Response:
     """Run the served component, as OpenAI's Chat Completions."""
@@ -69,6 +89,7 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     return _response(answer, result, completion(answer, body.model, text, result.usage))
 
 
+@router.post("/responses/", include_in_schema=False)
 @router.post("/responses", response_class=Response, responses=OPENAI_RESPONSES)
 async def responses(request: Request, body: ResponsesRequest) -> Response:
     """Run the served component, as OpenAI's Responses; nothing is stored."""
@@ -77,7 +98,7 @@ async def responses(request: Request, body: ResponsesRequest) -> Response:
     if body.stream:
         return await _stream(request, task, answer, ResponseEvents(state))
     result, text = await _run(request, task, answer)
-    return _response(answer, result, state.finished(text, result.usage))
+    return _response(answer, result, state.whole(text, result.usage))
 
 
 @models_router.get("/responses", include_in_schema=False)
@@ -95,7 +116,7 @@ async def responses_get() -> None:
 def _prepare(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Task, Answer]:
     runtime = get_runtime(request)
     task = body.task(runtime.component, runtime.settings.openai_settings)
-    return task, Answer(runtime.component, task)
+    return task, Answer(runtime.component, task, show_reasoning=runtime.settings.show_reasoning)
 
 
 async def _run(request: Request, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
@@ -118,7 +139,7 @@ class _Protocol(Protocol):
 
     def first(self) -> Iterable[dict[str, Any]]: ...
 
-    def piece(self, text: str) -> dict[str, Any]: ...
+    def piece(self, piece: Piece) -> Iterable[dict[str, Any]]: ...
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]: ...
 
@@ -140,15 +161,17 @@ async def _events(request: Request, stream: RunStream, answer: Answer, protocol:
         if run_event is None:
             yield KEEPALIVE_COMMENT
         elif piece := answer.read(run_event):
-            yield _formatted(protocol.piece(piece))
+            for event in protocol.piece(piece):
+                yield _formatted(event)
     try:
         result = await stream.result()
         rest = answer.rest(result.value)
     except Exception as error:  # noqa: BLE001 - the response has begun, so any error becomes the last event
         yield _formatted(protocol.failed(late_problem(request, stream.run_id, error)))
     else:
-        if rest:
-            yield _formatted(protocol.piece(rest))
+        if rest.text:
+            for event in protocol.piece(rest):
+                yield _formatted(event)
         for event in protocol.last(result.usage):
             yield _formatted(event)
     yield protocol.end

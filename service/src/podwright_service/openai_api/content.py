@@ -1,0 +1,109 @@
+"""Texts and images of messages, as clients of both protocols write them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field
+
+from podwright.conversation import MAX_PARTS
+from podwright.messages import ImageLink
+from podwright_service.openai_api.values import Lenient
+from podwright_service.schemas import Object
+
+_DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]*)*;base64,", re.IGNORECASE)
+MAX_ANSWER_PARTS = 1000
+"""Parts of an answer, of which providers may make more than a user does."""
+
+
+def _usual_link(value: object) -> object:
+    """A link with the media type of its image in the usual spelling."""
+    if not isinstance(value, str):
+        return value
+    match = _DATA_URL.match(value)
+    if match is None:
+        return value
+    media_type = match[1].strip().lower()
+    if media_type == "image/jpg":
+        media_type = "image/jpeg"
+    return f"data:{media_type};base64,{value[match.end() :]}"
+
+
+def _as_json(arguments: object) -> object:
+    return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
+
+
+def _usual_detail(detail: str) -> str:
+    return "high" if detail == "original" else detail
+
+
+Link = Annotated[ImageLink, BeforeValidator(_usual_link)]
+Detail = Annotated[Literal["auto", "low", "high", "original"], AfterValidator(_usual_detail)]
+"""How closely the model looks at an image; `original` counts as `high`."""
+
+
+class TextPart(Lenient):
+    """A text."""
+
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+
+
+class ImageURL(Lenient):
+    """Where an image is."""
+
+    url: Link
+    detail: Detail | None = None
+
+
+class ImagePart(Lenient):
+    """An image."""
+
+    type: Literal["image_url", "input_image"]
+    image_url: Link | ImageURL
+    detail: Detail | None = None
+
+
+class RefusalPart(Lenient):
+    """A text by which a model refused to answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+UserParts = Annotated[
+    list[Annotated[TextPart | ImagePart, Discriminator("type")]], Field(min_length=1, max_length=MAX_PARTS)
+]
+TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
+Arguments = Annotated[str, BeforeValidator(_as_json, json_schema_input_type=str | dict[str, Any])]
+"""The arguments of a tool call as JSON text; some clients send the object itself."""
+
+
+def text_of(content: str | Sequence[TextPart]) -> str:
+    """A text, or several as one."""
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+def part_data(part: TextPart | ImagePart | RefusalPart) -> Object:
+    """A part in the shape of the library, which has no refusals."""
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case RefusalPart():
+            return {"type": "text", "text": part.refusal}
+        case ImagePart():
+            return {"type": "image_url", "image_url": _image(part)}
+
+
+def _image(part: ImagePart) -> dict[str, Any]:
+    link = part.image_url
+    image = ImageURL(url=link, detail=part.detail) if isinstance(link, str) else link
+    return image.model_dump(exclude_none=True)
+
+
+def content_data(content: str | Sequence[TextPart | ImagePart | RefusalPart]) -> Any:
+    """The content of a message in the shape of the library."""
+    return content if isinstance(content, str) else [part_data(part) for part in content]

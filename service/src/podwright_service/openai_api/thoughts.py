@@ -1,0 +1,44 @@
+"""Thoughts that a client of Responses keeps for the next request, because nothing is stored here."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from podwright.conversation import PROVIDER
+from podwright.json_data import as_object, to_json_bytes, values_in
+from podwright.json_schema import MAX_VALUES
+
+_MARK = "podwright.1."
+_OWN_KEYS = ("role", "content", "tool_calls", "tool_call_id")
+"""What the client has of a message by itself."""
+
+
+def seal(fields: Mapping[str, Any], provider: str) -> str | None:
+    """The further fields of an assistant's message as the `encrypted_content` of a reasoning item; None without any.
+
+    It is encoded, not encrypted: it is sent only where thoughts are shown.
+    """
+    further = {key: value for key, value in fields.items() if key not in _OWN_KEYS}
+    if not further:
+        return None
+    if provider:
+        further[PROVIDER] = provider
+    return _MARK + base64.urlsafe_b64encode(to_json_bytes(further)).decode()
+
+
+def unseal(text: object) -> dict[str, Any]:
+    """The further fields in an `encrypted_content`; none if it is not from `seal`, but of another service."""
+    if not isinstance(text, str) or not text.startswith(_MARK):
+        return {}
+    try:
+        data = orjson.loads(base64.urlsafe_b64decode(text.removeprefix(_MARK)))
+    except ValueError:
+        return {}
+    if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
+        return {}
+    return {key: value for key, value in as_object(data).items() if key not in _OWN_KEYS}
