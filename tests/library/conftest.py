@@ -73,7 +73,9 @@ def _assert_sound(trace: list[Any]) -> None:
     ended = events(trace, "model_call_finished", "model_call_failed")
     assert started == sorted((event.run_id, event.call) for event in ended)
     calls = events(trace, "model_call_finished")
-    used, counted = trace[-1].usage, sum((event.response.usage for event in calls), start=Usage())
+    counted = sum((event.response.usage + event.failed_usage for event in calls), start=Usage())
+    counted = sum((event.usage for event in events(trace, "model_call_failed")), start=counted)
+    used = trace[-1].usage
     assert (used.input_tokens, used.output_tokens) == (counted.input_tokens, counted.output_tokens)
     assert used.cost == counted.cost
     assert used.model_calls == len(calls)

@@ -86,8 +86,8 @@ WRONG_CALLS = {
 
 
 @pytest.mark.parametrize("call", WRONG_CALLS.values(), ids=list(WRONG_CALLS))
-def test_a_wrong_call_goes_back_to_the_model_once(call: ToolCall, assert_sound: Any) -> None:
-    """The model is told what is wrong with its call; the second wrong call of a tool fails the run."""
+def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) -> None:
+    """The model is told what is wrong with its call, `max_tool_retries` times; the next one fails the run."""
     model = ScriptedModel(call, ToolCall.of("count_to", number=3), "three")
     result = Agent("a", "Help.", model, tools=[count_to]).run("?", trace=True)
     assert result.value == "three"
@@ -98,10 +98,10 @@ def test_a_wrong_call_goes_back_to_the_model_once(call: ToolCall, assert_sound: 
     assert_sound(result.events)
     json.dumps([event.to_dict() for event in result.events])
     assert_events(result, "tool_call_started", "tool_call_failed", "tool_call_finished output=3", "run_finished")
-    model = ScriptedModel(call, call, "three")
+    model = ScriptedModel(call, call, call, "three")
     with pytest.raises(ToolArgumentsError):
-        Agent("a", "Help.", model, tools=[count_to]).run("?")
-    assert len(model.requests) == 2
+        Agent("a", "Help.", model, tools=[count_to], max_tool_retries=2).run("?")
+    assert len(model.requests) == 3
 
 
 def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
@@ -115,7 +115,7 @@ def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
 def test_wrong_calls_inside_a_nested_run_fail_both_runs() -> None:
     """A nested run that fails by its own model's wrong calls is not a wrong call of the outer model."""
     wrong = ToolCall.of("count_to", number="x")
-    helper = Agent("helper", "Help.", ScriptedModel(wrong, wrong), tools=[count_to])
+    helper = Agent("helper", "Help.", ScriptedModel(wrong), tools=[count_to], max_tool_retries=0)
 
     async def ask() -> str:
         """Ask the helper."""

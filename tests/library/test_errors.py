@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.library.upstream import Part, pass_time, reply, upstream
 
 from podwright import Agent, ExecutionResult, Remote, RunLimits, Workflow, errors, load
-from podwright.components import ApprovalStep, ConditionStep
+from podwright.components import ApprovalStep, ConditionStep, LoopStep
 from podwright.errors import DOCS_URL, PodwrightError, RunError, help_page
 from podwright.models import Connection, resolve
 from podwright.models.retries import Retries
@@ -27,12 +27,11 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "errors.md"
 CODES = """
     podwright_error configuration_invalid blueprint_invalid tool_definition_invalid model_unknown input_invalid
     context_invalid messages_invalid resume_path_invalid trace_invalid blocking_call run_failed model_failed
-    model_authentication
-    model_rate_limited model_timeout model_unreachable model_unavailable model_request_refused context_window_exceeded
-    content_filtered model_response_invalid replay_mismatch remote_failed remote_unreachable remote_unavailable
-    remote_timeout remote_rejected remote_response_invalid remote_paused remote_interrupted remote_hops_exceeded
-    tool_failed tool_arguments_invalid condition_failed output_invalid loop_limit_reached limit_exceeded
-    approval_required run_cancelled
+    model_authentication model_rate_limited model_timeout model_unreachable model_unavailable model_request_refused
+    context_window_exceeded content_filtered model_response_invalid model_tool_call_invalid replay_mismatch
+    remote_failed remote_unreachable remote_unavailable remote_timeout remote_rejected remote_response_invalid
+    remote_paused remote_interrupted remote_hops_exceeded tool_failed tool_arguments_invalid condition_failed
+    output_invalid loop_limit_reached loop_exhausted limit_exceeded approval_required run_cancelled
 """.split()
 """Programs compare codes, so they never change; in the order of the tree."""
 
@@ -114,6 +113,8 @@ def mismatch() -> object:
 
 NOT_A_NUMBER = {"name": "greater_than", "args": {"value": "{input}", "than": 1}}
 CALL = ToolCall.of("look", word="moon")
+NEVER = {"name": "is_empty", "args": {"value": "x"}}
+EXHAUSTED = LoopStep([scripted("x")], until=NEVER, max_iterations=1, on_exhausted="fail")
 PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     PodwrightError: raising(PodwrightError("An error of the user's own model.")),
     errors.ConfigurationError: lambda: RunLimits(tokens=-1),
@@ -137,6 +138,7 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.ContextWindowError: refused(400, "context_length_exceeded"),
     errors.ContentFilterError: refused(400, "content_filter"),
     errors.ModelResponseError: provider(reply(b"not JSON")),
+    errors.ModelToolCallError: refused(400, "tool_use_failed"),
     errors.ReplayMismatchError: mismatch,
     errors.RemoteError: remote_problem("remote_failed"),
     errors.RemoteConnectionError: remote(reply(b"", 200, "text/event-stream")),
@@ -148,10 +150,11 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemoteInterruptedError: remote_problem("remote_interrupted"),
     errors.RemoteHopsError: remote_problem("remote_hops_exceeded"),
     errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
-    errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), ToolCall.of("look")).run("hello"),
+    errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), max_tool_retries=0).run("hello"),
     errors.ConditionError: lambda: Workflow("flow", [ConditionStep(NOT_A_NUMBER, then=[scripted()])]).run("hello"),
     errors.OutputError: lambda: scripted("not JSON", max_loops=1).run("hello", response_model=Answer),
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
+    errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run("hello"),
     errors.LimitExceededError: lambda: scripted("x", limits=RunLimits(model_calls=0)).run("hello"),
     errors.ApprovalRequired: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run("hello"),
     errors.RunCancelledError: lambda: Agent("guide", "", FunctionModel(cancels)).run("hello"),

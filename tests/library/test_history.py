@@ -1,6 +1,7 @@
 """Conversations of several turns: what the model is given, what is cut, what is refused, and what can be saved."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,12 @@ from podwright.testing import FunctionModel, ModelResponse, ReplayModel, Scripte
 Json = dict[str, Any]
 
 TEXTS = st.text(min_size=1, max_size=30)
+JSON_VALUES = st.recursive(
+    st.integers() | st.booleans() | st.text(max_size=20), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)
+).filter(lambda value: value not in ([], {}))
+FIELDS = st.dictionaries(st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"]), JSON_VALUES)
+"""Further fields of a provider, which nobody here knows."""
+IDS = st.text(min_size=1, max_size=20) | st.integers(200, 1500).map(lambda length: "s" * length)
 
 
 def look(word: str) -> str:
@@ -39,9 +46,19 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
         responses: list[ModelResponse] = []
         for loop in range(draw(st.integers(0, 3))):
             words = draw(st.lists(TEXTS, min_size=1, max_size=3))
-            calls = [ToolCall.of("look", id=f"{number}.{loop}.{i}", word=word) for i, word in enumerate(words)]
-            responses.append(ModelResponse(draw(st.just("") | TEXTS), tuple(calls), finish_reason="tool_calls"))
-        script.append((draw(TEXTS), [*responses, ModelResponse(draw(st.text(max_size=30)))]))
+            calls = [
+                replace(
+                    ToolCall.of("look", id=f"{number}.{loop}.{i} {draw(IDS)}", word=word), provider_fields=draw(FIELDS)
+                )
+                for i, word in enumerate(words)
+            ]
+            text = draw(st.just("") | TEXTS)
+            responses.append(
+                ModelResponse(text, tuple(calls), finish_reason="tool_calls", provider_fields=draw(FIELDS))
+            )
+        script.append(
+            (draw(TEXTS), [*responses, ModelResponse(draw(st.text(max_size=30)), provider_fields=draw(FIELDS))])
+        )
     return script
 
 
@@ -49,17 +66,21 @@ LIMITS = st.fixed_dictionaries({}, optional={"max_history": st.integers(0, 4), "
 
 
 def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
-    """The messages of some turns in the shape of Chat Completions."""
+    """The messages of some turns in the shape of Chat Completions; empty answers are none."""
     messages: list[Json] = []
     for text, responses in script:
         messages.append({"role": "user", "content": text})
         for response in responses:
+            function = [{"name": call.name, "arguments": call.arguments} for call in response.tool_calls]
             calls = [
-                {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-                for call in response.tool_calls
+                {"id": call.id, "type": "function", "function": function, **call.provider_fields}
+                for call, function in zip(response.tool_calls, function, strict=True)
             ]
-            answer = {"role": "assistant", "content": response.text}
-            messages.append({**answer, "content": response.text or None, "tool_calls": calls} if calls else answer)
+            answer = {"role": "assistant", "content": response.text, **response.provider_fields}
+            if calls:
+                messages.append({**answer, "content": response.text or None, "tool_calls": calls})
+            elif response.text.strip():
+                messages.append(answer)
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": look(**json.loads(call.arguments))}
                 for call in response.tool_calls
@@ -184,7 +205,7 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
         [{**user(), "name": "x"}, {**user(5), "user": 5}, {**answer("1"), "x": 1}],
         ["/0/name", "/1/content", "/1/user", "/2/x", "/2/tool_call_id"],
     ),
-    "missing": ([{"role": "user"}, {"role": "tool"}, {"role": "assistant"}], ["/0", "/1", "/1", "/2"]),
+    "missing": ([{"role": "user"}, {"role": "tool"}, {"role": "assistant"}], ["/0", "/1", "/1"]),
     "a result without its call": ([user(), answer("1")], ["/1/tool_call_id"]),
     "another id": ([called("1"), answer("2")], ["/1/tool_call_id", "/0/tool_calls"]),
     "a result twice": ([called("1"), answer("1"), answer("1")], ["/2/tool_call_id"]),
@@ -205,10 +226,6 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
         ["/0/content/0/image_url/url", "/0/content/1/image_url/url", "/0/content/2/image_url/url",
          "/1/content/0/image_url/url", "/1/content/1/image_url/url", "/1/content/1/image_url/detail", "/1/content/2",
          "/2/content/0/type", "/2/content/1/image_url/url", "/2/content/2", "/3/content"],
-    ),
-    "an image from the model": (
-        [{"role": "assistant", "content": [image(PIXEL)]}],
-        ["/0/content/0", "/0/content/0/image_url", "/0/content/0/type"],
     ),
     "a long text": ([user("x" * (MAX_CHARACTERS + 1))], ["/0/content"]),
     "many parts": ([user([{"type": "text", "text": "x"}] * 101)], ["/0/content"]),
@@ -231,12 +248,41 @@ def test_all_that_is_wrong_is_reported_at_once(name: str) -> None:
 
 
 def test_the_longest_conversation_is_taken() -> None:
-    """As many messages as are allowed are taken; so is an empty answer, which a model may give."""
+    """As many messages as are allowed are taken."""
+    assert Agent("guide", "", ScriptedModel("yes")).run("?", messages=[user()] * MAX_MESSAGES) == "yes"
+
+
+EMPTY: dict[str, Json] = {
+    "no content": {}, "null": {"content": None}, "an empty text": {"content": ""}, "white space": {"content": " \n"},
+    "no parts": {"content": []}, "an empty part": {"content": [{"type": "text", "text": ""}]},
+    "no calls": {"content": "", "tool_calls": []}, "null calls": {"content": None, "tool_calls": None},
+    "only thoughts": {"content": "", "reasoning_content": "Hm."},
+    "as openai writes it": {"content": "", "refusal": None, "annotations": [], "audio": None, "function_call": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", EMPTY.values(), ids=list(EMPTY))
+def test_an_empty_answer_is_left_out(fields: Json) -> None:
+    """What clients keep of an answer that was stopped before it began, and providers refuse, is not sent.
+
+    Source: github.com/open-webui/open-webui/issues/25083
+    """
     model = ScriptedModel("yes", "")
     agent = Agent("guide", "", model)
-    assert agent.run("?", messages=[user()] * MAX_MESSAGES) == "yes"
-    empty = agent.run("?", trace=True)
-    assert agent.task("?", messages=empty.messages).messages[-1] == Message("assistant", "")
+    result = agent.run("?", messages=[user(), {"role": "assistant", **fields}], trace=True)
+    assert [message.role for message in model.requests[0].messages] == ["user", "user"]
+    assert [message["role"] for message in result.messages] == ["user", "user", "assistant"]
+    assert [message["role"] for message in agent.run("?", trace=True).messages] == ["user"]
+
+
+def test_fields_of_a_provider_keep_their_origin() -> None:
+    """The provider whose fields a message has is named in the conversation; further fields must be JSON data."""
+    given = {"role": "assistant", "content": "Hi.", "thoughts": {"a": [1]}, "podwright_provider": "acme"}
+    (message,) = parse_messages([given])
+    assert (message.provider, message.provider_fields) == ("acme", {"thoughts": {"a": [1]}})
+    assert to_data([message]) == [given]
+    with pytest.raises(MessagesError, match="JSON"):
+        parse_messages([{**given, "thoughts": object()}])
 
 
 @pytest.mark.parametrize("data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]])

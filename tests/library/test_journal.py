@@ -29,7 +29,14 @@ from podwright import (
     events,
     tool,
 )
-from podwright.errors import LimitExceededError, ModelError, OutputError, PodwrightError, ToolError
+from podwright.errors import (
+    LimitExceededError,
+    ModelError,
+    OutputError,
+    PodwrightError,
+    ToolArgumentsError,
+    ToolError,
+)
 from podwright.events import Event, EventManager, adapter
 from podwright.journal import Journal
 from podwright.result import ExecutionResult
@@ -86,6 +93,9 @@ writer = Agent("writer", "Write.", MODEL)
 checks = [0]
 
 
+NEVER = {"name": "is_empty", "args": {"value": "x"}}
+
+
 def odd(context: Any) -> bool:
     """A condition that an attempt cannot know: each check has another result than the one before."""
     checks[0] += 1
@@ -95,7 +105,7 @@ def odd(context: Any) -> bool:
 def after(recorded: Sequence[Event]) -> None:
     """Begin to count effects, with the checks that are recorded made already."""
     effects.clear()
-    checks[0] = sum(isinstance(event, events.ConditionChecked) for event in recorded)
+    checks[0] = sum(isinstance(event, events.ConditionChecked) and event.condition == "odd" for event in recorded)
 
 
 COMPONENTS: list[Component] = [
@@ -111,6 +121,7 @@ COMPONENTS: list[Component] = [
         steps=[
             ParallelStep([[AgentStep(looker, "left")], [AgentStep(payer, "middle"), writer], [asker]], "both"),
             LoopStep([AgentStep(writer, "again")], until="odd", max_iterations=3),
+            LoopStep([AgentStep(writer, "often", input="{iteration}")], until=NEVER, max_iterations=2),
             ConditionStep("odd", then=[AgentStep(looker, "then")], else_=[AgentStep(payer, "else")]),
             MapStep("items", "item", [AgentStep(writer, "each")]),
             WorkflowStep(Workflow("inner", steps=[AgentStep(writer, "in")])),
@@ -148,7 +159,7 @@ def ended(recorded: Sequence[Event]) -> Counter[tuple[Any, ...]]:
         match event:
             case events.ModelCallFinished() | events.ToolCallFinished():
                 finished[event.type, event.run_id, event.call] += 1
-            case events.StepFinished(outcome="ok"):
+            case events.StepFinished(outcome="ok" | "exhausted") | events.LoopExhausted():
                 finished[event.type, event.run_id, event.path, event.step] += 1
             case events.RunFinished() | events.PlanMade() | events.ConditionChecked():
                 finished[event.type, event.run_id, event.path, event.component] += 1
@@ -227,6 +238,37 @@ async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
     result = await execute(agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded)))
     assert result.value == 3
     assert result.usage.model_calls == 3, "the answer that is not used was paid too"
+
+
+WRONG = ToolCall.of("pay", amount="much")
+RIGHT = ToolCall.of("pay", amount=3)
+MISTAKES: dict[str, tuple[list[Any], bool]] = {
+    # the answers of the model, and whether the run fails after the last one; two wrong calls in a row are reported
+    "two in a row": ([[WRONG], [WRONG], [RIGHT], [WRONG], [WRONG], "done"], False),
+    "three in a row": ([[WRONG], [RIGHT], [WRONG], [WRONG], [WRONG]], True),
+    "three in turns of several": ([[WRONG, RIGHT], [WRONG, WRONG], [WRONG], [WRONG]], True),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+async def test_mistakes_of_the_model_count_over_all_attempts(name: str) -> None:
+    """A new attempt counts the wrong calls of the earlier ones, and fails where the first one would have."""
+    answers, fails = MISTAKES[name]
+
+    async def answer(request: ModelRequest) -> Any:
+        return answers[sum(message.role == "assistant" for message in request.messages)]
+
+    agent = Agent("payer", "Pay.", FunctionModel(answer), tools=[pay], max_tool_retries=2)
+    whole, all_events = await attempt(agent, [])
+    assert isinstance(whole, ToolArgumentsError) == fails
+    before_the_end = next(
+        index for index, event in enumerate(all_events) if isinstance(event, events.RunFailed | events.RunFinished)
+    )
+    for length in range(before_the_end):
+        result, new = await attempt(agent, all_events[:length])
+        assert isinstance(result, ToolArgumentsError) == fails
+        assert result.usage == whole.usage
+        assert ended([*all_events[:length], *new]) == ended(all_events)
 
 
 async def test_a_tool_that_failed_is_called_again() -> None:

@@ -267,7 +267,7 @@ async def test_no_connection_is_tried_three_times(client: Client, recorder: Any)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         model = client.model_at(f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
-        with pytest.raises(client.errors_for(errors.ModelConnectionError)):
+        with pytest.raises(errors.ModelConnectionError):
             await agent_of(model, recorder).arun("Hello?")
     await close_clients_of_litellm()
     assert len(recorder.of("model_call_retried")) == 2
@@ -322,7 +322,7 @@ async def test_the_setting_timeout_is_the_total_time(
     assert len(provider.requests) == 1
 
 
-@pytest.mark.parametrize("status", [409, 429, 503])
+@pytest.mark.parametrize("status", [408, 409, 429, 503])
 async def test_a_provider_says_how_long_to_wait(client: Client, status: int, provider: Upstream, recorder: Any) -> None:
     """The wait before the next attempt is that of `Retry-After`."""
     provider.answers(refused(status, Retry_After="0.02"), good(False))

@@ -106,10 +106,31 @@ class Link(BaseModel):
     after: "Link | None"
 
 
+class Expression(BaseModel):
+    inner: "int | Expression"
+
+
+class Left(BaseModel):
+    inner: "Left | int"
+
+
+class Sum(BaseModel):
+    parts: tuple["Sum | Number", "Sum | Number"]
+
+
+class Number(BaseModel):
+    of: "Sum | int"
+
+
+class Round(BaseModel):
+    others: Annotated[list["Round | str"], Field(min_length=2)]
+    by_name: dict[str, "Round"]
+
+
 TYPES: list[Any] = [
     str, int, float, bool, None, Any, list, dict, list[str], list[int], dict[str, int], tuple[int, str],
     tuple[int, ...], set[int], int | None, int | str, Literal["a", "b"], Literal[1, 2], Colour, list[Colour],
-    Place, list[Place], dict[str, Place], Tree, Link, datetime.date,
+    Place, list[Place], dict[str, Place], Tree, Link, Expression, Left, Sum, Number, Round, list[Sum], datetime.date,
     datetime.datetime, datetime.time, datetime.timedelta, uuid.UUID,
     decimal.Decimal, HttpUrl,
     Annotated[int, Field(ge=5)], Annotated[int, Field(le=0)], Annotated[int, Field(lt=-3)],

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from podwright.messages import Message, ModelRequest, ToolCall
+from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.provider_error import provider_error
 
 KEY = "sk-0123456789-top-secret"
@@ -19,7 +20,7 @@ UNSUPPORTED = {"message": "Unsupported parameter: 'seed'.", "code": "unsupported
 REASONS: dict[str, tuple[Any, str | None]] = {
     "fields": (UNSUPPORTED, "code: unsupported; param: seed; Unsupported parameter: 'seed'."),
     "a text": ("model 'x' not found", "model 'x' not found"),
-    "JSON": ({"message": {"detail": [{"loc": ["seed"]}]}}, '{"detail": [{"loc": ["seed"]}]}'),
+    "problems": ({"detail": [{"loc": ["body", "seed"], "msg": "Unknown."}]}, "body.seed: Unknown."),
     "another name": ({"detail": "Not allowed."}, "Not allowed."),
     "a code alone": ({"code": 7, "type": "y"}, "code: 7"), "nothing": (None, None), "no field": ({"type": "x"}, None),
     "a long text": ("Wrong. " * 1000, ("Wrong. " * 100)[:499] + "…"),
@@ -31,7 +32,7 @@ REASONS: dict[str, tuple[Any, str | None]] = {
 def test_the_reason_has_code_parameter_and_message(name: str) -> None:
     """Whatever the shape of the error object, its code, parameter and message are one line."""
     error, reason = REASONS[name]
-    assert provider_error(error, REQUEST) == reason
+    assert provider_error(read_error(error), REQUEST) == reason
 
 
 QUOTED = {
@@ -48,7 +49,7 @@ QUOTED = {
 @pytest.mark.parametrize("name", QUOTED)
 def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
     """What the provider quotes of the request, escaped or not, and what looks like a key, is not shown."""
-    reason = provider_error({"message": f"Invalid value: <{QUOTED[name]}> of seed."}, REQUEST, KEY) or ""
+    reason = provider_error(ErrorBody(message=f"Invalid value: <{QUOTED[name]}> of seed."), REQUEST, KEY) or ""
     assert reason.startswith("Invalid value: ")
     assert reason.endswith(" of seed.")
     assert "[…]" in reason
@@ -66,11 +67,11 @@ def test_keys_and_texts_of_the_request_are_cut_out(name: str) -> None:
 def test_secrets_are_cut_out(monkeypatch: pytest.MonkeyPatch, quoted: str, shown: str) -> None:
     """Secrets of the environment, in a header and in a URL are not shown, and not a key with a backslash."""
     monkeypatch.setenv("ACME_API_KEY", "team-gateway")
-    assert provider_error(f"Got {quoted} there", REQUEST, "back\\slash\\key") == f"Got {shown} there"
+    assert provider_error(ErrorBody(message=f"Got {quoted} there"), REQUEST, "back\\slash\\key") == f"Got {shown} there"
 
 
 @pytest.mark.parametrize("prompt", ["a" * 2**20, "Unsupported parameter: 'seed' is wrong. " * 2**15, "\\" * 2**20])
 def test_long_prompts_take_linear_time(prompt: str) -> None:
     """A megabyte that is like the message in every place is compared with it, which quadratic work would never end."""
     request = ModelRequest("m", (Message("user", prompt),))
-    assert (provider_error({"message": prompt}, request) or "…").strip("\\") in ("[…]", "…")
+    assert (provider_error(ErrorBody(message=prompt), request) or "…").strip("\\") in ("[…]", "…")

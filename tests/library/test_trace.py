@@ -67,17 +67,18 @@ COUNT = st.integers(0, 10**9)
 COST = st.none() | st.floats(0, 1e6)
 CALLS_USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COST, COUNT, cache_write_tokens=COUNT)
 USAGE = st.builds(dataclasses.replace, CALLS_USAGE, by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2))
-TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple)
+TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2).map(tuple)
 IMAGE = st.fixed_dictionaries({"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")})
 PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXT}) | st.fixed_dictionaries(
     {"type": st.just("image_url"), "image_url": IMAGE}
 )
 CONTENT = TEXT | st.lists(PART, max_size=3).map(tuple)
 ROLE = st.sampled_from(["system", "user", "assistant", "tool"])
+MESSAGE = st.builds(Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT, OBJECT, TEXT)
 REQUEST = st.builds(
     ModelRequest,
     model=TEXT,
-    messages=st.lists(st.builds(Message, ROLE, CONTENT, TOOL_CALLS, st.none() | TEXT), max_size=3).map(tuple),
+    messages=st.lists(MESSAGE, max_size=3).map(tuple),
     tools=strategies.tool_lists.map(lambda tools: tuple(tool["schema"] for tool in tools)),
     settings=st.fixed_dictionaries({}, optional=strategies.settings),
     output=st.none() | st.builds(OutputSchema, TEXT, OBJECT),
@@ -92,9 +93,9 @@ FIELDS: dict[str, Any] = {
     **dict.fromkeys(("input", "value", "arguments"), any_json),
     "error": OBJECT,
     "context": st.none() | OBJECT,
-    "usage": USAGE,
+    **dict.fromkeys(("usage", "failed_usage"), USAGE),
     "request": REQUEST,
-    "response": st.builds(ModelResponse, TEXT, TOOL_CALLS, USAGE, TEXT, TEXT, TEXT),
+    "response": st.builds(ModelResponse, TEXT, TOOL_CALLS, USAGE, TEXT, TEXT, TEXT, TEXT, OBJECT, TEXT),
 }
 """Strategies of the fields whose type does not say enough; the others are made from their types."""
 EVENT_TYPES: tuple[type[RunEvent], ...] = get_args(get_args(Event)[0])

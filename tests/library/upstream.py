@@ -22,7 +22,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 Part = bytes | asyncio.Event | asyncio.Barrier | Callable[[], object] | Literal["close", "reset", "hang"]
-"""Bytes to send, something to wait for, a function to call, or a way to end the connection."""
+"""Bytes to send, something to wait for, a function to call, or a way to end the connection.
+
+A function may return a list of bytes to send.
+"""
 Script = Sequence[Part]
 HOUR = 3600.0
 
@@ -111,7 +114,8 @@ class Upstream:
                 case asyncio.Event() | asyncio.Barrier():
                     await part.wait()
                 case _:
-                    part()
+                    if isinstance(made := part(), list):
+                        writer.write(b"".join(made))
         return True
 
 

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from podwright import Usage
 from podwright.events import (
     Event,
+    LoopExhausted,
     ModelCallFinished,
     RunFailed,
     RunStarted,
@@ -35,6 +36,7 @@ def counted() -> Metrics:
         ModelCallFinished(model="a/b", response=ModelResponse("x", usage=priced), first_token_ms=1.0, **own),
         ModelCallFinished(model="a/b", response=ModelResponse("x", usage=unpriced), **own),
         ToolCallFinished(tool="look", **own),
+        LoopExhausted(**own),
         RunFailed(error={"code": "limit_exceeded", "limit": "tokens"}, **own),
     ]
     for event in events:

@@ -158,6 +158,11 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     # what is not on a list
     "a model": (config(model="openai/gpt-4o"), ["/config/model"]),
     "a model that looks alike": (config(model=MODEL + " "), ["/config/model"]),
+    "a fallback model": (config(fallback=[MODEL, "openai/gpt-4o"]), ["/config/fallback/1"]),
+    "a fallback model of a skill": (
+        team({**MEMBER, "config": {"model": MODEL, "fallback": ["openai/gpt-4o"]}}),
+        ["/skills/0/config/fallback/0"],
+    ),
     "a model of a skill": (
         team(MEMBER, {**MEMBER, "name": "b", "config": {"model": "offline/echo"}}),
         ["/skills/1/config/model"],
@@ -319,6 +324,20 @@ def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
     agents = {f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)}) for n in range(64)}
     report = client.post("/validate-blueprint", json={"blueprint": free, "agents": agents}).json()
     assert (report["valid"], len(report["warnings"])) == (True, 100)
+
+
+def test_names_that_nothing_fills(serve: Serve) -> None:
+    """They are found in the steps and in the instructions of inline agents; the blueprint can be run nevertheless."""
+    client = serve(Agent("helper", "Help.", "offline/echo"))
+    writer = agent(instructions="Be {tone}.", config={"model": "offline/echo"})
+    misspelt = flow(step(agent="w", input="{input}"), step(agent="w", input="{w_ouptut}"))
+    body = {"type": "workflow", "blueprint": misspelt, "agents": {"w": writer}}
+    report = client.post("/validate-blueprint", json=body).json()
+    assert (report["valid"], pointers(report)) == (False, ["/blueprint/steps/1/input"])
+    body["blueprint"] = flow(step(agent="w", input="{topic} {{w_ouptut}}"))
+    report = client.post("/validate-blueprint", json=body).json()
+    assert (report["valid"], report["errors"]) == (True, [])
+    assert [entry["pointer"] for entry in report["warnings"]] == ["/blueprint/steps/0/agent"]
 
 
 def test_the_operators_model_replaces_others(serve: Serve) -> None:

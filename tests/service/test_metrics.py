@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 from tests.helpers import ROOT, until
@@ -11,7 +11,7 @@ from tests.service.exported_metrics import exported
 from tests.service.support import Gate, Serve, connect
 
 import podwright
-from podwright import Agent, ScriptedModel
+from podwright import Agent, LoopStep, ScriptedModel, Workflow
 from podwright.testing import ToolCall
 from podwright_service.observability.metrics import INLINE, UNKNOWN
 from podwright_service.testing import Metrics
@@ -91,6 +91,18 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
     metrics = scrape(client)
     assert metrics.get("podwright_budget_stops_total", limit="tokens") == 1
     assert metrics.get("podwright_runs_total", status="failed") == 1
+
+
+def test_exhausted_loops_are_counted(serve: Serve) -> None:
+    """A loop that ends by its maximum is counted, whether the run goes on or fails."""
+    never = {"name": "is_empty", "args": {"value": "x"}}
+    agent = Agent("again", "Repeat.", "offline/echo")
+    ends: list[tuple[Literal["continue", "fail"], int]] = [("continue", 200), ("fail", 422)]
+    for on_exhausted, status in ends:
+        loop = LoopStep([agent], until=never, max_iterations=2, on_exhausted=on_exhausted)
+        client = serve(Workflow("flow", [loop]))
+        assert client.post("/run", json={"input": "x"}).status_code == status
+        assert scrape(client).get("podwright_loops_exhausted_total", component="flow", kind="workflow") == 1
 
 
 def test_admission_is_counted(serve: Serve) -> None:

@@ -18,7 +18,17 @@ from opentelemetry.semconv._incubating.attributes.gen_ai_attributes import (
 )
 from opentelemetry.trace import SpanKind, StatusCode
 
-from podwright import Agent, AgentStep, ApprovalStep, Conductor, FunctionModel, ParallelStep, ScriptedModel, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    Conductor,
+    FunctionModel,
+    LoopStep,
+    ParallelStep,
+    ScriptedModel,
+    Workflow,
+)
 from podwright.errors import ModelError, ModelUnavailableError, PodwrightError
 from podwright.models.retries import Retries
 from podwright.run import Task, execute
@@ -302,6 +312,21 @@ async def test_a_paused_run_is_no_error(recorder: Recorder) -> None:
     assert attributes(run)["podwright.run.status"] == "paused"
     assert run.status.status_code is StatusCode.UNSET
     assert attributes(recorder.named("step ok"))["podwright.step.outcome"] == "paused"
+
+
+async def test_an_exhausted_loop_is_seen_in_its_span(recorder: Recorder) -> None:
+    """The step of a loop that ends by its maximum has the outcome `exhausted`, and is an error only if it fails."""
+    never = {"name": "is_empty", "args": {"value": "x"}}
+    agent = Agent("again", "Repeat.", "offline/echo")
+    loops = [
+        LoopStep([agent], never, max_iterations=2, name="goes on"),
+        LoopStep([agent], never, max_iterations=2, name="fails", on_exhausted="fail"),
+    ]
+    await recorder.run(Workflow("flow", loops))
+    assert attributes(recorder.named("step goes on"))["podwright.step.outcome"] == "exhausted"
+    assert recorder.named("step goes on").status.status_code is StatusCode.UNSET
+    assert attributes(recorder.named("step fails"))["podwright.step.outcome"] == "failed"
+    assert attributes(recorder.named("invoke_workflow flow"))["error.type"] == "loop_exhausted"
 
 
 async def test_unknown_costs_are_left_out(recorder: Recorder) -> None:

@@ -65,8 +65,8 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
     "a model error": (lambda: agent(ModelError("The provider is down.")), {}, 502, "model_failed"),
     "a provider's exception": (lambda: agent(OSError(f"body: {SECRET}")), {}, 502, "model_failed"),
     "a tool's exception": (lambda: agent(CALL, tools=[broken]), {}, 502, "tool_failed"),
-    "wrong arguments, twice": (
-        lambda: agent(ToolCall.of("broken", a=1), ToolCall.of("broken", a=1), tools=[broken]),
+    "wrong arguments": (
+        lambda: agent(ToolCall.of("broken", a=1), tools=[broken], max_tool_retries=0),
         {},
         502,
         "tool_arguments_invalid",

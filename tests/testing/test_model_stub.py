@@ -69,9 +69,22 @@ def test_a_text_is_streamed_word_by_word(stub: ModelStub, streamed: bool) -> Non
 
 @streamed
 def test_a_complete_response_is_unchanged(stub: ModelStub, streamed: bool) -> None:
-    """A response arrives with its tool calls, usage, finish reason and names."""
-    calls = (ToolCall.of("add", id="one", numbers=[1, 2]), ToolCall("two", "look", '{"at": "the moon"}'))
-    response = ModelResponse("Let me see.", calls, USAGE, "tool_calls", "gpt-4o-mini-2024", "chatcmpl-7")
+    """A response arrives with its tool calls, usage, finish reason, names, thoughts and signatures."""
+    calls = (
+        ToolCall.of("add", id="one", numbers=[1, 2]),
+        ToolCall("two", "look", '{"at": "the moon"}', {"signature": "s1"}),
+    )
+    response = ModelResponse(
+        "Let me see.",
+        calls,
+        USAGE,
+        finish_reason="tool_calls",
+        model="gpt-4o-mini-2024",
+        id="chatcmpl-7",
+        reasoning="Hm.",
+        provider_fields={"reasoning_content": "Hm."},
+        provider="openai",
+    )
     stub.respond_with(response)
     assert call(stub, tokens=[] if streamed else None) == response
 

@@ -1,18 +1,22 @@
 """Conversations as JSON data: the messages of earlier turns that a run is given, and those that it returns.
 
 The shape is that of the Chat Completions protocol, which most clients and providers share. There are no system
-messages, because those are the blueprint's.
+messages, because those are the blueprint's. An assistant's message and its tool calls have the provider's further
+fields beside their own, as the provider wrote them. A conversation that a run returns is one that a run takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, cast
 
 from annotated_types import MaxLen, MinLen
 from pydantic import (
+    ConfigDict,
     Discriminator,
+    JsonValue,
     Strict,
+    Tag,
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -23,35 +27,44 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
 from podwright.errors import MessagesError
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_array, as_object, nested_deeper
 from podwright.messages import CLOSED, ContentPart, Message, Text, TextPart, ToolCall
 from podwright.text import short_repr
 from podwright.validation_errors import to_problems
 
-MAX_MESSAGES = 2000
+MAX_MESSAGES = 10_000
 """Messages of the longest conversation."""
-MAX_PARTS, MAX_CALLS = 100, 1000
-"""Texts and images, and tool calls, of one message."""
+MAX_PARTS = 100
+"""Texts and images of one message."""
+PROVIDER = "podwright_provider"
+"""The key of the provider that the further fields of an assistant's message came from."""
 
-_Id = Annotated[str, MinLen(1), MaxLen(200)]
+_OPEN = CLOSED | ConfigDict(extra="allow")
+"""The pydantic configuration of what providers may give further fields."""
+_MAX_DEPTH = 100
+"""Levels of a further field."""
+_NOT_SENT_BACK = ("refusal", "audio", "function_call", "index")
+"""Keys that clients send back as they got them, and that say the same as others."""
+
+_Name = Annotated[str, MinLen(1)]  # providers make names and ids of any length
 ContentParts = Annotated[list[ContentPart], MinLen(1), MaxLen(MAX_PARTS)]
 """Texts and images of one message."""
 
 
-@with_config(CLOSED)
+@with_config(_OPEN)
 class FunctionCallData(TypedDict):
-    """The function of a tool call."""
+    """The function of a tool call. It may have further keys of its provider."""
 
-    name: _Id
-    arguments: Text
+    name: _Name
+    arguments: str
     """The arguments as JSON text, as the model wrote them."""
 
 
-@with_config(CLOSED)
+@with_config(_OPEN)
 class ToolCallData(TypedDict):
-    """A tool call of an assistant."""
+    """A tool call of an assistant. It may have further keys of its provider, such as a signature."""
 
-    id: _Id
+    id: _Name
     type: NotRequired[Literal["function"]]
     function: FunctionCallData
 
@@ -64,13 +77,29 @@ class UserMessage(TypedDict):
     content: Text | ContentParts
 
 
-@with_config(CLOSED)
+def _kind_of_part(part: object) -> str:
+    return "text" if as_object(part).get("type") == "text" else "other"
+
+
+AnswerPart = Annotated[
+    Annotated[TextPart, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")], Discriminator(_kind_of_part)
+]
+"""A text of the answer, or another part that its provider has put there, such as a thought."""
+
+
+@with_config(_OPEN)
 class AssistantMessage(TypedDict):
-    """What the model answered: a text, tool calls, or both."""
+    """What the model answered: a text, tool calls, or both.
+
+    It may have further keys of its provider, such as thoughts; they go back to that provider as they are. One without
+    text and tool calls is left out.
+    """
 
     role: Literal["assistant"]
-    content: NotRequired[Text | Annotated[list[TextPart], MaxLen(MAX_PARTS)] | None]
-    tool_calls: NotRequired[Annotated[list[ToolCallData], MaxLen(MAX_CALLS)]]
+    content: NotRequired[str | list[AnswerPart] | None]
+    tool_calls: NotRequired[list[ToolCallData] | None]
+    podwright_provider: NotRequired[str]
+    """The provider that the further keys came from; by default that of the component's model."""
 
 
 @with_config(CLOSED)
@@ -78,8 +107,8 @@ class ToolMessage(TypedDict):
     """The result of a tool call."""
 
     role: Literal["tool"]
-    tool_call_id: _Id
-    content: Text | Annotated[list[TextPart], MaxLen(MAX_PARTS)]
+    tool_call_id: _Name
+    content: str | list[TextPart]
 
 
 ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
@@ -122,13 +151,30 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
         waiting = dict.fromkeys(ids, index)
         if len(waiting) < len(ids):
             yield (index, "tool_calls"), "Two tool calls have the same id"
-        if message.get("role") == "assistant" and not calls and message.get("content") is None:
-            yield (index,), "An assistant's message needs a content or tool calls"
+        if message.get("role") == "assistant" and (key := _unreadable_field(message)):
+            yield (index, key), "Further fields of a message must be JSON data"
+
+
+def _unreadable_field(message: Mapping[str, Any]) -> str | None:
+    """The key of a further field that is not JSON data; None if there is none."""
+    fields = _further(message, AssistantMessage)
+    if calls := [_further(as_object(call), ToolCallData) for call in as_array(message.get("tool_calls"))]:
+        fields["tool_calls"] = calls
+    for key, value in fields.items():
+        try:
+            # the first line finds data that is deeper than the second one can look
+            if nested_deeper(value, _MAX_DEPTH):
+                return key
+            _json.validate_python(value)
+        except ValidationError:
+            return key
+    return None
 
 
 Conversation = Annotated[Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check)]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""
 
+_json: TypeAdapter[Any] = TypeAdapter(JsonValue)
 _conversation: TypeAdapter[Any] = TypeAdapter(Conversation)
 _parts: TypeAdapter[Any] = TypeAdapter(ContentParts)
 
@@ -137,7 +183,9 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     """Messages from JSON data.
 
     Args:
-        data: A list of `{"role": "user" | "assistant" | "tool", "content": …, "tool_calls"?, "tool_call_id"?}`.
+        data: A list of `{"role": "user" | "assistant" | "tool", "content": …, "tool_calls"?, "tool_call_id"?}`. An
+            assistant's message without text and tool calls, as clients keep it of an answer that was stopped before
+            it began, is left out.
 
     Raises:
         MessagesError: With everything that is wrong.
@@ -149,7 +197,7 @@ def parse_messages(data: object) -> tuple[Message, ...]:
     except ValidationError as error:
         problems = to_problems(error.errors(include_url=False), data)
         raise MessagesError("The messages are invalid.", problems=problems) from None
-    return tuple(map(_message, checked))
+    return tuple(message for message in map(read_message, checked) if not _is_empty(message))
 
 
 def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
@@ -166,16 +214,42 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
 
 
 def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Messages as JSON data, without system messages."""
-    return [message_data(message) for message in messages if message.role != "system"]
+    """Messages as JSON data, without system messages and empty answers."""
+    return [message_data(message) for message in messages if message.role != "system" and not _is_empty(message)]
 
 
-def _message(data: Any) -> Message:
-    calls = tuple(
-        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in data.get("tool_calls", ())
-    )
-    return Message(data["role"], _content(data.get("content") or ""), calls, data.get("tool_call_id"))
+def _is_empty(message: Message) -> bool:
+    """Whether a message is an answer without text and tool calls, which many providers refuse."""
+    if message.role != "assistant":
+        return False
+    return not message.tool_calls and not message.text.strip() and "content" not in message.provider_fields
+
+
+def read_message(data: Mapping[str, Any]) -> Message:
+    """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
+    if data["role"] != "assistant":
+        return Message(data["role"], _content(data["content"]), tool_call_id=data.get("tool_call_id"))
+    fields = _further(data, AssistantMessage)
+    content = data.get("content") or ""
+    if not isinstance(content, str):
+        if any(part.get("type") != "text" for part in content):
+            fields["content"] = content
+        content = "\n".join(part["text"] for part in content if part.get("type") == "text")
+    calls = tuple(map(_tool_call, data.get("tool_calls") or ()))
+    return Message("assistant", content, calls, provider_fields=fields, provider=data.get(PROVIDER, ""))
+
+
+def _tool_call(data: Any) -> ToolCall:
+    fields = _further(data, ToolCallData)
+    if in_function := _further(data["function"], FunctionCallData):
+        fields["function"] = in_function
+    return ToolCall(data["id"], data["function"]["name"], data["function"]["arguments"], fields)
+
+
+def _further(data: Mapping[str, Any], shape: Any) -> dict[str, Any]:
+    """The fields that the shape does not have; what is null or empty is not set."""
+    own = (*shape.__required_keys__, *shape.__optional_keys__, *_NOT_SENT_BACK)
+    return {key: value for key, value in data.items() if key not in own and value not in (None, [], {})}
 
 
 def _content(data: Any) -> str | tuple[ContentPart, ...]:
@@ -186,17 +260,32 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
 
 
 def message_data(message: Message) -> dict[str, Any]:
-    """A message in the shape of Chat Completions."""
+    """A message in the shape of Chat Completions, with the further fields of its provider, and that provider."""
+    data = chat_message(message)
+    if message.provider and (message.provider_fields or any(call.provider_fields for call in message.tool_calls)):
+        data[PROVIDER] = message.provider
+    return data
+
+
+def chat_message(message: Message) -> dict[str, Any]:
+    """A message as Chat Completions has it, with the further fields of its provider."""
     content = message.content if isinstance(message.content, str) else list(message.content)
     data: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
         data["content"] = content or None
-        data["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
-            for call in message.tool_calls
-        ]
+        data["tool_calls"] = [_call_data(call) for call in message.tool_calls]
     if message.tool_call_id is not None:
         data["tool_call_id"] = message.tool_call_id
+    data.update(message.provider_fields)
+    return data
+
+
+def _call_data(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    data: dict[str, Any] = {"id": call.id, "type": "function", "function": function}
+    if call.provider_fields:
+        data.update(call.provider_fields)
+        data["function"] = {**as_object(call.provider_fields.get("function")), **function}
     return data
 
 

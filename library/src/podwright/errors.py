@@ -24,6 +24,7 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   │   └── ContextWindowError    context_window_exceeded  the request is too long for the model
         │   ├── ContentFilterError    content_filtered         the provider's filter stopped the request or answer
         │   ├── ModelResponseError    model_response_invalid     the answer is malformed, truncated or too large
+        │   │   └── ModelToolCallError    model_tool_call_invalid  the provider cannot read its model's tool call
         │   └── ReplayMismatchError   replay_mismatch          a replayed run made another request
         ├── RemoteError               remote_failed            the run of a remote component failed
         │   ├── RemoteConnectionError remote_unreachable       no connection, or it was lost
@@ -35,10 +36,11 @@ All derive from `PodwrightError`; each class has a stable `code`, which traces a
         │   ├── RemoteInterruptedError  remote_interrupted     nobody knows what an earlier, lost request did
         │   └── RemoteHopsError       remote_hops_exceeded     the run passed through too many containers
         ├── ToolError                 tool_failed              a tool raised
-        │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly, twice
+        │   └── ToolArgumentsError    tool_arguments_invalid   a model called a tool wrongly too often
         ├── ConditionError            condition_failed         a condition raised, or cannot compare
         ├── OutputError               output_invalid           no answer fits the response model
         ├── LoopLimitError            loop_limit_reached       no answer after max_loops model calls
+        ├── LoopExhaustedError        loop_exhausted           a loop step ended by max_iterations
         ├── LimitExceededError        limit_exceeded           a limit of RunLimits was reached
         ├── ApprovalRequired          approval_required        a workflow waits for approval
         └── RunCancelledError         run_cancelled            the caller cancelled the run
@@ -277,6 +279,8 @@ class ModelError(RunError):
     provider_error: str | None = None
     """Code, parameter and message of the provider's own error, without keys and text of the request; not for callers:
     `to_dict` leaves it out."""
+    attempt_usage: Usage | None = None
+    """What the failed attempt used, if an answer had begun: as the provider counted it, or estimated."""
 
     def details(self) -> Sequence[str]:
         """The provider's own error, if it is known."""
@@ -349,6 +353,16 @@ class ModelResponseError(ModelError):
     code = "model_response_invalid"
     default_suggestion = "Try again; if it persists, the endpoint is not compatible with the API."
     transient = True
+
+
+class ModelToolCallError(ModelResponseError):
+    """The provider refused a tool call that its own model wrote; the model is told so with the next attempt."""
+
+    code = "model_tool_call_invalid"
+    default_suggestion = "Simplify the tools and their parameters, or use a model that is better at calling tools."
+
+    failed_generation: str = ""
+    """What the model wrote, if the provider says it; not for callers, like `provider_error`."""
 
 
 class ReplayMismatchError(ModelError):
@@ -453,7 +467,7 @@ class ToolError(RunError):
 
 
 class ToolArgumentsError(ToolError):
-    """A model called a tool wrongly again after it had been corrected."""
+    """A model called a tool wrongly, and was corrected as often as `max_tool_retries` allows."""
 
     code = "tool_arguments_invalid"
     default_suggestion = "Describe the parameters of the tool better, or use a more capable model."
@@ -478,6 +492,13 @@ class LoopLimitError(RunError):
 
     code = "loop_limit_reached"
     default_suggestion = "Raise max_loops, or let the instructions say when to stop."
+
+
+class LoopExhaustedError(RunError):
+    """The condition of a loop step with `on_exhausted: "fail"` did not hold after `max_iterations` iterations."""
+
+    code = "loop_exhausted"
+    default_suggestion = "Raise max_iterations, or resume with a context in which the condition holds."
 
 
 class LimitExceededError(RunError):

@@ -23,7 +23,8 @@ from podwright.usage import Usage
 Kind = Literal["agent", "workflow", "conductor", "pipeline"]
 """The kinds of components, as events, routes and metrics name them."""
 
-Outcome = Literal["ok", "failed", "cancelled", "paused"]
+Outcome = Literal["ok", "exhausted", "failed", "cancelled", "paused"]
+"""How a step ended; `exhausted` is a loop that ended by `max_iterations`, after which the workflow goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +131,13 @@ class ModelCallFinished(RunEvent):
     type: Literal["model_call_finished"] = "model_call_finished"
     call: int = 0
     model: str = ""
-    """The requested model, `<provider>/<model_name>`."""
+    """The model that answered, `<provider>/<model_name>`: the requested one, or one of its fallbacks."""
     response: ModelResponse = field(default_factory=ModelResponse)
     duration_ms: float = 0.0
     first_token_ms: float | None = None
     """Milliseconds to the first token, if the response was streamed."""
+    failed_usage: Usage = field(default_factory=Usage)
+    """What the attempts before used that failed after an answer had begun, by model; not part of the response's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +147,11 @@ class ModelCallFailed(RunEvent):
     type: Literal["model_call_failed"] = "model_call_failed"
     call: int = 0
     model: str = ""
-    """The requested model, `<provider>/<model_name>`."""
+    """The model that was asked last, `<provider>/<model_name>`."""
     error: Mapping[str, Any] = field(default_factory=dict[str, Any])
     duration_ms: float = 0.0
+    usage: Usage = field(default_factory=Usage)
+    """What its attempts used that failed after an answer had begun, by model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +166,20 @@ class ModelCallRetried(RunEvent):
     """The error of the last attempt."""
     wait_ms: float = 0.0
     """Milliseconds until the next attempt."""
+    model: str = ""
+    """The model that is asked again, `<provider>/<model_name>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallFellBack(RunEvent):
+    """A model could not answer, and the next one of `fallback` is asked."""
+
+    type: Literal["model_call_fell_back"] = "model_call_fell_back"
+    call: int = 0
+    model: str = ""
+    """The model that could not answer, `<provider>/<model_name>`."""
+    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The error of its last attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +187,15 @@ class Token(RunEvent):
     """A piece of a streamed model response."""
 
     type: Literal["token"] = "token"
+    call: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning(RunEvent):
+    """A piece of a model's streamed thoughts, which are no part of its answer."""
+
+    type: Literal["reasoning"] = "reasoning"
     call: int = 0
     text: str = ""
 
@@ -278,6 +306,16 @@ class ConditionChecked(RunEvent):
     result: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopExhausted(RunEvent):
+    """A loop ended by `max_iterations`: its condition does not hold."""
+
+    type: Literal["loop_exhausted"] = "loop_exhausted"
+    step: str = ""
+    iterations: int = 0
+    """How many it did."""
+
+
 Event = Annotated[
     RunStarted
     | RunFinished
@@ -288,7 +326,9 @@ Event = Annotated[
     | ModelCallFinished
     | ModelCallFailed
     | ModelCallRetried
+    | ModelCallFellBack
     | Token
+    | Reasoning
     | ToolCallStarted
     | ToolCallFinished
     | ToolCallFailed
@@ -296,7 +336,8 @@ Event = Annotated[
     | PlanMade
     | StepStarted
     | StepFinished
-    | ConditionChecked,
+    | ConditionChecked
+    | LoopExhausted,
     Field(discriminator="type"),
 ]
 """Any event, discriminated by `type`."""

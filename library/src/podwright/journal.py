@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from podwright import events
 from podwright.errors import LimitExceededError, RemoteInterruptedError, RunCancelledError, ToolArgumentsError
 from podwright.headers import UnfinishedCalls
-from podwright.messages import ModelResponse
 from podwright.usage import NO_USAGE, Usage
 
 Path = tuple[int, ...]
 _ToolCall = events.ToolCallStarted | events.ToolCallFinished | events.ToolCallFailed
+_Repeated = events.HistoryCut | events.PlanMade | events.LoopExhausted
+"""Events that a new attempt emits again, because it performs the run again."""
 _Call = tuple[str, int]
 """Id of the run, and number of the call in it."""
 
@@ -64,7 +65,7 @@ class Journal:
         self._usage: defaultdict[_Call, dict[str, Usage]] = defaultdict(dict)
         self._conditions: defaultdict[tuple[str, Path], list[bool]] = defaultdict(list)
         self._steps: set[tuple[str, Path, str]] = set()
-        self._emitted: set[tuple[str, str, int]] = set()
+        self._emitted: set[tuple[str, str, Path, int]] = set()
         self._runs: dict[str, events.RunFinished] = {}
         self._callers: dict[str, str] = {}
         """Of each run in another container the run here that it is part of."""
@@ -91,9 +92,9 @@ class Journal:
                 self._add_tool_call(event)
             case events.ConditionChecked():
                 self._conditions[event.run_id, event.path].append(event.result)
-            case events.StepFinished(outcome="ok"):
+            case events.StepFinished(outcome="ok" | "exhausted"):
                 self._steps.add((event.run_id, event.path, event.step))
-            case events.HistoryCut() | events.PlanMade():
+            case events.HistoryCut() | events.PlanMade() | events.LoopExhausted():
                 self._emitted.add(_key_of(event))
             case events.RunFinished():
                 self._runs[event.run_id] = event
@@ -150,10 +151,9 @@ class Journal:
             tool_calls = self._tool_calls[event.run_id]
             self._tool_calls[event.run_id] = {call: tool_calls[call] for call in tool_calls if call < last.tool_calls}
 
-    def answer(self, run_id: str, call: int) -> ModelResponse | None:
-        """The model's answer to a call; None if the call has to be made."""
-        answer = self._answers.get((run_id, call))
-        return answer and answer.response
+    def answer(self, run_id: str, call: int) -> events.ModelCallFinished | None:
+        """The end of a model call with its answer; None if the call has to be made."""
+        return self._answers.get((run_id, call))
 
     def tool_call(self, run_id: str, call: int) -> events.ToolCallFinished | events.ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
@@ -174,12 +174,12 @@ class Journal:
         return results[number] if number < len(results) else None
 
     def is_step_finished(self, run_id: str, path: Path, step: str) -> bool:
-        """Whether a step has succeeded."""
+        """Whether a step has ended, and the run went on."""
         return (run_id, path, step) in self._steps
 
     def was_emitted(self, event: events.Event) -> bool:
-        """Whether an earlier attempt emitted this `HistoryCut` or `PlanMade`; other events are not looked for."""
-        return isinstance(event, events.HistoryCut | events.PlanMade) and _key_of(event) in self._emitted
+        """Whether an earlier attempt emitted this event; asked only of those that tell no call and no end."""
+        return isinstance(event, _Repeated) and _key_of(event) in self._emitted
 
     def take_relayed(self, event: events.Event) -> bool:
         """Whether an earlier attempt relayed this event of a remote run; asked once for each, in their order.
@@ -232,8 +232,15 @@ class Journal:
         """Hook between the event of a tool call's start and the tool: a subclass stores that event."""
 
 
-def _key_of(event: events.HistoryCut | events.PlanMade) -> tuple[str, str, int]:
-    return event.run_id, event.type, event.revision if isinstance(event, events.PlanMade) else event.messages
+def _key_of(event: _Repeated) -> tuple[str, str, Path, int]:
+    match event:
+        case events.HistoryCut():
+            number = event.messages
+        case events.PlanMade():
+            number = event.revision
+        case events.LoopExhausted():
+            number = event.iterations
+    return event.run_id, event.type, event.path, number
 
 
 def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:

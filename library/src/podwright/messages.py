@@ -100,6 +100,8 @@ class ToolCall:
     """The tool."""
     arguments: str
     """The arguments as JSON text, as the model wrote them; they may be malformed."""
+    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """Further fields of the call as JSON data, such as a signature; see `Message.provider_fields`."""
 
     @classmethod
     def of(cls, name: str, /, id: str = "call_1", **arguments: Any) -> ToolCall:
@@ -157,6 +159,13 @@ class Message:
     """The tool calls of an assistant message."""
     tool_call_id: str | None = None
     """In a tool message: the call that it answers."""
+    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """What an assistant's message has besides text and tool calls, as JSON data: thoughts, signatures.
+
+    Nobody here reads or changes it. It is part of the conversation, and goes back to the provider that it came from.
+    """
+    provider: str = ""
+    """The provider that an assistant's message came from, as in the name of a model; empty if that is not known."""
 
     @property
     def text(self) -> str:
@@ -209,3 +218,19 @@ class ModelResponse:
     """The model that answered, as the provider names it; may be empty."""
     id: str = ""
     """The provider's id of the response; may be empty."""
+    reasoning: str = ""
+    """The text of the model's thoughts, if the provider shows it. It is no part of the answer."""
+    provider_fields: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    """Further fields of the message; see `Message.provider_fields`."""
+    provider: str = ""
+    """The provider that answered, the part of the model's name before the first slash; may be empty."""
+
+    def message(self) -> Message:
+        """The response as a message of the conversation."""
+        return Message(
+            "assistant",
+            self.text,
+            self.tool_calls,
+            provider_fields=self.provider_fields,
+            provider=self.provider,
+        )

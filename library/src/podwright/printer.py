@@ -97,6 +97,8 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
         case events.ModelCallRetried():
             wait = f"{event.wait_ms / 1000:.1f} s"
             return "yellow", f"model call failed, retrying in {wait}: {event.error.get('message', '')}"
+        case events.ModelCallFellBack():
+            return "yellow", f"{event.model} failed, asking the next model: {event.error.get('message', '')}"
         case events.ToolCallStarted():
             arguments = "" if event.arguments is None else to_text(event.arguments)  # a journal has none
             return "blue", f"calling {event.tool}({arguments})"
@@ -112,8 +114,10 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
         case events.StepStarted():
             return "dim", f"step {event.step} ({event.step_type})"
         case events.StepFinished():
-            return "dim red", "" if event.outcome == "ok" else f"step {event.step} {event.outcome}"
+            return "dim red", "" if event.outcome in ("ok", "exhausted") else f"step {event.step} {event.outcome}"
         case events.ConditionChecked():
             return "dim", f"condition {event.condition}: {'true' if event.result else 'false'}"
-        case events.Token() | events.ModelCallFinished():
+        case events.LoopExhausted():
+            return "yellow", f"loop {event.step} ended by max_iterations, after {event.iterations} iterations"
+        case events.Token() | events.Reasoning() | events.ModelCallFinished():
             return "", ""

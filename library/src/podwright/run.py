@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Awaitable, Generator, Iterable
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -68,6 +68,8 @@ class Task:
     settings: ModelSettings = field(default_factory=ModelSettings)
     """Settings of an agent's or a conductor's model calls for this run only, in place of its own; `max_tokens` can only
     be lowered, and an answer that is cut off there is an answer."""
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values that only templates read, in addition to the named inputs; an input of the same name comes first."""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,13 @@ class Checkpoint:
 
     context: dict[str, Any]
     resume_path: list[int]
+
+
+@dataclass(slots=True)
+class StepResult:
+    """How a step ends that raises nothing."""
+
+    outcome: Outcome = "ok"
 
 
 @dataclass(slots=True)
@@ -304,8 +313,8 @@ class Run:
             )
 
     @contextlib.contextmanager
-    def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[None]:
-        """Emit the start and the end of a step.
+    def step(self, name: str, step_type: str, path: tuple[int, ...]) -> Generator[StepResult]:
+        """Emit the start and the end of a step, with the outcome of the result that the context gives.
 
         Raises:
             LimitExceededError: The outermost run has done `MAX_STEPS_PER_RUN` steps.
@@ -317,15 +326,16 @@ class Run:
                 suggestion="Lower max_iterations, or map over fewer items.",
             )
         self._tree.steps += 1
+        result = StepResult()
         if self.journal.is_step_finished(self.id, path, name):
-            yield
+            yield result
             return
         self.emit(events.StepStarted(**self.stamp(path), step=name, step_type=step_type))
         started = perf_counter()
         outcome: Outcome = "failed"
         try:
-            yield
-            outcome = "ok"
+            yield result
+            outcome = result.outcome
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise

@@ -62,8 +62,15 @@ class Usage:
 
     def as_call(self, model: str) -> Usage:
         """The usage as that of one successful call to `model`, to be added to the usage of a run."""
+        return self._of(model, calls=1)
+
+    def as_failed_call(self, model: str) -> Usage:
+        """The usage as that of an attempt to call `model` that failed after an answer had begun."""
+        return self._of(model, calls=0)
+
+    def _of(self, model: str, calls: int) -> Usage:
         unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
-        call = replace(self, model_calls=1, tool_calls=0, cost=cost, unpriced_model_calls=unpriced, by_model={})
+        call = replace(self, model_calls=calls, tool_calls=0, cost=cost, unpriced_model_calls=unpriced, by_model={})
         return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:

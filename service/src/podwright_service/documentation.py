@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from podwright import blueprints
 from podwright.components import Component, Workflow
+from podwright.components.step_runner import ITERATION
 from podwright.events import Kind
 from podwright.headers import BUDGET, HOPS, RUN_ID, USAGE
 from podwright.templates import names
@@ -167,6 +168,8 @@ OPENAI_RESPONSES: Responses = {
     ),
 }
 """The responses of a route that answers in one of OpenAI's protocols."""
+NO_MODEL = _openai_errors({404: "There is no model of this name here."})
+"""The error response of the route of a model."""
 _WRONG_HOST = {400: "The header `Host` is missing or repeated, or its name is not allowed."}
 
 
@@ -238,10 +241,15 @@ def _add_blueprints(document: dict[str, Any]) -> None:
 def _add_model(document: dict[str, Any], component: Component) -> None:
     """Add the only name of a model, and leave out a status that FastAPI assumes, to the OpenAI-compatible routes."""
     for path, operation in _operations(document):
-        if path.startswith(OPENAI_PREFIX) and "requestBody" in operation:
+        if not path.startswith(OPENAI_PREFIX):
+            continue
+        operation["responses"].pop("422", None)
+        for parameter in operation.get("parameters", ()):
+            if parameter["name"] == "model":
+                parameter["schema"]["const"] = component.name
+        if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             document["components"]["schemas"][schema]["properties"]["model"]["const"] = component.name
-            operation["responses"].pop("422", None)
 
 
 def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
@@ -276,6 +284,7 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
     written = {"input", *(step["as"] for step in steps if "as" in step)}
     if isinstance(component, Workflow):
         written.update(component.output_names)
+        written.add(ITERATION)
     if inputs := {name: "the moon" for name in used if name not in written}:
         return {"named inputs": {"inputs": inputs}}
     named = {"inputs": {"query": "the moon", "language": "English"}}

@@ -9,9 +9,10 @@ from typing import Any
 from podwright import blueprints
 from podwright.components import Agent, Component, Conductor, Pipeline, Workflow
 from podwright.components.base import ModelComponent
+from podwright.components.template_names import Findings, check_names
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
-from podwright.json_data import json_pointer
+from podwright.json_data import as_object, json_pointer
 from podwright.models import Model, resolve
 from podwright.text import did_you_mean
 from podwright.tools import Tool
@@ -89,6 +90,16 @@ def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Probl
     return [replace(warning, pointer=at + warning.pointer) for at, warning in found[:MAX_PROBLEMS]]
 
 
+def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Findings:
+    """What nothing fills in the templates of a valid inline blueprint, with pointers into the body of the request."""
+    instructions = {name: as_object(agent).get("instructions", "") for name, agent in agents.items()}
+    found = check_names(blueprint, instructions)
+    return Findings(
+        [replace(problem, pointer=f"/blueprint{problem.pointer}") for problem in found.problems],
+        [replace(warning, pointer=f"/blueprint{warning.pointer}") for warning in found.warnings],
+    )
+
+
 def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
     """The policy of the service of a component.
 
@@ -130,7 +141,8 @@ def models_of(component: Component) -> list[Model]:
     Raises:
         UnknownModelError: No installed provider serves one of them.
     """
-    return list(dict.fromkeys(part.model for part in everything_in(component) if isinstance(part, ModelComponent)))
+    parts = [part for part in everything_in(component) if isinstance(part, ModelComponent)]
+    return list(dict.fromkeys(model for part in parts for model in part.chat_models.all()))
 
 
 def tools_of(component: Component) -> dict[str, Tool]:

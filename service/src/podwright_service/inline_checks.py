@@ -13,7 +13,7 @@ from podwright.components.folder import agent_names
 from podwright.errors import Problem
 from podwright.json_data import as_array, as_object, json_pointer, to_json_bytes
 from podwright.text import did_you_mean, short_repr
-from podwright.tools import Tool, to_tool
+from podwright.tools import Tool, object_parameters, to_tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.settings import Settings
 
@@ -130,12 +130,17 @@ class Inspection:
 
     def _check_names(self, value: dict[str, Any], pointer: str, key: str) -> None:
         """Check the model and the tools of an object."""
-        model = value.get("model")
-        if key == "config" and isinstance(model, str) and model not in self._models:
-            hint = did_you_mean(model, self._models)
-            self._add(f"{pointer}/model", f"Model {short_repr(model)} is not allowed here.", hint)
+        if key == "config":
+            self._check_model(value.get("model"), f"{pointer}/model")
+            for index, model in enumerate(as_array(value.get("fallback"))):
+                self._check_model(model, f"{pointer}/fallback/{index}")
         for index, entry in enumerate(as_array(value.get("tools"))):
             self._check_tool(as_object(entry), f"{pointer}/tools/{index}")
+
+    def _check_model(self, model: object, pointer: str) -> None:
+        if isinstance(model, str) and model not in self._models:
+            hint = did_you_mean(model, self._models)
+            self._add(pointer, f"Model {short_repr(model)} is not allowed here.", hint)
 
     def _check_tool(self, entry: dict[str, Any], pointer: str) -> None:
         name = entry.get("name")
@@ -183,10 +188,11 @@ class Inspection:
 
 
 def _parameters(function: Mapping[str, Any]) -> str:
-    """The parameters of a tool without their descriptions, as canonical JSON."""
+    """The parameters of a tool as a model is shown them, without their descriptions, as canonical JSON."""
 
     def without_description(item: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in item.items() if key != "description" or not isinstance(value, str)}
 
-    text = json.dumps([function["parameters"], function.get("strict", False)])
+    parameters = object_parameters(function["parameters"]) or function["parameters"]
+    text = json.dumps([parameters, function.get("strict", False)])
     return json.dumps(json.loads(text, object_hook=without_description), sort_keys=True)

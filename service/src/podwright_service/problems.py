@@ -285,8 +285,9 @@ def _status(error: PodwrightError) -> int:
         return 504
     if isinstance(error, errors.BlueprintValidationError) and error.run_id:
         return 500  # not the caller's blueprint, but one that the component builds during its run
-    if isinstance(error, errors.ConditionError | errors.LoopLimitError) and error.__cause__ is None:
-        return 422  # nothing failed: the condition cannot compare its values, or max_loops was reached
+    may_be_the_input = errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
+    if isinstance(error, may_be_the_input) and error.__cause__ is None:
+        return 422  # nothing failed: the condition cannot compare its values, or the number of loops was reached
     if isinstance(error, errors.ModelRateLimitError) and error.transient:  # without credit, waiting does not help
         return 503
     return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)

@@ -163,6 +163,8 @@ class Settings(BaseSettings):
     """Whether the service has the OpenAI-compatible routes below `/v1`."""
     openai_settings: bool = True
     """Whether their clients may set `temperature`, `max_tokens` and the like; otherwise such requests are refused."""
+    show_reasoning: bool = False
+    """Whether their answers have the thoughts of the component's model, as far as its provider shows them."""
 
     runs_database: SecretStr | None = None
     """Database of background runs, such as `sqlite:////data/runs.db`; for several pods, PostgreSQL."""

@@ -7,6 +7,7 @@ A blueprint stays JSON data: a component holds exactly what a file says, so an e
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, Required
 
@@ -28,8 +29,11 @@ VERSIONS = ("0", VERSION)
 
 _NAME = r"^[^\x00-\x1f\x7f{}/]+$"
 _MODEL = r"^[^\s/]+/\S+$"
+TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
+"""The names of tools that OpenAI, Anthropic and most other providers take."""
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
+PATTERNS[TOOL_NAME.pattern] = "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
 
 _CONFIG = CLOSED | ConfigDict(json_schema_extra={"additionalProperties": True})
 """The pydantic configuration of `config`, whose unknown keys are judged in `validation`."""
@@ -38,7 +42,14 @@ Name = Annotated[str, StringConstraints(pattern=_NAME, max_length=100)]
 """A name for people, templates and metrics."""
 ModelName = Annotated[str, StringConstraints(pattern=_MODEL, max_length=200)]
 """A model as "<provider>/<model_name>"."""
+ToolName = Annotated[str, StringConstraints(pattern=TOOL_NAME.pattern)]
+"""A name by which models call a tool."""
 MaxLoops = Annotated[int, Ge(1), Le(1000)]
+MaxToolRetries = Annotated[int, Ge(0), Le(1000)]
+Fallback = Annotated[list[ModelName], MaxLen(8)]
+"""Models that are asked in turn if those before them cannot answer."""
+FallbackWait = Annotated[float, Ge(0)]
+"""Seconds that a model may ask to wait before the next one is asked."""
 
 
 @with_config(_CONFIG)
@@ -47,6 +58,9 @@ class AgentConfig(ModelSettings, HistorySettings, total=False):
 
     model: Required[ModelName]
     max_loops: MaxLoops
+    max_tool_retries: MaxToolRetries
+    fallback: Fallback
+    fallback_wait: FallbackWait
 
 
 @with_config(_CONFIG)
@@ -55,6 +69,9 @@ class MemberConfig(ModelSettings, HistorySettings, total=False):
 
     model: ModelName
     max_loops: MaxLoops
+    max_tool_retries: MaxToolRetries
+    fallback: Fallback
+    fallback_wait: FallbackWait
 
 
 @with_config(_CONFIG)
@@ -63,6 +80,9 @@ class ConductorConfig(ModelSettings, HistorySettings, total=False):
 
     model: Required[ModelName]
     max_loops: MaxLoops
+    max_tool_retries: MaxToolRetries
+    fallback: Fallback
+    fallback_wait: FallbackWait
     planning: bool
 
 
@@ -77,7 +97,7 @@ class PipelineConfig(TypedDict, total=False):
 class ToolEntry(TypedDict):
     """A tool: its schema only, never its code (spec §2.1)."""
 
-    name: Name
+    name: ToolName
     schema: ToolSchema
     idempotent: NotRequired[bool]
     """Whether a call may be repeated if nobody knows how it ended."""
@@ -206,13 +226,17 @@ class ParallelStepBlueprint(TypedDict):
 
 @with_config(CLOSED)
 class LoopStepBlueprint(TypedDict):
-    """Repeats a sequence until a condition holds, `max_iterations` times at most."""
+    """Repeats a sequence until a condition holds, `max_iterations` times at most.
+
+    If it does not hold then, the workflow goes on, or fails with `on_exhausted: "fail"`.
+    """
 
     type: Literal["loop_step"]
     name: Name
     steps: Steps
     until: ConditionRef
     max_iterations: Annotated[int, Ge(1), Le(1000)]
+    on_exhausted: NotRequired[Literal["continue", "fail"]]
 
 
 MapStepBlueprint = with_config(CLOSED)(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from podwright._sync import iterate_sync, run_sync
+from podwright.components.models_of_chat import DEFAULT_FALLBACK_WAIT, ChatModels
 from podwright.components.options import ParsedBlueprint, option_subscribers
 from podwright.conversation import parse_messages
 from podwright.errors import InputError, Problem, RunCancelledError
@@ -20,6 +21,8 @@ from podwright.usage import NO_USAGE, RunLimits, Usage
 
 DEFAULT_MAX_LOOPS = 10
 """Most model calls of one chat, if a blueprint does not say."""
+DEFAULT_MAX_TOOL_RETRIES = 3
+"""Wrong calls of one tool in a row that are reported to the model, if a blueprint does not say."""
 
 Input = str | Mapping[str, Any] | list[ContentPart]
 """A text, named inputs, or for agents and conductors texts and images."""
@@ -85,6 +88,7 @@ class Component(ABC):
     def models(self) -> list[str]:
         """Names of the models that it and its members call, each once."""
         own = [self.config["model"]] if "model" in self.config else []
+        own += self.config.get("fallback", ())
         inner = [name for member in self.members().values() for name in member.models()]
         return list(dict.fromkeys([*own, *inner]))
 
@@ -229,6 +233,11 @@ class ModelComponent(PromptComponent):
         return self.config.get("max_loops", DEFAULT_MAX_LOOPS)
 
     @property
+    def max_tool_retries(self) -> int:
+        """Wrong calls of one tool in a row that are reported to the model; the next one fails the run."""
+        return self.config.get("max_tool_retries", DEFAULT_MAX_TOOL_RETRIES)
+
+    @property
     def model(self) -> Model:
         """The model that answers.
 
@@ -237,6 +246,17 @@ class ModelComponent(PromptComponent):
         """
         connection = Connection(self._options.get("api_key"), self._options.get("base_url"))
         return resolve(self.config["model"], self._model, connection)
+
+    @property
+    def chat_models(self) -> ChatModels:
+        """Its model and its fallback models, with the providers' own keys and URLs; a model object has no fallback.
+
+        Raises:
+            UnknownModelError: No provider serves one of them.
+        """
+        names = () if self._model is not None else self.config.get("fallback", ())
+        wait = self.config.get("fallback_wait", DEFAULT_FALLBACK_WAIT)
+        return ChatModels(self.model, [resolve(name) for name in names], wait)
 
     @property
     def history_settings(self) -> HistorySettings:

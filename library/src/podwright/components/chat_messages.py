@@ -52,7 +52,8 @@ class ChatMessages:
             used = [name for name in names(instructions) if name in context]
             # a chat needs a user message
             message = Message("user", sections(context, leave_out=used) or sections(context))
-        system = (Message("system", fill(instructions, context)),) if instructions else ()
+        values = {**task.values, **context}
+        system = (Message("system", fill(instructions, values)),) if instructions else ()
         callers = (Message("user", task.instructions),) if task.instructions else ()
         return cls(system, callers, task.messages, [message], limits)
 

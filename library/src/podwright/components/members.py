@@ -16,6 +16,7 @@ from podwright.text import did_you_mean
 from podwright.tools import Tool, attach, tools_by_name
 
 _OWN_KEYS = ("instructions", "config", "tools")
+_FALLBACK_KEYS = ("fallback", "fallback_wait")
 """An entry with one of these keys defines an agent; without them, it names one that the caller supplies."""
 
 
@@ -51,7 +52,9 @@ def parse_team(
         ConfigurationError: A keyword is unknown.
     """
     parsed = parse_with_overrides(blueprint, kind, validate, overrides)
-    team = _Team(parsed.model or as_object(parsed.data.get("config")).get("model"), named_map(agents, "agents"), tools)
+    config = as_object(parsed.data.get("config"))
+    fallback = {name: config[name] for name in _FALLBACK_KEYS if name in config}
+    team = _Team(parsed.model or config.get("model"), named_map(agents, "agents"), tools, fallback=fallback)
     key = "skills" if kind == "conductor" else "steps"
     problems: list[Problem] = []
     for number, entry in enumerate(as_array(parsed.data.get(key))):
@@ -67,12 +70,19 @@ class _Team:
         model: The model of members that name none: an object, or a name.
         agents: Components for entries that are only names.
         tools: The functions behind the tools of all members.
+        fallback: The settings of fallback models of members that name no model.
     """
 
     def __init__(
-        self, model: Model | str | None, agents: Mapping[str, Component], tools: Sequence[Callable[..., Any]]
+        self,
+        model: Model | str | None,
+        agents: Mapping[str, Component],
+        tools: Sequence[Callable[..., Any]],
+        *,
+        fallback: Mapping[str, Any],
     ) -> None:
         self._model = model
+        self._fallback = fallback
         self._agents = agents
         self._functions = tools
         self._tools: Mapping[str, Tool] = tools_by_name(tools)
@@ -96,6 +106,11 @@ class _Team:
             return self._agents[entry["name"]]
         options = {"model": self._model} if isinstance(self._model, Model) else {}
         model_name = self._model.name if isinstance(self._model, Model) else self._model
-        config = {**({"model": model_name} if model_name else {}), **entry.get("config", {})}
+        own = entry.get("config", {})
+        # the fallback models answer for the model that they were chosen for
+        inherited = {"model": model_name} if model_name else {}
+        if "model" not in own:
+            inherited |= self._fallback
+        config = {**inherited, **own}
         whole = {"instructions": "", **entry, "config": config}
         return Agent.from_blueprint(whole, self._functions, validate, **options)

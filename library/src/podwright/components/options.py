@@ -48,7 +48,14 @@ class DescribedOptions(Options, total=False):
 
 
 class AgentOptions(ModelSettings, HistorySettings, DescribedOptions, total=False):
-    """Options, a description, and model settings for the blueprint's `config`."""
+    """Options, a description, and settings for the blueprint's `config`."""
+
+    fallback: list[str]
+    """Models that are asked in turn if those before them cannot answer, each as `<provider>/<model_name>`."""
+    fallback_wait: float
+    """Seconds that a model may ask to wait before the next one is asked."""
+    max_tool_retries: int
+    """Wrong calls of one tool in a row that are reported to the model; the next one fails the run."""
 
 
 _OPTION_KEYS = Options.__optional_keys__

@@ -54,6 +54,18 @@ class Model(ABC):
                 Other exceptions are wrapped in one.
         """
 
+    async def stream(
+        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+    ) -> ModelResponse:
+        """As `complete`, and hand out the model's thoughts too; models that show none need not implement it.
+
+        Args:
+            request: The whole request.
+            on_token: Called with each piece of the answer's text.
+            on_reasoning: Called with each piece of the text of the thoughts.
+        """
+        return await self.complete(request, on_token)
+
     def check(self) -> None:
         """Check what calls need of the environment. Takes up to seconds: on an event loop, call it in a thread.
 

@@ -1,24 +1,29 @@
 """Request and response bodies of the Chat Completions protocol.
 
-Providers differ in what they omit and what they add. Missing fields count as absent and unknown fields are ignored; a
-response is invalid only if it has no choice, a tool call without a name, or neither text nor tool calls.
+Providers differ in what they omit and what they add. Missing fields count as absent. Further fields of a message and
+of its tool calls are kept, and go back to their provider with the message. A response is invalid only if it has no
+choice, a tool call without a name, or neither text nor tool calls.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, NamedTuple, cast
 
-from podwright.conversation import message_data
-from podwright.json_data import as_array, as_object, to_text
-from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
+from podwright.conversation import chat_message
+from podwright.json_data import as_array, as_object
+from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
 from podwright.models.base import check_tool_calls
+from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
+from podwright.models.pieces import ToolCallPieces, is_set, merge_fields, merge_items
 from podwright.models.providers import Endpoint
+from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
+from podwright.models.token_counts import TokenCounts
 from podwright.usage import Usage
 
 ANSWER_TOOL = "final_answer"
@@ -27,13 +32,15 @@ ANSWER_TOOL = "final_answer"
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 """Names of OpenAI's reasoning models, which refuse `max_tokens`."""
 
-_MAX_TOKENS = 10**12
-"""A larger count is an error of the provider; sums of it would not fit the 64 bits that telemetry has."""
-_FAILURES = ("error", "insufficient_system_resource")
-"""Finish reasons of a response that failed within."""
+_OWN_KEYS = ("role", "content", "tool_calls", "function_call", "refusal")
+"""Keys of a message that are read here."""
+_FAILURES = ("error", "abort", "insufficient_system_resource", "malformed_function_call")
+"""What finish reasons of a response that failed within have in them."""
 _FINISH_REASONS = {
-    "length": "length", "max_tokens": "length", "model_length": "length", "content_filter": "content_filter",
-    "tool_calls": "tool_calls", "function_call": "tool_calls",
+    "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
+    "model_context_window_exceeded": "length", "content_filter": "content_filter", "sensitive": "content_filter",
+    "safety": "content_filter", "recitation": "content_filter", "prohibited_content": "content_filter",
+    "refusal": "content_filter", "tool_calls": "tool_calls", "function_call": "tool_calls",
 }  # fmt: skip
 
 
@@ -44,16 +51,19 @@ class InvalidResponseError(Exception):
         super().__init__(reason)
 
 
-def request_body(request: ModelRequest, model: str, endpoint: Endpoint, stream: bool) -> dict[str, Any]:
+def request_body(
+    request: ModelRequest, model: str, endpoint: Endpoint, *, provider: str, stream: bool
+) -> dict[str, Any]:
     """The body of a request.
 
     Args:
         request: The request.
         model: The model's name as the provider knows it.
         endpoint: How the provider differs from others.
+        provider: The provider's name; what other providers have added to messages is left out.
         stream: Whether the response is to be streamed.
     """
-    body: dict[str, Any] = {"model": model, "messages": [message_data(message) for message in request.messages]}
+    body: dict[str, Any] = {"model": model, "messages": _messages_for(provider, request.messages)}
     body.update((key, value) for key, value in request.settings.items() if key != "timeout")
     if "max_tokens" in body and _REASONING_MODEL.match(model):
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -75,6 +85,27 @@ def request_body(request: ModelRequest, model: str, endpoint: Endpoint, stream: 
     return body
 
 
+def _messages_for(provider: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The messages as a provider takes them: its own as they came, those of others without their further fields."""
+    bodies: list[dict[str, Any]] = []
+    renamed: dict[str | None, str] = {}
+    for message in messages:
+        if message.role == "assistant" and message.provider not in ("", provider):
+            renamed = {call.id: _short_id(call.id) for call in message.tool_calls}
+            calls = tuple(ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls)
+            bodies.append(chat_message(Message("assistant", message.content, calls)))
+        elif message.role == "tool" and message.tool_call_id in renamed:
+            bodies.append(chat_message(replace(message, tool_call_id=renamed[message.tool_call_id])))
+        else:
+            bodies.append(chat_message(message))
+    return bodies
+
+
+def _short_id(id_: str) -> str:
+    """An id for a tool call of another provider that every provider takes; Mistral wants 9 letters and digits."""
+    return blake2b(id_.encode(), digest_size=5).hexdigest()[:9]
+
+
 def with_answer_tool(request: ModelRequest) -> ModelRequest:
     """The request with its output schema as a tool, for models without a JSON Schema mode."""
     if request.output is None:
@@ -91,90 +122,119 @@ def from_answer_tool(response: ModelResponse) -> ModelResponse:
     return response if answer is None else replace(response, text=answer.arguments, tool_calls=(), finish_reason="stop")
 
 
-@dataclass(slots=True)
-class _PartialCall:
-    index: Any = None
-    id: str = ""
-    name: str = ""
-    arguments: str = ""
+class Piece(NamedTuple):
+    """What a chunk adds to an answer, for who wants to see it at once."""
+
+    text: str = ""
+    reasoning: str = ""
 
 
 class ResponseBuilder:
-    """Builds a `ModelResponse` from a whole completion, or from the chunks of a streamed one."""
+    """Builds a `ModelResponse` from a whole completion, or from the chunks of a streamed one.
 
-    def __init__(self) -> None:
+    Args:
+        provider: The provider that answers.
+    """
+
+    def __init__(self, provider: str = "") -> None:
         self.finish_reason = ""
         """Why the model stopped, in the provider's words; empty before the end, and if the provider does not say."""
-        self._has_choice = False
+        self.is_streamed = False
+        """Whether the answer comes in chunks."""
+        self.has_begun = False
+        """Whether a part of an answer, or its counts, have arrived."""
+        self.has_choice = False
+        """Whether a part of an answer has arrived."""
+        self._provider = provider
         self._text: list[str] = []
-        self._calls: list[_PartialCall] = []
-        self._usage: Mapping[str, Any] = {}
+        self._parts: list[Any] = []
+        """The content in parts, if it has others than texts."""
+        self._reasoning: list[str] = []
+        self._calls = ToolCallPieces()
+        self._fields: dict[str, Any] = {}
+        self._field_pieces: list[dict[str, Any]] = []
+        self._counts = TokenCounts()
         self._id = ""
         self._model = ""
 
-    def add(self, data: Any) -> str:
-        """Add a completion or a chunk, and return the text in it, which may be empty.
+    def add(self, data: Any) -> Piece:
+        """Add a completion or a chunk, and return what it adds to the answer.
 
         Raises:
             InvalidResponseError: The data is neither.
-            RefusedError: The data has an error object.
+            RefusedError: The data is an error.
         """
+        if not _is_completion(data):
+            error = read_error(data)
+            if error == ErrorBody() or not is_object(data):
+                raise InvalidResponseError
+            raise RefusedError(error)
         try:
             return self._add(data)
         except (AttributeError, TypeError, KeyError, IndexError) as error:
             raise InvalidResponseError from error
 
-    def _add(self, data: Any) -> str:
-        if data.get("error"):
-            raise RefusedError(data["error"])
-        self._id = self._id or data.get("id") or ""
-        self._model = self._model or data.get("model") or ""
-        self._usage = as_object(data.get("usage") or as_object(data.get("x_groq")).get("usage")) or self._usage
+    def _add(self, data: Any) -> Piece:
+        if not self._id:
+            self._id = data.get("id") or ""
+        if not self._model:
+            self._model = data.get("model") or ""
+        self._counts.add(data)
+        self.has_begun = True
         choices = data.get("choices")
         if not choices:  # a chunk with usage only, or with a content filter's result for the prompt
-            return ""
-        self._has_choice = True
+            return Piece()
+        self.has_choice = True
         choice = choices[0]
-        if choice.get("error") or choice.get("finish_reason") in _FAILURES:
-            raise RefusedError(choice.get("error") or "")
-        self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        part: Any = choice.get("delta") or choice.get("message") or {}
+        self._counts.add(choice)
+        reason = choice.get("finish_reason") or ""
+        if choice.get("error") or (reason and any(failure in reason.lower() for failure in _FAILURES)):
+            raise RefusedError(read_error(choice.get("error") or {"code": reason}))
+        self.finish_reason = reason or self.finish_reason
+        delta = choice.get("delta")
+        message = choice.get("message")
+        if delta or (delta is not None and not message):
+            self.is_streamed = True
+            return self._add_part(delta, whole=False)
+        if message and self.is_streamed:  # some streams end with the whole message once more
+            return Piece()
+        return self._add_part(message or {}, whole=True)
+
+    def _add_part(self, part: Any, *, whole: bool) -> Piece:
         legacy = part.get("function_call")
         calls = part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ())
-        if not choice.get("delta"):
+        if whole:
             check_tool_calls(self._model, len(calls))
         for call in calls:
-            self._add_call(call, whole=not choice.get("delta"))
-        text = _content_text(part.get("content") or part.get("refusal"))
-        self._text.append(text)
-        return text
-
-    def _add_call(self, piece: Any, *, whole: bool) -> None:
-        function = as_object(piece.get("function"))
-        id_, name, arguments = (
-            piece.get("id") or "",
-            function.get("name") or "",
-            to_text(function.get("arguments") or ""),
-        )
-        call = None if whole else self._find_call(piece.get("index"), id_, name)
-        if call is None or (name and call.arguments.endswith("}") and arguments.startswith("{")):  # with the same id
-            call = _PartialCall(piece.get("index"))
-            self._calls.append(call)
+            self._calls.add(call, whole=whole)
             check_tool_calls(self._model, len(self._calls))
-        call.id = call.id or id_
-        if name != call.name:  # some providers repeat the whole name in each piece
-            call.name += name
-        call.arguments += arguments
+        fields = {key: value for key, value in part.items() if key not in _OWN_KEYS}
+        if whole:
+            self.add_fields(fields)
+        elif fields:
+            self._field_pieces.append(fields)
+        content = part.get("content")
+        text = _content_text(content or part.get("refusal"))
+        is_list = isinstance(content, list)
+        if is_list or self._parts:
+            self._add_parts(content, text)
+        self._text.append(text)
+        reasoning = reasoning_text(part) if fields or is_list else ""
+        if reasoning:
+            self._reasoning.append(reasoning)
+        return Piece(text, reasoning)
 
-    def _find_call(self, index: Any, id_: str, name: str) -> _PartialCall | None:
-        """The call that a piece of a stream belongs to: by id, else by index, else the last one."""
-        for call in reversed(self._calls):
-            same_id = id_ and call.id == id_ and (None in (index, call.index) or index == call.index)
-            same_index = index is not None and call.index == index and not (id_ and call.id)
-            continued = index is None and not id_ and not name
-            if same_id or same_index or continued:
-                return call
-        return None
+    def _add_parts(self, content: Any, text: str) -> None:
+        """Keep a content in parts, because some parts are no text, and must go back as they came."""
+        before = "".join(self._text) if not self._parts else ""
+        parts = as_array(content)
+        texts = [before, "" if parts else text]
+        self._parts += [{"type": "text", "text": written} for written in texts if written]
+        self._parts += parts
+
+    def add_fields(self, fields: Mapping[str, Any]) -> None:
+        """Add whole further fields of the message."""
+        self._fields.update(fields)
 
     def build(self, request: ModelRequest, endpoint: Endpoint) -> ModelResponse:
         """The response.
@@ -185,25 +245,53 @@ class ResponseBuilder:
         Raises:
             InvalidResponseError: There was no choice, a tool call without a name, or neither text nor tool calls.
         """
-        if not self._has_choice or any(not call.name for call in self._calls):
+        if not self.has_choice or self._calls.has_nameless():
             raise InvalidResponseError
-        calls = tuple(self._tool_calls())
+        calls = tuple(self._calls.tool_calls())
         text = "".join(self._text)
-        reason = _FINISH_REASONS.get(self.finish_reason, "stop")
+        reason = _FINISH_REASONS.get(self.finish_reason.lower(), "stop")
         if not (text or calls or reason in ("length", "content_filter")):
             raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason == "stop":
             reason = "tool_calls"
-        usage = _reported_usage(self._usage, endpoint) or _estimated_usage(request, text, calls)
-        return ModelResponse(text, calls, usage, reason, str(self._model), str(self._id))
+        fields = merge_fields(self._field_pieces) | self._fields
+        fields = {key: value for key, value in fields.items() if is_set(value)}
+        if any(part.get("type") != "text" for part in self._parts):
+            fields["content"] = merge_items(self._parts) if self.is_streamed else self._parts
+        return ModelResponse(
+            text,
+            calls,
+            self.usage(request, endpoint),
+            finish_reason=reason,
+            model=str(self._model),
+            id=str(self._id),
+            reasoning="".join(self._reasoning),
+            provider_fields=fields,
+            provider=self._provider,
+        )
 
-    def _tool_calls(self) -> Iterator[ToolCall]:
-        """The tool calls, each with an id of its own, so that each result belongs to one call."""
-        ids = {""}
-        for call in self._calls:
-            id_ = f"call_{os.urandom(8).hex()}" if str(call.id) in ids else str(call.id)
-            ids.add(id_)
-            yield ToolCall(id_, call.name, call.arguments or "{}")
+    def usage(self, request: ModelRequest, endpoint: Endpoint) -> Usage:
+        """The usage of what has arrived so far; see `build`."""
+
+        def estimate() -> Usage:
+            written = "".join((*self._text, *self._reasoning))
+            return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
+
+        return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
+
+
+def _is_completion(data: Any) -> bool:
+    """Whether data is a completion or a chunk of one, and no error."""
+    if not isinstance(data, dict):
+        return False
+    fields = cast("dict[str, Any]", data)
+    if fields.get("error"):
+        return False
+    if fields.get("choices") or as_object(fields.get("usage")):
+        return True
+    if read_error(fields).status or read_error(fields.get("base_resp")).code:
+        return False
+    return "choices" in fields or "chunk" in str(fields.get("object"))
 
 
 def _content_text(content: Any) -> str:
@@ -211,37 +299,3 @@ def _content_text(content: Any) -> str:
     if not content or isinstance(content, str):
         return content or ""
     return "".join(part["text"] for part in as_array(content) if part.get("type") == "text")
-
-
-def _reported_usage(fields: Mapping[str, Any], endpoint: Endpoint) -> Usage | None:
-    """The provider's counts; None if there are none, or impossible ones."""
-    try:
-        sent, produced = int(fields.get("prompt_tokens") or 0), int(fields.get("completion_tokens") or 0)
-        details = as_object(fields.get("prompt_tokens_details"))
-        cached = int(details.get("cached_tokens") or fields.get("prompt_cache_hit_tokens") or 0)
-        # OpenRouter, LiteLLM, Anthropic
-        names = (
-            (details, "cache_write_tokens"),
-            (details, "cache_creation_tokens"),
-            (fields, "cache_creation_input_tokens"),
-        )
-        written = int(next((count for place, name in names if (count := place.get(name))), 0))
-        reasoning = int(as_object(fields.get("completion_tokens_details")).get("reasoning_tokens") or 0)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    if not (sent or produced) or not (0 <= sent <= _MAX_TOKENS and 0 <= produced <= _MAX_TOKENS):
-        return None
-    if reasoning > 0 and fields.get("total_tokens") == sent + produced + reasoning:  # xAI counts them separately
-        produced += reasoning
-    cost = fields.get("cost") if endpoint.reports_cost else None
-    cost = as_object(cost).get("total_cost", cost)
-    usd = float(cost) if isinstance(cost, int | float) and cost >= 0 else None
-    cached = max(0, min(cached, sent))
-    written = max(0, min(written, sent - cached))
-    reasoning = max(0, min(reasoning, produced))
-    return Usage(sent, produced, cached, reasoning, cost=usd, cache_write_tokens=written)
-
-
-def _estimated_usage(request: ModelRequest, text: str, calls: tuple[ToolCall, ...]) -> Usage:
-    produced = estimate_tokens(text) + sum(estimate_tokens(call.name + call.arguments) for call in calls)
-    return Usage(estimate_input(request), produced, cost=None, unpriced_model_calls=1)

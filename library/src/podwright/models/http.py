@@ -171,6 +171,16 @@ def certificate_fault(error: BaseException) -> TransportError | None:
     return TransportError("tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion)
 
 
+def connection_fault(error: BaseException) -> TransportError | None:
+    """The fault if an exception of another client, or one of its causes, is about a connection; else None."""
+    for cause in causes(error):
+        if isinstance(cause, aiohttp.ClientConnectionError):
+            return next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(cause, kind))
+        if isinstance(cause, ConnectionError):
+            return TransportError("connect", "the connection failed")
+    return None
+
+
 _sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
 """The session of each event loop, with the generator that closes it."""
 

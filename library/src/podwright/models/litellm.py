@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import aclosing, suppress
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -21,7 +23,8 @@ from podwright.models.chat_completions import (
     request_body,
     with_answer_tool,
 )
-from podwright.models.http import certificate_fault
+from podwright.models.error_body import ErrorBody, is_object, read_error
+from podwright.models.http import certificate_fault, connection_fault
 from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import RefusedError, refusal, transport_error
@@ -37,6 +40,12 @@ _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "APIResponseValidationError": (errors.ModelResponseError, "the response is not a chat completion."),
 }
 """What LiteLLM's public exceptions mean."""
+_UNREADABLE = ("Invalid response object", "Empty or invalid response", "'choices' that is not a list", "no 'choices'")
+"""What LiteLLM says of responses that are no completions."""
+_ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
+"""Those of them that LiteLLM raises for errors of the provider too: status 408, and errors in a stream."""
+_OWN_FIELDS = ("thinking_blocks", "provider_specific_fields")
+"""Further fields of a message that LiteLLM makes itself."""
 
 
 class LiteLLMModel(Model):
@@ -55,6 +64,9 @@ class LiteLLMModel(Model):
 
     def __init__(self, name: str, connection: Connection) -> None:
         self.name = name
+        self._provider = name.partition("/")[0]
+        self._endpoint = ENDPOINTS.get(self._provider, ANY)
+        self._speaks_chat_completions = self._provider in ENDPOINTS
         self._connection = connection
         self._has_json_schema: bool | None = None
         if not litellm_loader.installed():
@@ -74,17 +86,30 @@ class LiteLLMModel(Model):
             ModelError: See the table in `docs/models.md`.
             UnknownModelError: LiteLLM does not know the provider.
         """
+        return await self._complete(request, on_token, None)
+
+    async def stream(
+        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+    ) -> ModelResponse:
+        """See `Model.stream`."""
+        return await self._complete(request, on_token, on_reasoning)
+
+    async def _complete(
+        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> ModelResponse:
         if not await self._prepare():
             request = with_answer_tool(request)
-        builder, error_object = ResponseBuilder(), None
+        builder = ResponseBuilder(self._provider)
+        error_body = ErrorBody()
         try:
             if on_token is None:
                 await self._fetch(request, builder)
             else:
-                await self._stream(request, builder, on_token)
-            return from_answer_tool(builder.build(request, ENDPOINTS.get(self.name.partition("/")[0], ANY)))
+                await self._stream(request, builder, on_token, on_reasoning)
+            return from_answer_tool(builder.build(request, self._endpoint))
         except RefusedError as error:
-            error_object, model_error = error.error, refusal(self.name, error.status, error.error)
+            error_body = error.error
+            model_error = refusal(self.name, error_body, error.status)
         except InvalidResponseError as error:
             model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
         except errors.PodwrightError:
@@ -93,9 +118,12 @@ class LiteLLMModel(Model):
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
-            error_object, model_error = _error_object(cause), self._translate(cause, request)
+            error_body = _error_body(cause)
+            model_error = self._translate(cause, error_body, request)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
-        model_error.provider_error = provider_error(error_object, request, self._connection.api_key or "")
+        model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
+        if builder.has_begun:
+            model_error.attempt_usage = builder.usage(request, self._endpoint)
         raise model_error
 
     def check(self) -> None:
@@ -136,28 +164,59 @@ class LiteLLMModel(Model):
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
         async with asyncio.timeout(seconds):
             response = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=False))
-        builder.add(response.model_dump(warnings=False))
+        data = response.model_dump(warnings=False)
+        for choice in data["choices"]:
+            _restore_finish_reason(choice)
+            if self._speaks_chat_completions:
+                _unpack(choice["message"])
+        builder.add(data)
 
-    async def _stream(self, request: ModelRequest, builder: ResponseBuilder, on_token: TokenCallback) -> None:
+    async def _stream(
+        self,
+        request: ModelRequest,
+        builder: ResponseBuilder,
+        on_token: TokenCallback,
+        on_reasoning: TokenCallback | None,
+    ) -> None:
+        litellm = litellm_loader.loaded()
         seconds = self.timeouts.first_byte
         async with asyncio.timeout(seconds):
-            stream = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=True))
-        async with aclosing(stream):
+            stream = await litellm.acompletion(**self._arguments(request, seconds, stream=True))
+        with_fields: list[Any] = []
+        async with _counting(stream, builder):
             while True:
                 async with asyncio.timeout(seconds):
                     chunk = await anext(stream, None)
                 if chunk is None:
                     break
                 seconds = self.timeouts.idle
-                if text := builder.add(chunk.model_dump(warnings=False)):
-                    on_token(text)
+                data = chunk.model_dump(warnings=False)
+                data.pop("usage", None)
+                for choice in data.get("choices") or ():
+                    if self._speaks_chat_completions:
+                        _unpack(choice["delta"])
+                    elif _take_own_fields(choice["delta"]):
+                        with_fields.append(chunk)
+                piece = builder.add(data)
+                if piece.reasoning and on_reasoning is not None:
+                    on_reasoning(piece.reasoning)
+                if piece.text:
+                    on_token(piece.text)
         # LiteLLM adds a finish reason to a stream that broke off without one
-        if not (stream.received_finish_reason or stream.intermittent_finish_reason):
-            raise InvalidResponseError
+        reason = stream.received_finish_reason or stream.intermittent_finish_reason
+        if not reason:
+            raise InvalidResponseError("the stream ended before the answer did")
+        if builder.finish_reason == "stop":  # or what LiteLLM does not know
+            builder.add({"choices": [{"delta": {}, "finish_reason": reason}]})
+        if with_fields:
+            whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
+            message = whole["choices"][0]["message"]
+            builder.add_fields({name: message[name] for name in _OWN_FIELDS if message.get(name)})
 
     def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
+        body = request_body(request, self.name, ANY, provider=self._provider, stream=stream)
         return {
-            **request_body(request, self.name, ANY, stream),
+            **_encodable(body),
             # LiteLLM takes an empty key for none, and would send that of the environment
             "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
             "base_url": self._connection.base_url,
@@ -166,32 +225,98 @@ class LiteLLMModel(Model):
             "max_retries": 0,
         }
 
-    def _translate(self, error: Any, request: ModelRequest) -> errors.ModelError:
+    def _translate(self, error: Any, error_body: ErrorBody, request: ModelRequest) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
         litellm = litellm_loader.loaded()
         if fault := certificate_fault(error):
             return transport_error(self.name, fault)
-        if "Invalid response object" in str(error):  # which LiteLLM reports as one of several errors
+        text = str(error)
+        if isinstance(error, litellm.UnsupportedParamsError):
+            names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in text)
+            message = f"'{self.name}' does not support {names or 'a setting'}."
+            return errors.ModelRequestError(message, suggestion="Remove it from the config.")
+        headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
+        is_timeout_of_provider = isinstance(error, litellm.Timeout) and error.status_code != 408
+        is_answer = bool(headers or error_body.code or error_body.message or is_timeout_of_provider)
+        if not (error_body.code or error_body.message) and _is_unreadable(error):
             return errors.ModelResponseError(f"'{self.name}': {InvalidResponseError()}.")
         for name, (kind, reason) in _ERRORS.items():
-            if isinstance(error, getattr(litellm, name)):
+            if isinstance(error, getattr(litellm, name)) and not (is_answer and name in _ALSO_FOR_ANSWERS):
                 return kind(f"'{self.name}': {reason}")
-        match error:
-            case litellm.UnsupportedParamsError():
-                names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in str(error))
-                message = f"'{self.name}' does not support {names or 'a setting'}."
-                return errors.ModelRequestError(message, suggestion="Remove it from the config.")
-            case _ if hasattr(error, "status_code"):
-                headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
-                return refusal(self.name, error.status_code, str(error), headers)
-            case _:
-                return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
+        if not is_answer and (fault := connection_fault(error)):
+            return transport_error(self.name, fault)
+        if not hasattr(error, "status_code"):
+            return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
+        status = error.status_code
+        has_own_status = isinstance(error, litellm.APIConnectionError) or "Error in response object" in text
+        if has_own_status or not isinstance(status, int) or status < 300:
+            status = error_body.status or 500
+        return refusal(self.name, error_body, status, headers)
 
 
-def _error_object(error: BaseException) -> Any:
-    """The provider's error object, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
-    body = next((body for cause in causes(error) if (body := as_object(getattr(cause, "body", None)))), None)
+def _is_unreadable(error: Any) -> bool:
+    """Whether LiteLLM could not read a response with status 200, which it reports as one of several errors."""
+    if any(words in str(error) for words in _UNREADABLE):
+        return True
+    has_no_status = not getattr(error, "litellm_response_headers", None)
+    is_no_json = any(isinstance(cause, json.JSONDecodeError) for cause in causes(error))
+    return is_no_json and (has_no_status or error.status_code == 200)
+
+
+def _encodable(body: dict[str, Any]) -> dict[str, Any]:
+    """The body without lone surrogates, which LiteLLM cannot encode."""
+    try:
+        orjson.dumps(body)
+    except TypeError:
+        text = json.dumps(body, ensure_ascii=False)
+        return json.loads(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return body
+
+
+def _restore_finish_reason(choice: dict[str, Any]) -> None:
+    """Give a choice the finish reason of the provider if LiteLLM, which does not know it, has made it "stop"."""
+    native = as_object(choice.get("provider_specific_fields")).get("native_finish_reason")
+    if native and choice["finish_reason"] == "stop":
+        choice["finish_reason"] = native
+
+
+@asynccontextmanager
+async def _counting(stream: Any, builder: ResponseBuilder) -> AsyncGenerator[None]:
+    """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates."""
+    try:
+        async with aclosing(stream):
+            yield
+    finally:
+        for chunk in stream.chunks:
+            if usage := getattr(chunk, "usage", None):
+                builder.add({"usage": usage.model_dump(warnings=False)})
+
+
+def _unpack(message: dict[str, Any]) -> None:
+    """Put the further fields of a message, or of a piece of one, back where the provider had them."""
+    for name, value in as_object(message.pop("provider_specific_fields", None)).items():
+        message.setdefault(name, value)
+    if message.get("reasoning") and message["reasoning"] == message.get("reasoning_content"):
+        del message["reasoning_content"]  # LiteLLM's copy
+
+
+def _take_own_fields(delta: dict[str, Any]) -> bool:
+    """Take LiteLLM's own further fields out of a delta, which only LiteLLM can put together; return if there were."""
+    taken = [delta.pop(name, None) for name in _OWN_FIELDS]
+    return any(taken)
+
+
+def _error_body(error: BaseException) -> ErrorBody:
+    """The provider's error, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
+    body = next((body for cause in causes(error) if is_object(body := getattr(cause, "body", None))), None)
     text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
-    with suppress(ValueError):
-        body = body or orjson.loads(text[text.index("{") : text.rindex("}") + 1])
-    return as_object(body).get("error", body)
+    start = min((at for at in map(text.find, "{[") if at >= 0), default=-1)
+    if body is None and start >= 0:
+        with suppress(ValueError):
+            body, _ = json.JSONDecoder().raw_decode(text[start:])
+    code = getattr(error, "status_code", None)
+    if body is None and isinstance(code, str):  # the provider's
+        body = {"code": code}
+    # LiteLLM's own words in the message tell what it has recognised
+    found = read_error(body) if body else ErrorBody()
+    return replace(found, reasons=(*found.reasons, text))

@@ -44,7 +44,9 @@ def estimate_message(message: Message) -> int:
     """An estimate of the tokens of one message."""
     images = 0 if isinstance(message.content, str) else sum(part["type"] == "image_url" for part in message.content)
     calls = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
-    return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls
+    fields = [message.provider_fields, *(call.provider_fields for call in message.tool_calls)]
+    further = sum(estimate_tokens(json.dumps(value)) for value in fields if value)
+    return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls + further
 
 
 def estimate_input(request: ModelRequest) -> int:
@@ -62,17 +64,30 @@ class OfflineModel(Model):
         """Always 0."""
         return 0.0
 
+    async def stream(
+        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+    ) -> ModelResponse:
+        """See `Model.stream`."""
+        response = await self.complete(request)
+        _hand_out(response.reasoning, on_reasoning)
+        _hand_out(response.text, on_token)
+        return response
+
     def _finish(self, request: ModelRequest, response: ModelResponse, on_token: TokenCallback | None) -> ModelResponse:
         """The response with its usage estimated if it has none; its text is handed to `on_token`."""
         if on_token is not None:
-            for word in _WORDS.findall(response.text):
-                on_token(word)
+            _hand_out(response.text, on_token)
         if response.usage.total_tokens:
             return response
         output = estimate_tokens(response.text)
         output += sum(estimate_tokens(call.name + call.arguments) for call in response.tool_calls)
         usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=response.usage.cost or 0.0)
         return replace(response, usage=usage, model=response.model or self.name)
+
+
+def _hand_out(text: str, callback: TokenCallback) -> None:
+    for word in _WORDS.findall(text):
+        callback(word)
 
 
 class EchoModel(OfflineModel):

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from typing import Any
+from collections.abc import Mapping
 
 import orjson
 
 from podwright import errors
 from podwright._version import __version__
-from podwright.json_data import as_object, to_json_bytes
+from podwright.json_data import to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.base import Connection, Model, TokenCallback
+from podwright.models.body_reader import BodyReader
 from podwright.models.chat_completions import (
     InvalidResponseError,
+    Piece,
     ResponseBuilder,
     from_answer_tool,
     request_body,
     with_answer_tool,
 )
+from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.http import Response, TransportError, post
 from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, Endpoint
 from podwright.models.refusals import RefusedError, refusal, transport_error
-from podwright.models.sse import EventParser
 from podwright.models.urls import host_and_port, is_header_value, join_url
 from podwright.usage import Usage
 
@@ -47,7 +49,8 @@ class ChatModel(Model):
         self.name = name
         self._connection = connection
         self._endpoint = endpoint
-        model, prefix = name.partition("/")[2], endpoint.model_prefix
+        self._provider, _, model = name.partition("/")
+        prefix = endpoint.model_prefix
         self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
         self._destination: tuple[str, dict[str, str]] | None = None
 
@@ -58,28 +61,51 @@ class ChatModel(Model):
             ModelError: See the table in `docs/models.md`.
             ConfigurationError: The base URL is missing or invalid.
         """
+        return await self._complete(request, on_token, None)
+
+    async def stream(
+        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
+    ) -> ModelResponse:
+        """See `Model.stream`."""
+        return await self._complete(request, on_token, on_reasoning)
+
+    async def _complete(
+        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> ModelResponse:
         url, headers = await self._prepare()
         if not self._endpoint.json_schema:
             request = with_answer_tool(request)
-        body = to_json_bytes(request_body(request, self._model, self._endpoint, on_token is not None))
+        streams = on_token is not None
+        body = request_body(request, self._model, self._endpoint, provider=self._provider, stream=streams)
         first_byte = self.timeouts.first_byte
-        if on_token is None:  # the first byte comes when the whole answer is ready
+        if not streams:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
+        reading = _Reading(ResponseBuilder(self._provider), on_token, on_reasoning)
         try:
             async with post(
-                url, body, headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
+                url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
             ) as response:
-                return await self._read(response, request, on_token)
+                await reading.read(response)
+            return from_answer_tool(reading.builder.build(request, self._endpoint))
         except TransportError as error:
-            raise transport_error(self.name, error) from error
+            failure = transport_error(self.name, error)
+            cause: Exception | None = error
         except RefusedError as error:
-            model_error = refusal(self.name, error.status, error.error, error.headers)
-            # the key follows "Bearer "
-            model_error.provider_error = provider_error(error.error, request, headers.get("Authorization", "")[7:])
-            raise model_error from None
+            failure = refusal(self.name, error.error, error.status, error.headers)
+            failure.provider_error = provider_error(error.error, request, self._key_of(headers))
+            cause = None
         except (InvalidResponseError, orjson.JSONDecodeError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
-            raise errors.ModelResponseError(f"'{self.name}': {reason}.") from None
+            failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
+            failure.provider_error = provider_error(reading.first_words(), request, self._key_of(headers))
+            cause = None
+        if reading.builder.has_begun:
+            failure.attempt_usage = reading.builder.usage(request, self._endpoint)
+        raise failure from cause
+
+    @staticmethod
+    def _key_of(headers: Mapping[str, str]) -> str:
+        return headers.get("Authorization", "").removeprefix("Bearer ")
 
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
@@ -150,45 +176,70 @@ class ChatModel(Model):
             raise errors.ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
         return key
 
-    async def _read(self, response: Response, request: ModelRequest, on_token: TokenCallback | None) -> ModelResponse:
+
+class _Reading:
+    """The reading of one response."""
+
+    def __init__(
+        self, builder: ResponseBuilder, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> None:
+        self.builder = builder
+        self._on_token = on_token
+        self._on_reasoning = on_reasoning
+        self._reader = BodyReader()
+        self._type = ""
+
+    async def read(self, response: Response) -> None:
+        """Read the response to its end.
+
+        Raises:
+            TransportError: The response broke off before the answer had ended.
+            RefusedError: It is an error.
+            InvalidResponseError, orjson.JSONDecodeError: It cannot be read, or the answer was cut off.
+        """
         if response.status != 200:
-            raise RefusedError(await _error_object(response), response.status, response.headers)
-        builder = ResponseBuilder()
-        if on_token is not None and response.media_type == "text/event-stream":
-            await self._read_stream(response, builder, on_token)
-        else:
-            text = builder.add(orjson.loads(await response.read()))
-            if text and on_token is not None:  # the server does not stream
-                on_token(text)
-        return from_answer_tool(builder.build(request, self._endpoint))
+            raise RefusedError(read_error(await _body_of(response)), response.status, response.headers)
+        self._type = response.media_type
+        documents = 0
+        try:
+            while not self._reader.is_done:
+                chunk = await response.read_chunk()
+                for data in self._reader.feed(chunk) if chunk else self._reader.close():
+                    self._hand_out(self.builder.add(data))
+                    documents += 1
+                if not chunk:
+                    break
+        except TransportError:
+            if not self.builder.finish_reason:
+                raise
+        if self._reader.is_done:
+            await response.drain()
+        if not documents:
+            raise InvalidResponseError
+        if self.builder.is_streamed and not self.builder.finish_reason:
+            raise InvalidResponseError("the stream ended before the answer did")
 
-    async def _read_stream(self, response: Response, builder: ResponseBuilder, on_token: TokenCallback) -> None:
-        parser = EventParser()
-        ended = False
-        while not ended:
-            chunk = await response.read_chunk()
-            ended = not chunk
-            for event in parser.feed(chunk) if chunk else parser.close():
-                if event.data == b"[DONE]":
-                    await response.drain()
-                    return
-                if text := builder.add(orjson.loads(event.data)):
-                    on_token(text)
-        if not builder.finish_reason:
-            raise errors.ModelResponseError(f"'{self.name}': the stream ended before the answer did.")
+    def _hand_out(self, piece: Piece) -> None:
+        if piece.reasoning and self._on_reasoning is not None:
+            self._on_reasoning(piece.reasoning)
+        if piece.text and self._on_token is not None:
+            self._on_token(piece.text)
+
+    def what_came(self) -> str:
+        """The type of a response that is not an answer, to be appended to a reason."""
+        return "" if self.builder.has_choice else f" (status 200, {self._type or 'no content type'})"
+
+    def first_words(self) -> ErrorBody:
+        """The first characters of a response that is not an answer."""
+        return ErrorBody() if self.builder.has_choice else read_error(self._reader.head)
 
 
-async def _error_object(response: Response) -> Any:
-    """The error object of a refusal, as far as it can be read: the status is enough without it."""
+async def _body_of(response: Response) -> bytes:
+    """The body of a refusal, as far as it can be read: the status is enough without it."""
     try:
-        body = await response.read()
+        return await response.read()
     except TransportError:
-        return None
-    try:
-        data: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:  # a page of a proxy
-        return {"type": body[:2000].decode(errors="replace")}
-    return as_object(data).get("error", data)
+        return b""
 
 
 def _first_set(variables: tuple[str, ...]) -> str:

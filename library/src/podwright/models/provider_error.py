@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from podwright.json_data import as_object, to_text
 from podwright.messages import Message, ModelRequest
+from podwright.models.error_body import ErrorBody
 from podwright.text import printable, truncate
 
 _QUOTE, _SHORT = 16, 6
@@ -20,18 +19,17 @@ _CREDENTIAL = re.compile(r"(?<=bearer )\S+|(?<=//)[^/\s]+@|(?<=key=)[^&\s]+", re
 _SECRET_VARIABLE = re.compile(r"(KEYS?|TOKEN|SECRET|PASSWORD)$")
 
 
-def provider_error(error: Any, request: ModelRequest, api_key: str = "") -> str | None:
-    """Code, parameter and message of a provider's error object, in at most 500 characters; None if it has none of them.
+def provider_error(error: ErrorBody, request: ModelRequest, api_key: str = "") -> str | None:
+    """Code, parameter and message of a provider's error, in at most 500 characters; None if it has none of them.
 
     Args:
-        error: The error object, or its message.
+        error: The error.
         request: The refused request. What the text quotes of its messages, image URLs and tool arguments, 16 characters
             in a row or a shorter text as a whole, is cut out.
         api_key: The key of the request, cut out like secrets of the environment and what looks like a key.
     """
-    fields = {"message": error} if isinstance(error, str) else as_object(error)
-    names = [f"{name}: {fields[name]}" for name in ("code", "param") if fields.get(name)]
-    reasons = [to_text(fields[name]) for name in ("message", "detail") if fields.get(name)]
+    names = [f"{name}: {value}" for name, value in (("code", error.code), ("param", error.param)) if value]
+    reasons = [error.message] if error.message else []
     text = _plain("; ".join([*names, *reasons])[:4000])
     sent = [_plain(text) for message in request.messages for text in _texts(message)]
     text = _without_quotes(text, "\n".join(sent), _QUOTE)

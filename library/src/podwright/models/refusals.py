@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from podwright import errors
-from podwright.json_data import as_object
+from podwright.models.error_body import ErrorBody
 from podwright.models.http import Fault, TransportError
 from podwright.models.retries import retry_after
 
@@ -18,56 +17,44 @@ _TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
     "too_large": errors.ModelResponseError,
 }
 """The others are `ModelConnectionError`."""
-_NO_CREDIT = ("insufficient_quota", "insufficient quota", "insufficient balance", "billing_hard_limit", "out of credit")
+# phrases have spaces for underscores, as `ErrorBody.search_text` has
+_NO_CREDIT = (
+    "insufficient quota", "insufficient user quota", "insufficient balance", "insufficient account balance",
+    "insufficient credit", "billing hard limit", "credit balance is too low", "out of credit",
+)  # fmt: skip
 _TOO_LONG = (
-    "context_length_exceeded", "context length", "context window", "context size", "context limit",
-    "prompt is too long", "maximum number of tokens", "too many input tokens", "while limit is", "`inputs` tokens",
+    "context length", "context window", "context size", "context limit", "prompt is too long",
+    "maximum number of tokens", "too many input tokens", "while limit is", "`inputs` tokens",
 )  # fmt: skip
 _FILTERED = (
-    "content_filter", "content_policy", "content policy", "responsibleaipolicy", "safety system",
-    "content management policy", "requires moderation", "flagged",
+    "content filter", "content policy", "responsibleaipolicy", "safety system", "content management policy",
+    "requires moderation", "flagged",
 )  # fmt: skip
-_STATUS_OF_CODE = {
-    "invalid_api_key": 401, "authentication_error": 401, "insufficient_quota": 429, "rate_limit_exceeded": 429,
-    "rate_limit_error": 429, "context_length_exceeded": 400, "invalid_request_error": 400, "content_filter": 400,
-}  # fmt: skip
+_BAD_KEY = ("invalid api key", "api key invalid", "api key not valid", "incorrect api key")
+_BAD_TOOL_CALL = (
+    "tool use failed", "malformed function call", "failed to call a function", "tool call validation failed",
+    "parsing tool call", "parse tool call", "parse function call",
+)  # fmt: skip
+"""The provider refuses what its own model wrote: Groq, Gemini, Ollama, llama.cpp."""
 
 
 class RefusedError(Exception):
     """A provider refused a request.
 
     Args:
-        error: Its error object, or a text.
-        status: The HTTP status; by default the one that an error object in a response with status 200 stands for.
+        error: Its error.
+        status: The HTTP status; by default the one that an error in a response with status 200 stands for.
         headers: The response headers.
     """
 
-    def __init__(self, error: Any, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, error: ErrorBody, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.error = error
-        self.status = status or _error_status(error)
+        self.status = status or error.status or 500
         self.headers = headers
 
 
-def _error_text(error: Any) -> str:
-    """Code, type and message of a provider's error object; for searching only, because it may quote the request."""
-    fields = as_object(error)
-    return " ".join(str(fields[key]) for key in ("code", "type", "message") if fields.get(key)) or str(error)
-
-
-def _error_status(error: Any) -> int:
-    """The HTTP status that an error object in a response with status 200 stands for; 500 without a known code."""
-    fields = as_object(error)
-    for key in ("code", "status", "type"):
-        value = str(fields.get(key))
-        if value.isdecimal() and 400 <= int(value) < 600:
-            return int(value)
-        if value in _STATUS_OF_CODE:
-            return _STATUS_OF_CODE[value]
-    return 500
-
-
-def refusal(model: str, status: int, error: Any = "", headers: Mapping[str, str] | None = None) -> errors.ModelError:
+def refusal(model: str, error: ErrorBody, status: int, headers: Mapping[str, str] | None = None) -> errors.ModelError:
     """The error for a refused request.
 
     Its message has none of the provider's words, which may repeat the request or a part of the key; its
@@ -75,13 +62,16 @@ def refusal(model: str, status: int, error: Any = "", headers: Mapping[str, str]
 
     Args:
         model: The model's name, "<provider>/<model_name>".
+        error: The provider's error.
         status: The HTTP status.
-        error: The provider's error object, or a text.
         headers: The response headers, for `Retry-After`.
     """
-    model_error = _by_text(f"'{model}' answered {status}", status, _error_text(error).lower())
-    if model_error.transient and headers is not None:
-        model_error.retry_after = retry_after(headers)
+    model_error = _by_text(f"'{model}' answered {status}", status, error.search_text)
+    if model_error.transient:
+        of_headers = retry_after(headers) if headers is not None else None
+        model_error.retry_after = error.retry_after if of_headers is None else of_headers
+    if isinstance(model_error, errors.ModelToolCallError):
+        model_error.failed_generation = error.failed_generation
     return model_error
 
 
@@ -89,15 +79,19 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
     def mentions(phrases: tuple[str, ...]) -> bool:
         return any(phrase in text for phrase in phrases)
 
-    if status in (400, 403, 413, 422) and mentions(_FILTERED):
-        return errors.ContentFilterError(f"{prefix}: the content filter stopped the request.")
-    if status == 413 or (400 <= status < 500 and status != 429 and mentions(_TOO_LONG)):
-        return errors.ContextWindowError(f"{prefix}: the request is too long for the model.")
-    if status == 402 or (status == 429 and mentions(_NO_CREDIT)):
+    if status in (400, 422, 500) and mentions(_BAD_TOOL_CALL):
+        return errors.ModelToolCallError(f"{prefix}: it cannot read a tool call that its own model wrote.")
+    if status >= 400 and mentions(_BAD_KEY):
+        return errors.ModelAuthenticationError(f"{prefix}: the API key is not accepted.")
+    if status == 402 or (status >= 400 and mentions(_NO_CREDIT)):
         hint = "Add credit to the account, or use another one."
         error = errors.ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint)
         error.transient = False
         return error
+    if status in (400, 403, 413, 422) and mentions(_FILTERED):
+        return errors.ContentFilterError(f"{prefix}: the content filter stopped the request.")
+    if status == 413 or (400 <= status <= 500 and status != 429 and mentions(_TOO_LONG)):
+        return errors.ContextWindowError(f"{prefix}: the request is too long for the model.")
     return _by_status(prefix, status)
 
 

@@ -7,11 +7,14 @@ treated alike, those of `register_provider` included, and retries are not nested
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -62,6 +65,7 @@ async def with_retries(
     who: str = "The model",
     left: Callable[[], float] = lambda: math.inf,
     on_retry: Callable[[int, Any, float], object] | None = None,
+    may_repeat: Callable[[Any], bool] = lambda _: True,
 ) -> T:
     """Call `attempt` until it succeeds, within a time, where another attempt can help.
 
@@ -75,6 +79,7 @@ async def with_retries(
         left: Returns the seconds that the caller has left; called after a failed attempt.
         on_retry: Called before each wait with the number of the failed attempt from 1, its error, and the wait in
             seconds.
+        may_repeat: Returns whether an attempt that failed with a transient error may be repeated.
 
     Raises:
         ModelError, RemoteError: The error of the last attempt; ModelTimeoutError if `total` has passed.
@@ -90,7 +95,8 @@ async def with_retries(
                     return await attempt()
                 except (ModelError, RemoteError) as error:
                     wait = policy.wait(error, tries)
-                    if not error.transient or tries >= policy.tries or wait >= min(end - loop.time(), left()):
+                    repeats = error.transient and tries < policy.tries and may_repeat(error)
+                    if not repeats or wait >= min(end - loop.time(), left()):
                         raise
                     if on_retry is not None:
                         on_retry(tries, error, wait)
@@ -103,18 +109,59 @@ async def with_retries(
         raise final from error
 
 
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", re.ASCII)
+_EPOCH = 10**9
+"""A larger number of seconds is a time since 1970, and one that is a thousand times larger is one in milliseconds."""
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds from now, of a number of them, a duration such as `6m0s` or `120ms`, or a point in time.
+
+    A point in time is a date (of HTTP or ISO 8601), or a number of seconds or milliseconds since 1970. None for other
+    texts; a time in the past is 0.
+    """
+    text = text.strip()
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if not math.isfinite(number):
+            return None
+        if number >= _EPOCH * 1000:
+            number /= 1000
+        return max(0.0, number - time.time() if number >= _EPOCH else number)
+    if text and (duration := _DURATION.fullmatch(text)):
+        hours, minutes, seconds, milliseconds = (float(part or 0) for part in duration.groups())
+        return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+    for parse in (parsedate_to_datetime, datetime.fromisoformat):
+        with contextlib.suppress(ValueError, OverflowError):
+            return max(0.0, parse(text).timestamp() - time.time())
+    return None
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait from `Retry-After` (RFC 9110, section 10.2.3: seconds or a date); None without a valid one.
+    """Seconds that a server asks to wait: `Retry-After` (RFC 9110, section 10.2.3), or what providers have besides.
+
+    These are `retry-after-ms`, and `x-ratelimit-reset` with its like for requests and tokens (`…-reset-tokens`,
+    `anthropic-ratelimit-tokens-reset`, `x-rate-limit-reset-tokens`) if nothing remains of what they limit. None
+    without a valid one.
 
     Args:
         headers: The response headers; names in lower case, or a mapping that ignores case.
     """
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
+    milliseconds = seconds_of(headers.get("retry-after-ms", ""))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    seconds = seconds_of(headers.get("retry-after", ""))
+    return _longest_reset(headers) if seconds is None else seconds
+
+
+def _longest_reset(headers: Mapping[str, str]) -> float | None:
+    waits: list[float] = []
+    for header, value in headers.items():
+        name = header.lower()
+        if "ratelimit" not in name.replace("-", "") or "reset" not in name:
+            continue
+        remaining = headers.get(name.replace("reset", "remaining"), "0")
+        seconds = seconds_of(value)
+        if remaining.strip() == "0" and seconds is not None:
+            waits.append(seconds)
+    return max(waits, default=None)

@@ -16,7 +16,7 @@ class ServerSentEvent(NamedTuple):
 
 
 class EventParser:
-    """Parses a stream of server-sent events, in whatever pieces its bytes arrive. Lines end with LF or CRLF."""
+    """Parses a stream of server-sent events, in whatever pieces its bytes arrive. Lines end with LF, CRLF or CR."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -31,12 +31,15 @@ class EventParser:
     def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         """Yield the events that these bytes complete."""
         self._line += chunk
-        if b"\n" not in chunk:
+        if b"\n" not in chunk and b"\r" not in self._line:
             return
-        *lines, rest = bytes(self._line).split(b"\n")
-        self._line = bytearray(rest)
+        # a CR at the end may be the first half of a CRLF
+        held = b"\r" if self._line.endswith(b"\r") else b""
+        whole = bytes(self._line).removesuffix(held)
+        *lines, rest = whole.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._line = bytearray(rest + held)
         for line in lines:
-            yield from self._parse(line.removesuffix(b"\r"))
+            yield from self._parse(line)
 
     def close(self) -> Iterator[ServerSentEvent]:
         """Yield the last event if the stream ended without its blank line, which some servers omit."""
@@ -48,6 +51,10 @@ class EventParser:
             if self._data:
                 yield ServerSentEvent(self._name, b"\n".join(self._data))
             self._data, self._name = [], ""
+            return
+        if line.startswith(b"{"):  # as some gateways write an error into a stream
+            yield from self._parse(b"")
+            yield ServerSentEvent("", line)
             return
         field, _, value = line.partition(b":")
         match field.removeprefix(b"\xef\xbb\xbf"):

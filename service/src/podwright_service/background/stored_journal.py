@@ -79,7 +79,7 @@ class StoredJournal(Journal):
         if self.is_lost or self.has_ended or self._is_caused_by_move(event):
             return
         self._count_usage(event)
-        if isinstance(event, events.Token | events.ModelCallStarted):
+        if isinstance(event, events.Token | events.Reasoning | events.ModelCallStarted):
             return
         if isinstance(event, events.RunEnded) and event.run_id == self.run_id:
             self._last_event = event
@@ -101,7 +101,9 @@ class StoredJournal(Journal):
 
     def _count_usage(self, event: Event) -> None:
         if isinstance(event, events.ModelCallFinished):
-            self.used += event.response.usage.as_call(event.model)
+            self.used += event.failed_usage + event.response.usage.as_call(event.model)
+        elif isinstance(event, events.ModelCallFailed):
+            self.used += event.usage
         elif isinstance(event, events.ToolCallStarted) and (event.run_id, event.call) not in self._tools_called:
             self._tools_called.add((event.run_id, event.call))
             self.used += Usage(tool_calls=1)

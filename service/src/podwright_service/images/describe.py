@@ -14,9 +14,9 @@ from typing import Any
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component
-from podwright.components.base import ModelComponent
 from podwright.errors import BlueprintValidationError, PodwrightError, UnknownModelError
 from podwright.json_data import as_object
+from podwright.models import resolve
 from podwright_service.inline_blueprints import tools_of
 from podwright_service.remotes import everything_in, remotes_in, remotes_of
 from podwright_service.settings import Settings, read_settings
@@ -54,12 +54,12 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
 def _unserved_models(component: Component) -> list[str]:
     """The models for which this image has no client."""
     models: list[str] = []
-    for part in everything_in(component):
+    for name in component.models():
         try:
-            _ = part.model if isinstance(part, ModelComponent) else None
+            resolve(name)
         except UnknownModelError:
-            models += part.models()
-    return list(dict.fromkeys(models))
+            models.append(name)
+    return models
 
 
 def main(folder: str, file: str) -> int:

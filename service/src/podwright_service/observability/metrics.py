@@ -21,6 +21,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from podwright import events
+from podwright.usage import Usage
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.paths import route_of
 
@@ -155,6 +156,9 @@ class Metrics:
         self._tool_call_duration = histogram(
             "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
         )
+        self._loops_exhausted = counter(
+            "loops_exhausted_total", "Loops of workflows that ended by max_iterations; their condition did not hold."
+        )
         self._http_requests = counter(
             "http_requests_total", "HTTP requests; 499 is a client that disconnected.", "method", "route", "status"
         )
@@ -230,6 +234,8 @@ class Metrics:
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
                 self._tool_call_duration(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
+            case events.LoopExhausted():
+                self._loops_exhausted(*labels).inc()
             case _:
                 pass
 
@@ -244,9 +250,16 @@ class Metrics:
         model = _bounded(event.model, self._models)
         self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
         self._model_call_duration(*labels, model).observe(event.duration_ms / 1000, _exemplar())
+        failed = event.usage if isinstance(event, events.ModelCallFailed) else event.failed_usage
+        for name, usage in failed.by_model.items():
+            self._count_usage(usage, labels, _bounded(name, self._models))
         if isinstance(event, events.ModelCallFailed):
             return
-        usage = event.response.usage
+        self._count_usage(event.response.usage, labels, model)
+        if event.first_token_ms is not None:
+            self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+
+    def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
         for token_type, tokens in (
             ("input", usage.input_tokens),
             ("output", usage.output_tokens),
@@ -260,8 +273,6 @@ class Metrics:
             self._unpriced(*labels, model).inc()
         else:
             self._cost(*labels, model).inc(usage.cost)
-        if event.first_token_ms is not None:
-            self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
 
 
 def _bounded(value: str, known: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from podwright.errors import MessagesError
 from podwright.json_data import to_text
 from podwright.messages import ContentPart, Message
 from podwright.models import pricing
-from podwright.usage import Usage
+from podwright.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.observability.tracing import resumed_run
@@ -81,7 +81,12 @@ class RunSpans:
                 span, _ = _open_spans.get()[-1]
                 cut = {semconv.HISTORY_MESSAGES: event.messages, semconv.HISTORY_TURNS: event.turns}
                 span.add_event(semconv.HISTORY_CUT, cut)
-            case events.Token() | events.PlanMade() | events.ConditionChecked():
+            case events.ModelCallFellBack():
+                span, _ = _open_spans.get()[-1]
+                span.add_event(semconv.FALLBACK, _fallback(event))
+            case events.Token() | events.Reasoning() | events.PlanMade():
+                pass
+            case events.ConditionChecked() | events.LoopExhausted():
                 pass
             case _:
                 self._end(event)
@@ -173,6 +178,10 @@ def _retry(event: events.ModelCallRetried) -> Attributes:
     }
 
 
+def _fallback(event: events.ModelCallFellBack) -> Attributes:
+    return {semconv.FALLBACK_MODEL: event.model, semconv.ERROR: str(event.error.get("code", ""))}
+
+
 def _result(event: End) -> Attributes:
     match event:
         case events.RunEnded():
@@ -181,6 +190,8 @@ def _result(event: End) -> Attributes:
             return {semconv.STEP_OUTCOME: event.outcome}
         case events.ModelCallFinished():
             return _model_call_result(event)
+        case events.ModelCallFailed() if event.usage.total_tokens:
+            return {**_tokens(event.usage), **_cost(event.usage.cost, event.model, event.usage)}
         case _:
             return {}
 
@@ -199,7 +210,8 @@ def _run_result(event: events.RunEnded) -> Attributes:
 
 
 def _model_call_result(event: events.ModelCallFinished) -> Attributes:
-    response, usage = event.response, event.response.usage
+    response = event.response
+    usage = response.usage if event.failed_usage == NO_USAGE else response.usage + event.failed_usage
     attributes: Attributes = {**_tokens(usage), semconv.FINISH_REASONS: (response.finish_reason,)}
     if response.model:
         attributes[semconv.RESPONSE_MODEL] = response.model
@@ -208,11 +220,18 @@ def _model_call_result(event: events.ModelCallFinished) -> Attributes:
     if event.first_token_ms is not None:
         attributes[semconv.REQUEST_STREAM] = True
         attributes[semconv.FIRST_CHUNK] = event.first_token_ms / 1000
-    if usage.cost is not None:
-        attributes[semconv.COST] = usage.cost
-        attributes[semconv.COST_CURRENCY] = "USD"
-        attributes[semconv.COST_SOURCE] = _cost_source(event.model, usage)
-    return attributes
+    return {**attributes, **_cost(usage.cost, event.model, response.usage)}
+
+
+def _cost(amount: float | None, model: str, usage: Usage) -> Attributes:
+    """The cost of a call in USD, and where its price comes from; nothing if it is not known."""
+    if amount is None:
+        return {}
+    return {
+        semconv.COST: amount,
+        semconv.COST_CURRENCY: "USD",
+        semconv.COST_SOURCE: _cost_source(model, usage),
+    }
 
 
 def _tokens(usage: Usage) -> Attributes:
@@ -259,8 +278,7 @@ def _content(event: events.RunEvent) -> Attributes:
         case events.ModelCallStarted():
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
-            answer = Message("assistant", response.text, response.tool_calls)
-            return {semconv.OUTPUT_MESSAGES: _messages((answer,), response.finish_reason)}
+            return {semconv.OUTPUT_MESSAGES: _messages((response.message(),), response.finish_reason)}
         case events.ToolCallStarted():
             return {semconv.TOOL_ARGUMENTS: json.dumps(event.arguments, ensure_ascii=False)}
         case events.ToolCallFinished():

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from podwright.conversation import chat_message, read_message
 from podwright.json_data import as_array, as_object
-from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolCall
+from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema
 from podwright.usage import Usage
 
 
@@ -28,11 +29,9 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
 
 
 def _read_message(data: Mapping[str, Any]) -> Message:
-    calls = tuple(
-        ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in as_array(data.get("tool_calls"))
-    )
-    return Message(data["role"], _read_content(data.get("content") or ""), calls, data.get("tool_call_id"))
+    if data["role"] == "assistant":
+        return read_message(data)
+    return Message(data["role"], _read_content(data.get("content") or ""), tool_call_id=data.get("tool_call_id"))
 
 
 def _read_content(content: Any) -> Any:
@@ -47,9 +46,7 @@ def _read_content(content: Any) -> Any:
 
 def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
     """The response as a chat completion."""
-    message: dict[str, Any] = {"role": "assistant", "content": response.text or None}
-    if response.tool_calls:
-        message["tool_calls"] = _tool_calls(response)
+    message = {**chat_message(response.message()), "content": response.text or None, **response.provider_fields}
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(response)}
     head = _head(request, response)
     return {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(response.usage)}
@@ -62,8 +59,9 @@ def completion_chunks(request: ModelRequest, response: ModelResponse, with_usage
     def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]}
 
-    yield chunk({"role": "assistant", "content": ""})
-    for word in re.findall(r"\s*\S+|\s+", response.text):
+    yield chunk({"role": "assistant", "content": "", **response.provider_fields})
+    # a content in parts has the text
+    for word in re.findall(r"\s*\S+|\s+", response.text) if "content" not in response.provider_fields else ():
         yield chunk({"content": word})
     for call in _tool_calls(response):
         function = call["function"]
@@ -88,15 +86,8 @@ def _finish_reason(response: ModelResponse) -> str:
 
 
 def _tool_calls(response: ModelResponse) -> list[dict[str, Any]]:
-    return [
-        {
-            "index": index,
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for index, call in enumerate(response.tool_calls)
-    ]
+    calls = chat_message(response.message()).get("tool_calls", [])
+    return [{"index": index, **call} for index, call in enumerate(calls)]
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -142,7 +142,9 @@ def _pair(
 ) -> Iterator[RecordedCall]:
     for call, event in started.items():
         if call in responses:
-            body = json.loads(json.dumps(request_body(event.request, event.request.model, ANY, stream=False)))
+            model = event.request.model
+            body = request_body(event.request, model, ANY, provider=model.partition("/")[0], stream=False)
+            body = json.loads(json.dumps(body))
             yield RecordedCall(read_request(body), event.component, responses[call], required=event.remote is None)
 
 

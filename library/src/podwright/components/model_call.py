@@ -1,0 +1,347 @@
+"""One model call of a chat: limits, attempts, fallback models, usage and events."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from podwright import errors, events
+from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
+from podwright.components.chat_messages import ChatMessages
+from podwright.components.models_of_chat import ChatModels
+from podwright.components.tool_calls import error_details
+from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
+from podwright.models import Model
+from podwright.models.circuit_breaker import circuits
+from podwright.models.offline import estimate_input
+from podwright.models.retries import with_retries
+from podwright.run import Run, milliseconds_since
+from podwright.usage import NO_USAGE, Usage
+
+_FALLS_BACK = (
+    errors.ModelAuthenticationError,
+    errors.ModelConnectionError,
+    errors.ModelRateLimitError,
+    errors.ModelResponseError,
+    errors.ModelTimeoutError,
+    errors.ModelUnavailableError,
+)
+"""After these the next model is asked; another model would refuse the same content or request as well."""
+
+
+async def call_model(
+    run: Run,
+    models: ChatModels,
+    messages: ChatMessages,
+    settings: ModelSettings,
+    *,
+    tools: Sequence[ToolSchema] = (),
+    output: OutputSchema | None = None,
+    may_cut_off: bool = False,
+) -> ModelResponse:
+    """One model call within the limits of a run, with its events and its usage.
+
+    Args:
+        run: The run.
+        models: The model, and those that may answer for it.
+        messages: The messages of the chat.
+        settings: The settings of the call.
+        tools: The tools that the model may call.
+        output: The schema that the answer must fit.
+        may_cut_off: Whether a text that is cut off at `max_tokens` is an answer.
+
+    Raises:
+        LimitExceededError: The call does not fit the limits of the run.
+        ModelError: The model failed, or its answer was cut off.
+    """
+    request = messages.request(run, models.first.name, tools=tuple(tools), settings=settings, output=output)
+    limit = ""
+    response = _replay_response(run)
+    if response is None:
+        # before: a call that may not begin holds nothing back
+        async with run.journal.call(in_tool=run.in_tool):
+            call = _ModelCall(run, models, request)
+            response = await call.response()
+            limit = call.limit
+    _check_end(response, models.first.name, limit, may_cut_off=may_cut_off and output is None)
+    return response
+
+
+def _replay_response(run: Run) -> ModelResponse | None:
+    """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
+    answer = run.journal.answer(run.id, run.calls)
+    if answer is None:
+        return None
+    run.calls += 1
+    run.count_recorded_usage(answer.failed_usage + answer.response.usage.as_call(answer.model))
+    return answer.response
+
+
+def _check_end(response: ModelResponse, model: str, limit: str, *, may_cut_off: bool) -> None:
+    if response.finish_reason == "content_filter":
+        raise errors.ContentFilterError(f"The content filter of '{model}' stopped the answer.")
+    if response.finish_reason != "length":
+        return
+    if limit:
+        raise errors.LimitExceededError(f"The answer of '{model}' was cut off at the run's limits.", limit=limit)
+    if not may_cut_off or response.tool_calls:
+        raise errors.ModelError(
+            f"The answer of '{model}' was cut off at its limit of output tokens.",
+            suggestion="Raise max_tokens, or ask for a shorter answer.",
+        )
+
+
+class _ModelCall:
+    """One model call of a run: the models that are asked in turn, their attempts, and the events."""
+
+    def __init__(self, run: Run, models: ChatModels, request: ModelRequest) -> None:
+        self._run = run
+        self._models = models
+        self._request = request
+        self._number: int | None = None
+        """Its number in the run; None before it has begun."""
+        self._started = 0.0
+        self._first_token_ms: float | None = None
+        self._failed = NO_USAGE
+        """What the failed attempts used."""
+        self._failed_here = NO_USAGE
+        """What those with the present model used."""
+        self.limit = ""
+        """The limit of the run that left the answer fewer tokens than were asked for; empty if none did."""
+
+    async def response(self) -> ModelResponse:
+        """The response of the first model that answers; its usage is counted.
+
+        Raises:
+            LimitExceededError: The call does not fit the limits of the run.
+            ModelError: That of the last model that was asked.
+        """
+        asked = self._models.first
+        try:
+            models = self._candidates()
+            for model in models:
+                is_last = model is models[-1]
+                asked = model
+                circuits.asks(model.name)
+                try:
+                    response = await self._ask_within_limits(model, is_last=is_last)
+                except errors.ModelError as error:
+                    if is_last or not self._may_fall_back(error):
+                        raise
+                    circuits.failed(model.name)
+                    self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
+                else:
+                    circuits.succeeded(model.name)
+                    self._emit_finished(model, response)
+                    return response
+        except (CancelledError, errors.PodwrightError) as error:
+            if self._number is not None:
+                self._emit_failed(asked, error)
+            raise
+        raise AssertionError  # the last model answers or raises
+
+    def _begin(self, request: ModelRequest) -> None:
+        """Begin with the first request, once the limits allow it."""
+        if self._number is None:
+            self._number = self._run.calls
+            self._run.calls += 1
+            self._started = perf_counter()
+            self.emit(events.ModelCallStarted, request=request)
+
+    def _candidates(self) -> list[Model]:
+        """The models to ask in turn."""
+        models = self._models.all()
+        if len(models) == 1:
+            return models
+        # if no circuit is closed, the first model is as good as any
+        return [model for model in models if not circuits.is_open(model.name)] or models
+
+    def _may_fall_back(self, error: errors.ModelError) -> bool:
+        return isinstance(error, _FALLS_BACK) and self._first_token_ms is None
+
+    async def _ask_within_limits(self, model: Model, *, is_last: bool) -> ModelResponse:
+        """The response of one model; its worst case is held back from the limits meanwhile."""
+        run = self._run
+        request = self._models.request_to(model, self._request)
+        reservations: list[Reservation] = []
+        used: Usage | None = None
+        calls = 1 if is_last else 0
+        try:
+            if run.budgets:
+                await model.prepare()
+                request = await self._reserve(model, request, reservations)
+            self._begin(request)
+            self._failed_here = NO_USAGE
+            used = NO_USAGE
+            response = await self._ask(model, request, is_last=is_last)
+            used = response.usage
+            calls = 1
+            return response
+        finally:
+            if used is not None and self._failed_here is not NO_USAGE:
+                used += self._failed_here
+            for budget, reservation in zip(run.budgets, reservations, strict=False):
+                budget.settle(reservation, used, calls)
+
+    async def _reserve(self, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:
+        """Reserve the worst case in every budget; the tightest decides how long the answer may be."""
+        wanted = request.settings.get("max_tokens") or ASSUMED_OUTPUT_TOKENS
+        allowed = wanted
+        input_tokens = estimate_input(request)
+        for budget in self._run.budgets:
+            reservation = await budget.reserve(input_tokens, allowed, model.cost)
+            reservations.append(reservation)
+            allowed = reservation.output_tokens
+            self.limit = reservation.limit or self.limit
+        if allowed == wanted:
+            return request
+        settings: ModelSettings = {**request.settings, "max_tokens": allowed}
+        return replace(request, settings=settings)
+
+    async def _ask(self, model: Model, request: ModelRequest, *, is_last: bool) -> ModelResponse:
+        """The response of a model, which is retried where that can help; its usage is counted."""
+        attempts = _Attempts(self, model, request, is_last=is_last)
+        left = request.settings.get("timeout", model.timeouts.total) - (perf_counter() - self._started)
+        response = await with_retries(
+            attempts.next,
+            # a slow model leaves the next ones a part of the time
+            left if is_last else left / 2,
+            model.retries,
+            who=f"'{model.name}'",
+            left=self._time_left,
+            on_retry=attempts.on_retry,
+            may_repeat=attempts.may_repeat,
+        )
+        self._run.add_usage(response.usage.as_call(model.name))
+        return response
+
+    def _time_left(self) -> float:
+        return self._run.time_left
+
+    def count_failed(self, model: Model, error: errors.ModelError) -> None:
+        """Count what a failed attempt used."""
+        if error.attempt_usage is not None:
+            error.attempt_usage = _with_cost(model, error.attempt_usage)
+            usage = error.attempt_usage.as_failed_call(model.name)
+            self._failed += usage
+            self._failed_here += usage
+            self._run.add_usage(usage)
+
+    def on_token(self, text: str) -> None:
+        """Hand out a piece of the answer."""
+        if self._first_token_ms is None:
+            self._first_token_ms = milliseconds_since(self._started)
+        self.emit(events.Token, text=text)
+
+    def on_reasoning(self, text: str) -> None:
+        """Hand out a piece of the thoughts."""
+        self.emit(events.Reasoning, text=text)
+
+    @property
+    def has_shown_text(self) -> bool:
+        """Whether a reader has seen a part of the answer, which another attempt would repeat."""
+        return self._first_token_ms is not None
+
+    @property
+    def longest_wait(self) -> float:
+        """Seconds that a model may ask to wait before the next one is asked."""
+        return self._models.longest_wait
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer is handed out as it arrives."""
+        return self._run.streaming
+
+    def _emit_finished(self, model: Model, response: ModelResponse) -> None:
+        self.emit(
+            events.ModelCallFinished,
+            model=model.name,
+            response=response,
+            duration_ms=milliseconds_since(self._started),
+            first_token_ms=self._first_token_ms,
+            failed_usage=self._failed,
+        )
+
+    def _emit_failed(self, model: Model, error: BaseException) -> None:
+        self.emit(
+            events.ModelCallFailed,
+            model=model.name,
+            error=error_details(error),
+            duration_ms=milliseconds_since(self._started),
+            usage=self._failed,
+        )
+
+    def emit(self, event: Callable[..., events.Event], **fields: Any) -> None:
+        """Emit an event of the call."""
+        self._run.emit(event(**self._run.stamp(), call=self._number, **fields))
+
+
+class _Attempts:
+    """The attempts of a call with one model."""
+
+    def __init__(self, call: _ModelCall, model: Model, request: ModelRequest, *, is_last: bool) -> None:
+        self._call = call
+        self._model = model
+        self._request = request
+        self._is_last = is_last
+
+    async def next(self) -> ModelResponse:
+        """The response to one attempt.
+
+        Raises:
+            ModelError: The attempt failed. After a tool call that the provider could not read, the model is told so
+                in the next attempt.
+        """
+        try:
+            response = await self._complete()
+            if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
+                raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
+        except errors.ModelError as error:
+            self._call.count_failed(self._model, error)
+            if self._call.has_shown_text:
+                error.transient = False
+            if isinstance(error, errors.ModelToolCallError):
+                self._request = _with_notice(self._request, error)
+            raise
+        except errors.PodwrightError:
+            raise
+        except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
+            raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
+        usage = _with_cost(self._model, response.usage)
+        return response if usage is response.usage else replace(response, usage=usage)
+
+    def may_repeat(self, error: errors.ModelError) -> bool:
+        """Whether the model is asked again after an error that may pass, and not the next one."""
+        is_slow = isinstance(error, errors.ModelTimeoutError)
+        return self._is_last or not (is_slow or (error.retry_after or 0.0) > self._call.longest_wait)
+
+    def on_retry(self, tries: int, error: errors.ModelError, wait: float) -> None:
+        """Tell that the model is asked again."""
+        wait_ms = round(wait * 1000, 3)
+        self._call.emit(
+            events.ModelCallRetried, tries=tries, error=error.to_dict(), wait_ms=wait_ms, model=self._model.name
+        )
+
+    async def _complete(self) -> ModelResponse:
+        if not self._call.is_streamed:
+            return await self._model.complete(self._request)
+        return await self._model.stream(self._request, self._call.on_token, self._call.on_reasoning)
+
+
+def _with_notice(request: ModelRequest, error: errors.ModelToolCallError) -> ModelRequest:
+    """The request with a message about a tool call that the provider could not read."""
+    wrote = f" You wrote: {error.failed_generation}" if error.failed_generation else ""
+    reason = f" The reason: {error.provider_error}" if error.provider_error else ""
+    text = f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
+    return replace(request, messages=(*request.messages, Message("user", text)))
+
+
+def _with_cost(model: Model, usage: Usage) -> Usage:
+    """The usage with its cost, unless it has one or its tokens are only estimated."""
+    if usage.cost is not None or usage.unpriced_model_calls:
+        return usage
+    cost = model.cost(usage)
+    return usage if cost is None else replace(usage, cost=cost)

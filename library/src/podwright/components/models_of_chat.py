@@ -1,0 +1,46 @@
+"""The model of a chat, and the models that answer for it when it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podwright.messages import Message, ModelRequest
+from podwright.models import Model
+
+DEFAULT_FALLBACK_WAIT = 5.0
+"""Seconds that a model may ask to wait before the next one is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatModels:
+    """The models of a chat, in the order in which they are asked."""
+
+    first: Model
+    fallback: Sequence[Model] = ()
+    """Those that are asked if the ones before them cannot answer."""
+    longest_wait: float = DEFAULT_FALLBACK_WAIT
+    """Seconds that a model may ask to wait before the next one is asked."""
+
+    def all(self) -> list[Model]:
+        """All of them, each once: one model may stand for all, as in tests."""
+        models = [self.first]
+        for model in self.fallback:
+            if all(model is not other for other in models):
+                models.append(model)
+        return models
+
+    def request_to(self, model: Model, request: ModelRequest) -> ModelRequest:
+        """A request for one of the models, from that for the first one.
+
+        Messages of unknown origin count as the first one's, so that what they carry is not sent to another provider.
+        """
+        if model is self.first:
+            return request
+        provider = self.first.name.partition("/")[0]
+        messages = tuple(_marked(message, provider) for message in request.messages)
+        return replace(request, model=model.name, messages=messages)
+
+
+def _marked(message: Message, provider: str) -> Message:
+    return message if message.provider or message.role != "assistant" else replace(message, provider=provider)

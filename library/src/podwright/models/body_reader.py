@@ -1,0 +1,91 @@
+"""The JSON documents in the body of a response with status 200: one whole, or the events of a stream.
+
+What the body is shows in its first byte: servers and gateways send streams without their content type, whole answers
+where a stream was asked for, and both at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from podwright.json_data import as_object
+from podwright.models.error_body import read_error
+from podwright.models.refusals import RefusedError
+from podwright.models.sse import EventParser, ServerSentEvent
+
+_HEAD = 300
+"""Bytes of an unreadable body that are kept."""
+_DONE = b"[DONE]"
+_BOM = b"\xef\xbb\xbf"
+_KEEP_ALIVE = ("ping", "heartbeat", "keepalive", "keep-alive")
+"""Names, or types, of events that only keep a connection open."""
+
+
+class BodyReader:
+    """Reads a body in whatever pieces its bytes arrive."""
+
+    def __init__(self) -> None:
+        self.head = b""
+        """The first bytes of the body."""
+        self.is_done = False
+        """Whether the stream has said that it is over."""
+        self._waiting = bytearray()
+        """Bytes of which the kind is not known yet, or those of a whole document."""
+        self._parser: EventParser | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[Any]:
+        """The documents that these bytes complete.
+
+        Raises:
+            RefusedError: An event says that it is an error.
+            orjson.JSONDecodeError: An event is not JSON.
+        """
+        if len(self.head) < _HEAD:
+            self.head = (self.head + chunk)[:_HEAD]
+        if self._parser is None:
+            self._waiting += chunk
+            start = bytes(self._waiting[:16]).removeprefix(_BOM).lstrip()
+            if not start or start[:1] in b"{[":
+                return iter(())
+            self._parser = EventParser()
+            chunk = bytes(self._waiting)
+        return self._documents(self._parser.feed(chunk))
+
+    def close(self) -> Iterator[Any]:
+        """Yield what is left at the end of the body.
+
+        Raises:
+            RefusedError, orjson.JSONDecodeError: See `feed`.
+        """
+        if self._parser is not None:
+            yield from self._documents(self._parser.close())
+            return
+        body = bytes(self._waiting).removeprefix(_BOM).strip()
+        while body.endswith(_DONE):  # as some gateways append to a whole answer
+            body = body.removesuffix(_DONE).rstrip().removesuffix(b"data:").rstrip()
+        try:
+            documents = [orjson.loads(body)]
+        except orjson.JSONDecodeError:
+            # chunks without the framing of events
+            lines = body.splitlines()
+            if len(lines) < 2:
+                raise
+            documents = [orjson.loads(line) for line in lines if line.strip()]
+        yield from documents
+
+    def _documents(self, events: Iterator[ServerSentEvent]) -> Iterator[Any]:
+        for event in events:
+            data = event.data.strip()
+            if data == _DONE:
+                self.is_done = True
+                return
+            if not data or event.name in _KEEP_ALIVE:
+                continue
+            if event.name == "error":
+                raise RefusedError(read_error(data))
+            document = orjson.loads(data)
+            if as_object(document).get("type") not in _KEEP_ALIVE:
+                yield document

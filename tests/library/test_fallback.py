@@ -1,0 +1,270 @@
+"""Fallback models: who answers, after what, what it costs, what the events say, and when the first is asked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.library.model_clients import NO_LIMITS, SOON
+from tests.library.upstream import Script, Upstream, call, completion, delta, pass_time, reply, sse, streamed, upstream
+
+from podwright import Agent, Conductor, ExecutionResult, errors
+from podwright.components import model_call
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import Model, registry
+from podwright.models.circuit_breaker import CircuitBreaker
+from podwright.models.retries import Timeouts
+from podwright.testing import ReplayModel, ScriptedModel
+from podwright.usage import RunLimits
+
+FIRST = "hosted_vllm/first"
+SECOND = "lm_studio/second"
+PRICES = {
+    FIRST: {"input": 1.0, "output": 2.0},
+    SECOND: {"input": 10.0, "output": 20.0},
+}
+"""USD for a million tokens."""
+
+
+@dataclass
+class Providers:
+    """Two providers, and the clock of the circuits."""
+
+    first: Upstream
+    second: Upstream
+    now: float = 0.0
+
+    def agent(self, **options: Any) -> Agent:
+        return Agent("guide", "Help.", FIRST, fallback=[SECOND], **options)
+
+
+@pytest.fixture
+async def providers(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> AsyncGenerator[Providers]:
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps(PRICES))
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(prices))
+    monkeypatch.setattr(Model, "timeouts", NO_LIMITS)
+    monkeypatch.setattr(Model, "retries", SOON)
+    monkeypatch.setattr(registry, "_resolved", {})  # each test has other addresses
+    async with upstream() as first, upstream() as second:
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", first.url)
+        monkeypatch.setenv("LM_STUDIO_API_BASE", second.url)
+        second.answers([reply(completion("From the second."))])
+        both = Providers(first, second)
+        monkeypatch.setattr(model_call, "circuits", CircuitBreaker(clock=lambda: both.now))
+        yield both
+
+
+def refused(status: int, code: str = "", **headers: Any) -> list[Any]:
+    return [reply({"error": {"code": code, "message": "No."}}, status, **headers)]
+
+
+DEAD: Script = ["close"]
+SLOW: Script = [pass_time, "hang"]
+CUT = streamed(sse(delta(role="assistant", content=""), done=False))
+CUT_CALL = streamed(sse(delta(tool_calls=[call(index=0, id="c", name="f", arguments="{}")])))
+UNAVAILABLE: dict[str, tuple[Script, int, str]] = {
+    "down": (DEAD, 3, "model_unreachable"),
+    "overloaded": (refused(503), 3, "model_unavailable"),
+    "slow": (SLOW, 1, "model_timeout"),
+    "limited for a minute": (refused(429, Retry_After="60"), 1, "model_rate_limited"),
+    "limited for a moment": (refused(429, Retry_After="0.001"), 3, "model_rate_limited"),
+    "without credit": (refused(402), 1, "model_rate_limited"),
+    "no credit in the code": (refused(429, "insufficient_quota"), 1, "model_rate_limited"),
+    "a wrong key": (refused(401), 1, "model_authentication"),
+    "cut off before the first token": (CUT, 3, "model_response_invalid"),
+    "cut off between two tool calls": (CUT_CALL, 3, "model_response_invalid"),
+}
+"""What the first provider does, how often it is asked, and why the second is asked."""
+
+
+@pytest.mark.parametrize("name", UNAVAILABLE)
+@pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
+async def test_the_next_model_answers(
+    name: str, streaming: bool, providers: Providers, recorder: Any, assert_sound: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is one model call: its events name each model that was asked; cost and tokens are those of who answered."""
+    script, attempts, code = UNAVAILABLE[name]
+    monkeypatch.setattr(Model, "timeouts", Timeouts(first_byte=1800.0, idle=1800.0, total=3600.0 * 9))
+    providers.first.answers(script)
+    providers.second.answers(streamed(sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE})))
+    agent = providers.agent(event_manager=recorder.manager)
+    result: ExecutionResult = await agent.arun("?", stream=streaming, trace=True)
+    assert result.value == "From the second."
+    assert (len(providers.first.requests), len(providers.second.requests)) == (attempts, 1)
+    (fell_back,) = recorder.of("model_call_fell_back")
+    assert (fell_back.model, fell_back.error["code"]) == (FIRST, code)
+    (started,) = recorder.of("model_call_started")
+    (finished,) = recorder.of("model_call_finished")
+    assert (started.request.model, finished.model, finished.response.provider) == (FIRST, SECOND, "lm_studio")
+    assert finished.response.usage.cost == pytest.approx(20 * 10e-6 + 4 * 20e-6)
+    used = result.usage.by_model[SECOND]
+    assert (used.input_tokens, used.output_tokens, used.model_calls) == (20, 4, 1)
+    assert result.usage.model_calls == 1
+    assert_sound(recorder.events)
+
+
+USAGE = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
+TOO_LONG = refused(400, "context_length_exceeded")
+NOT_THE_MODEL: dict[str, tuple[Script, type[errors.ModelError]]] = {
+    "a wrong request": (refused(400), errors.ModelRequestError),
+    "a request that is too long": (TOO_LONG, errors.ContextWindowError),
+    "a filtered request": (refused(400, "content_filter"), errors.ContentFilterError),
+    "an unknown model": (refused(404), errors.ModelRequestError),
+}
+
+
+@pytest.mark.parametrize("name", NOT_THE_MODEL)
+async def test_another_model_is_not_asked_what_this_one_refuses(name: str, providers: Providers) -> None:
+    """What is refused for its content or its form would be refused, or answered differently, elsewhere."""
+    script, error = NOT_THE_MODEL[name]
+    providers.first.answers(script)
+    with pytest.raises(error):
+        await providers.agent().arun("?")
+    assert providers.second.requests == []
+
+
+async def test_a_stream_falls_back_only_before_its_first_token(providers: Providers) -> None:
+    """What a reader has seen is neither repeated nor continued by another model."""
+    providers.first.answers(streamed(sse(delta(content="From the "), done=False)))
+    tokens: list[str] = []
+    with pytest.raises(errors.ModelResponseError):
+        await providers.agent(on_token=tokens.append).arun("?", stream=True)
+    assert (tokens, providers.second.requests) == (["From the "], [])
+
+
+async def test_all_fail_as_the_last(providers: Providers, recorder: Any, assert_sound: Any) -> None:
+    """If no model answers, the error is that of the last one."""
+    providers.first.answers(refused(503))
+    providers.second.answers(refused(401))
+    with pytest.raises(errors.ModelAuthenticationError, match="lm_studio/second"):
+        await providers.agent(event_manager=recorder.manager).arun("?")
+    (failed,) = recorder.of("model_call_failed")
+    assert failed.model == SECOND
+    assert_sound(recorder.events)
+
+
+async def test_a_model_that_failed_is_asked_again_after_a_while(providers: Providers) -> None:
+    """An open circuit passes it over, a half-open one lets one call try it, and an answer closes it."""
+    providers.first.answers(refused(401))
+    agent = providers.agent()
+    for _ in range(3):
+        await agent.arun("?")
+    assert (len(providers.first.requests), len(providers.second.requests)) == (1, 3)
+    providers.now += 31
+    await agent.arun("?")
+    assert (len(providers.first.requests), len(providers.second.requests)) == (2, 4)
+    providers.now += 31
+    providers.first.answers([reply(completion("From the first."))])
+    assert [await agent.arun("?") for _ in range(2)] == ["From the first."] * 2
+
+
+async def test_a_half_open_circuit_stays_so_until_its_model_is_asked(providers: Providers) -> None:
+    """While the first model answers, nobody tries the second, which is still there when the first fails."""
+    agent = providers.agent()
+    providers.first.answers(refused(401), [reply(completion("From the first."))])
+    providers.second.answers(refused(401))
+    with pytest.raises(errors.ModelAuthenticationError):
+        await agent.arun("?")
+    providers.now += 31
+    assert await agent.arun("?") == "From the first."
+    providers.first.answers(refused(401))
+    providers.second.answers([reply(completion("From the second."))])
+    assert await agent.arun("?") == "From the second."
+
+
+async def test_with_all_circuits_open_all_are_asked(providers: Providers) -> None:
+    """No call fails only because earlier ones did."""
+    providers.first.answers(refused(503))
+    providers.second.answers(refused(503))
+    agent = providers.agent()
+    for _ in range(2):
+        with pytest.raises(errors.ModelUnavailableError):
+            await agent.arun("?")
+    providers.second.answers([reply(completion("From the second."))])
+    assert await agent.arun("?") == "From the second."
+
+
+async def test_limits_hold_over_all_models(providers: Providers) -> None:
+    """A call that fell back counts once, and the price of who answers counts against the limit of the cost."""
+    providers.first.answers(refused(503))
+    limits = RunLimits(model_calls=1, cost=0.2)
+    assert await providers.agent(limits=limits).arun("?") == "From the second."
+    with pytest.raises(errors.LimitExceededError):
+        await providers.agent(limits=RunLimits(cost=1e-9)).arun("?")
+
+
+async def test_what_one_provider_said_is_not_sent_to_another(providers: Providers) -> None:
+    """Thoughts and ids of the first provider stay with it: the next gets the text, and ids that it accepts."""
+    thought = {"reasoning_content": "Hm."}
+    made = {"id": "call_" + "x" * 300, "type": "function", "extra_content": {"signature": "s"}}
+    made["function"] = {"name": "look", "arguments": '{"word": "sea"}'}
+    providers.first.answers([reply(completion(None, tool_calls=[made], **thought))], refused(503))
+
+    def look(word: str) -> str:
+        """Look a word up."""
+        return f"{word}: salty"
+
+    history = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Yes.", **thought}]
+    result = await providers.agent(tools=[look]).arun("?", messages=history, trace=True)
+    _, _, earlier, _, called, found = providers.second.requests[0]["messages"]
+    assert earlier == {"role": "assistant", "content": "Yes."}
+    assert called.keys() == {"role", "content", "tool_calls"}
+    (sent,) = called["tool_calls"]
+    assert sent.keys() == {"id", "type", "function"}
+    assert len(sent["id"]) == 9
+    assert found["tool_call_id"] == sent["id"]
+    assert result.messages[-3]["tool_calls"] == [made]
+    assert result.messages[-3]["podwright_provider"] == "hosted_vllm"
+    # the next turn is the first provider's again
+    providers.now += 31
+    providers.first.answers([reply(completion("Ok."))])
+    await providers.agent(tools=[look]).arun("?", messages=result.messages)
+    assert [m["tool_calls"] for m in providers.first.requests[0]["messages"] if m.get("tool_calls")] == [[made]]
+
+
+def test_a_member_without_a_model_falls_back_like_the_whole() -> None:
+    """The fallback models of a conductor stand for its model, also where a skill takes that over."""
+    blueprint = {
+        "type": "Conductor", "name": "lead", "instructions": "", "config": {"model": FIRST, "fallback": [SECOND]},
+        "skills": [
+            {"type": "Agent", "name": "a", "instructions": ""},
+            {"type": "Agent", "name": "b", "instructions": "", "config": {"model": SECOND}},
+        ],
+    }  # fmt: skip
+    conductor = Conductor.from_blueprint(blueprint)
+    assert [skill.models() for skill in conductor.skills] == [[FIRST, SECOND], [SECOND]]
+    assert conductor.models() == [FIRST, SECOND]
+
+
+async def test_a_recorded_fallback_is_replayed(providers: Providers) -> None:
+    """A trace answers for whichever model answered."""
+    providers.first.answers(refused(503))
+    result = await providers.agent().arun("?", trace=True)
+    saved = ExecutionResult.from_dict(json.loads(json.dumps(result.to_dict())))
+    assert await Agent("guide", "Help.", ReplayModel(saved)).arun("?") == "From the second."
+
+
+def test_a_model_object_has_no_fallback() -> None:
+    """A test that replaces the model never reaches a provider."""
+    model = ScriptedModel(errors.ModelAuthenticationError("No key."))
+    with pytest.raises(errors.ModelAuthenticationError):
+        Agent("guide", "Help.", model, fallback=[SECOND]).run("?")
+
+
+async def test_thoughts_are_streamed_beside_the_answer(recorder: Any) -> None:
+    """Models for tests hand out thoughts; a model of one's own that only completes need not know of them."""
+
+    class Plain(Model):
+        async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+            on_token("Yes.")
+            return ModelResponse("Yes.")
+
+    assert await Agent("a", "Help.", Plain()).arun("?", stream=True) == "Yes."
+    model = ScriptedModel(ModelResponse("Yes.", reasoning="Hm. Well."))
+    assert await Agent("a", "Help.", model, event_manager=recorder.manager).arun("?", stream=True) == "Yes."
+    assert [event.text for event in recorder.of("reasoning")] == ["Hm.", " Well."]
+    assert recorder.of("model_call_finished")[0].response.reasoning == "Hm. Well."
