@@ -81,7 +81,8 @@ def test_the_examples_fit_the_component(serve: Serve, component: Workflow, setti
     client = serve(component, **settings)
     for path, _, operation in operations(client.get("/openapi.json").json()):
         # the page would send them
-        assert not any("example" in parameter for parameter in operation.get("parameters", []))
+        headers = [parameter for parameter in operation.get("parameters", []) if parameter["in"] == "header"]
+        assert not any("example" in parameter for parameter in headers)
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         for shown in content.get("examples", {}).values():
             response = client.post(path, json=shown["value"])

@@ -247,6 +247,7 @@ def _add_model(document: dict[str, Any], component: Component) -> None:
         for parameter in operation.get("parameters", ()):
             if parameter["name"] == "model":
                 parameter["schema"]["const"] = component.name
+                parameter["example"] = component.name
         if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
             document["components"]["schemas"][schema]["properties"]["model"]["const"] = component.name
