@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ import pytest
 from tests.library.model_clients import NO_LIMITS, SOON
 from tests.library.upstream import Script, Upstream, call, completion, delta, pass_time, reply, sse, streamed, upstream
 
-from podwright import Agent, Conductor, ExecutionResult, errors
+from podwright import Agent, Conductor, ExecutionResult, errors, register_provider
 from podwright.components import model_call
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import Model, registry
 from podwright.models.circuit_breaker import CircuitBreaker
 from podwright.models.retries import Timeouts
-from podwright.testing import ReplayModel, ScriptedModel
+from podwright.testing import ReplayModel, ScriptedModel, ToolCall
 from podwright.usage import RunLimits
 
 FIRST = "hosted_vllm/first"
@@ -195,6 +196,76 @@ async def test_limits_hold_over_all_models(providers: Providers) -> None:
     assert await providers.agent(limits=limits).arun("?") == "From the second."
     with pytest.raises(errors.LimitExceededError):
         await providers.agent(limits=RunLimits(cost=1e-9)).arun("?")
+
+
+async def test_a_call_counts_once_whoever_ends_it(providers: Providers) -> None:
+    """A call that fails counts against the limit of calls, also if the first model ends it; a fallback is no second."""
+    for script, error in ((refused(400), errors.ModelRequestError), (refused(503), errors.ModelUnavailableError)):
+        providers.first.answers(script)
+        providers.second.answers(refused(503))
+
+        async def ask_twice() -> str:
+            """Ask, whatever comes of it, and ask again."""
+            for _ in range(2):
+                with contextlib.suppress(errors.ModelError):
+                    await providers.agent().arun("?")
+            return "done"
+
+        limits = RunLimits(model_calls=3)
+        outer = Agent("outer", "", ScriptedModel(ToolCall.of("ask_twice"), "end"), tools=[ask_twice], limits=limits)
+        with pytest.raises(errors.LimitExceededError):
+            await outer.arun("?")
+        assert error
+
+
+async def test_the_limit_of_one_model_does_not_explain_the_end_of_another(providers: Providers) -> None:
+    """An answer that is cut off at its own limit of tokens is no answer cut off by the limits of the run."""
+    providers.first.answers(refused(503))
+    cut = {**completion("Half"), "choices": [{"message": {"content": "Half"}, "finish_reason": "length"}]}
+    providers.second.answers([reply(cut)])
+    limits = RunLimits(cost=0.5)
+    with pytest.raises(errors.ModelError, match=SECOND) as caught:
+        await providers.agent(limits=limits, max_tokens=50).arun("?")
+    assert not isinstance(caught.value, errors.LimitExceededError)
+
+
+async def test_what_says_nothing_about_a_model_leaves_its_circuit(providers: Providers) -> None:
+    """A refused request shows that a model is there, and a wrong key of one component is not another one's."""
+    agent = providers.agent()
+    providers.first.answers(refused(503))
+    await agent.arun("?")
+    providers.now += 31
+    providers.first.answers(refused(400), [reply(completion("From the first."))])
+    with pytest.raises(errors.ModelRequestError):
+        await agent.arun("?")
+    assert await agent.arun("?") == "From the first."
+    providers.first.answers(refused(401))
+    await providers.agent(api_key="wrong").arun("?")
+    providers.first.answers([reply(completion("From the first."))])
+    assert await agent.arun("?") == "From the first."
+
+
+async def test_the_fields_of_a_model_of_ones_own_stay_with_it(providers: Providers) -> None:
+    """A model that does not name its provider has one: the first part of its name."""
+
+    class Own(Model):
+        def __init__(self, name: str) -> None:
+            self.name = f"own/{name}"
+
+        async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+            call = ToolCall("c1", "look", '{"word": "sea"}', {"seal": "own"})
+            return ModelResponse("", (call,), finish_reason="tool_calls", provider_fields={"seal": "own"})
+
+    def look(word: str) -> str:
+        """Look a word up."""
+        return word
+
+    register_provider("own", lambda name, _: Own(name))
+    providers.first.answers(refused(503), refused(503), refused(503), [reply(completion("Done."))])
+    agent = Agent("guide", "Help.", FIRST, fallback=["own/x"], tools=[look])
+    model_call.circuits.recovery_time = 0.0
+    assert await agent.arun("?") == "Done."
+    assert "seal" not in json.dumps(providers.first.requests[-1])
 
 
 async def test_what_one_provider_said_is_not_sent_to_another(providers: Providers) -> None:

@@ -17,8 +17,10 @@ from podwright.conversation import MAX_MESSAGES, parse_messages, to_data, turns
 from podwright.errors import ContextError, InputError, MessagesError, ReplayMismatchError
 from podwright.messages import MAX_CHARACTERS, Message, ModelRequest
 from podwright.models import Connection
+from podwright.models.chat_completions import request_body
 from podwright.models.offline import IMAGE_TOKENS, estimate_input
 from podwright.models.openai_compatible import ChatModel
+from podwright.models.providers import ANY
 from podwright.run import Task, execute
 from podwright.testing import FunctionModel, ModelResponse, ReplayModel, ScriptedModel, ToolCall
 
@@ -281,8 +283,34 @@ def test_fields_of_a_provider_keep_their_origin() -> None:
     (message,) = parse_messages([given])
     assert (message.provider, message.provider_fields) == ("acme", {"thoughts": {"a": [1]}})
     assert to_data([message]) == [given]
-    with pytest.raises(MessagesError, match="JSON"):
-        parse_messages([{**given, "thoughts": object()}])
+    function: Json = {"name": "look", "arguments": "{}"}
+    deep: Json = {}
+    for _ in range(3000):
+        deep = {"x": deep}
+    for wrong in (object(), {1}, deep):
+        for call in ({"function": {**function, "x": wrong}}, {"function": function, "x": wrong}):
+            with pytest.raises(MessagesError, match="JSON"):
+                parse_messages([{**given, "tool_calls": [{"id": "c", **call}]}, answer("c")])
+        with pytest.raises(MessagesError, match="JSON"):
+            parse_messages([{**given, "thoughts": wrong}])
+    changed = to_data([message])[0]
+    changed["thoughts"]["a"].append(2)
+    given["thoughts"]["a"].append(3)
+    assert message.provider_fields == {"thoughts": {"a": [1]}}
+
+
+def test_ids_that_repeat_belong_to_their_turn() -> None:
+    """A result goes with the call before it, also where another provider has used the same id."""
+
+    def turn(provider: str) -> list[Message]:
+        call = ToolCall("call_1", "look", "{}")
+        return [Message("assistant", "", (call,), provider=provider), Message("tool", "x", tool_call_id="call_1")]
+
+    request = ModelRequest("b/m", (*turn("a"), *turn("b"), *turn("a")))
+    sent = request_body(request, "m", ANY, provider="b", stream=False)["messages"]
+    for called, found in zip(sent[::2], sent[1::2], strict=True):
+        assert called["tool_calls"][0]["id"] == found["tool_call_id"]
+    assert sent[2]["tool_calls"][0]["id"] == "call_1"
 
 
 @pytest.mark.parametrize("data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]])

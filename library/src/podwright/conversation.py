@@ -27,7 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
 from podwright.errors import MessagesError
-from podwright.json_data import as_array, as_object, nested_deeper
+from podwright.json_data import as_array, as_object, copy_json, is_set, nested_deeper
 from podwright.messages import CLOSED, ContentPart, Message, Text, TextPart, ToolCall
 from podwright.text import short_repr
 from podwright.validation_errors import to_problems
@@ -158,8 +158,12 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
 def _unreadable_field(message: Mapping[str, Any]) -> str | None:
     """The key of a further field that is not JSON data; None if there is none."""
     fields = _further(message, AssistantMessage)
-    if calls := [_further(as_object(call), ToolCallData) for call in as_array(message.get("tool_calls"))]:
-        fields["tool_calls"] = calls
+    calls = list(map(as_object, as_array(message.get("tool_calls"))))
+    functions = [as_object(call.get("function")) for call in calls]
+    fields["tool_calls"] = [
+        *(_further(call, ToolCallData) for call in calls),
+        *(_further(function, FunctionCallData) for function in functions),
+    ]
     for key, value in fields.items():
         try:
             # the first line finds data that is deeper than the second one can look
@@ -229,27 +233,30 @@ def read_message(data: Mapping[str, Any]) -> Message:
     """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
     if data["role"] != "assistant":
         return Message(data["role"], _content(data["content"]), tool_call_id=data.get("tool_call_id"))
-    fields = _further(data, AssistantMessage)
+    fields = copy_json(_further(data, AssistantMessage))
     content = data.get("content") or ""
     if not isinstance(content, str):
-        if any(part.get("type") != "text" for part in content):
-            fields["content"] = content
-        content = "\n".join(part["text"] for part in content if part.get("type") == "text")
+        texts = [part["text"] for part in content if part.get("type") == "text"]
+        has_others = len(texts) < len(content)
+        if has_others:
+            fields["content"] = copy_json(content)
+        # a provider's parts are pieces of one text, those of a client are paragraphs
+        content = ("" if has_others else "\n").join(texts)
     calls = tuple(map(_tool_call, data.get("tool_calls") or ()))
     return Message("assistant", content, calls, provider_fields=fields, provider=data.get(PROVIDER, ""))
 
 
 def _tool_call(data: Any) -> ToolCall:
-    fields = _further(data, ToolCallData)
+    fields = copy_json(_further(data, ToolCallData))
     if in_function := _further(data["function"], FunctionCallData):
-        fields["function"] = in_function
+        fields["function"] = copy_json(in_function)
     return ToolCall(data["id"], data["function"]["name"], data["function"]["arguments"], fields)
 
 
 def _further(data: Mapping[str, Any], shape: Any) -> dict[str, Any]:
-    """The fields that the shape does not have; what is null or empty is not set."""
+    """The fields that the shape does not have, as far as they are set."""
     own = (*shape.__required_keys__, *shape.__optional_keys__, *_NOT_SENT_BACK)
-    return {key: value for key, value in data.items() if key not in own and value not in (None, [], {})}
+    return {key: value for key, value in data.items() if key not in own and is_set(value)}
 
 
 def _content(data: Any) -> str | tuple[ContentPart, ...]:
@@ -262,8 +269,10 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
 def message_data(message: Message) -> dict[str, Any]:
     """A message in the shape of Chat Completions, with the further fields of its provider, and that provider."""
     data = chat_message(message)
-    if message.provider and (message.provider_fields or any(call.provider_fields for call in message.tool_calls)):
-        data[PROVIDER] = message.provider
+    if message.provider_fields or any(call.provider_fields for call in message.tool_calls):
+        data = copy_json(data)
+        if message.provider:
+            data[PROVIDER] = message.provider
     return data
 
 

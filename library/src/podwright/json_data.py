@@ -79,6 +79,11 @@ def as_array(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
+def is_set(value: object) -> bool:
+    """Whether a field has a value: not null, and no empty list or object."""
+    return value is not None and value not in ([], {})
+
+
 def walk_json(value: object) -> Iterator[tuple[str, object, int]]:
     """Every value in nested dictionaries and lists: its JSON pointer, the value, and its depth (0 is the whole).
 

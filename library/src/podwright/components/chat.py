@@ -15,7 +15,6 @@ from podwright.components.models_of_chat import ChatModels
 from podwright.components.response_format import response_format
 from podwright.components.tool_calls import ToolCaller
 from podwright.messages import ModelSettings
-from podwright.models.base import check_tool_calls
 from podwright.run import Run, Task
 from podwright.tools import Tool
 
@@ -80,7 +79,6 @@ async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, respons
             may_cut_off=config.may_cut_off,
         )
         answer = response.message()
-        check_tool_calls(config.models.first.name, len(response.tool_calls))
         if response.tool_calls:
             reason = ""
             messages.turn += [answer, *await tool_caller.call_all(response.tool_calls)]

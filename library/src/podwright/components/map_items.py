@@ -80,7 +80,7 @@ def _items_of_text(text: str) -> list[Any]:
     except (ValueError, RecursionError):
         return _items_of_answer(after_thoughts(text))
     if isinstance(document, str):  # perhaps it was encoded twice
-        document = _decode(document.strip(), 0)[0]
+        document = _whole_document(document.strip())
     return _list_in(document)
 
 
@@ -190,9 +190,10 @@ def _documents(text: str) -> list[object]:
     """The JSON documents in a text; JSON Lines, an object on each line, are one list."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if len(lines) > 1 and all(line.startswith("{") and line.endswith("}") for line in lines):
-        objects = [_decode(line, 0)[0] for line in lines]
-        if not any(_is_list_in_object(each) for each in objects):
-            return [objects]
+        with contextlib.suppress(UnreadableItemsError):
+            objects = [_whole_document(line) for line in lines]
+            if not any(_is_list_in_object(each) for each in objects):
+                return [objects]
     return list(_documents_between_words(text))
 
 
@@ -246,6 +247,14 @@ def _decode(text: str, start: int) -> tuple[object, int]:
         raise UnreadableItemsError("looks like JSON, but is cut off or invalid") from None
 
 
+def _whole_document(text: str) -> object:
+    """The JSON document that a text is."""
+    document, end = _decode(text, 0)
+    if end < len(text):
+        raise UnreadableItemsError("looks like JSON, but goes on after its end")
+    return document
+
+
 def _looks_like_json(text: str) -> bool:
     """Whether a text without a JSON document has a list of another kind, or the rest of one."""
     if _BRACKETED.fullmatch(text) or any("," in end[1] for end in _END_OF_LINE_IN_BRACKETS.finditer(text)):
@@ -282,7 +291,7 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
     before = [line.strip() for line in lines[:first]]
     after = lines[end + 1 :]
     is_introduced = not any(before) or not before[-1] or before[-1].strip("*_").endswith((":", "\uff1a"))
-    is_concluded = not after or not lines[end].strip()
+    is_concluded = not after or not lines[end].strip() or any(before)
     has_words = any(before) or bool(after)
     is_whole = end >= max(starts) and (len(items) > 1 or not has_words)
     return items if is_whole and is_introduced and is_concluded else None

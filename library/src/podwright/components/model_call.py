@@ -6,7 +6,7 @@ from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from podwright import errors, events
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
@@ -15,6 +15,7 @@ from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
+from podwright.models.base import check_tool_calls
 from podwright.models.circuit_breaker import circuits
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
@@ -58,29 +59,38 @@ async def call_model(
         ModelError: The model failed, or its answer was cut off.
     """
     request = messages.request(run, models.first.name, tools=tuple(tools), settings=settings, output=output)
-    limit = ""
-    response = _replay_response(run)
-    if response is None:
+    answer = _replay_answer(run)
+    if answer is None:
         # before: a call that may not begin holds nothing back
         async with run.journal.call(in_tool=run.in_tool):
-            call = _ModelCall(run, models, request)
-            response = await call.response()
-            limit = call.limit
-    _check_end(response, models.first.name, limit, may_cut_off=may_cut_off and output is None)
-    return response
-
-
-def _replay_response(run: Run) -> ModelResponse | None:
-    """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
-    answer = run.journal.answer(run.id, run.calls)
-    if answer is None:
-        return None
-    run.calls += 1
-    run.count_recorded_usage(answer.failed_usage + answer.response.usage.as_call(answer.model))
+            answer = await _ModelCall(run, models, request).answer()
+    _check_end(answer, may_cut_off=may_cut_off and output is None)
+    check_tool_calls(answer.model, len(answer.response.tool_calls))
     return answer.response
 
 
-def _check_end(response: ModelResponse, model: str, limit: str, *, may_cut_off: bool) -> None:
+class _Answer(NamedTuple):
+    """The response of a model."""
+
+    model: str
+    """Who answered, "<provider>/<model_name>"."""
+    response: ModelResponse
+    limit: str = ""
+    """The limit of the run that left it fewer tokens than were asked for; empty if none did."""
+
+
+def _replay_answer(run: Run) -> _Answer | None:
+    """Count the answer that the next call had in an earlier attempt of the run, and return it; None if it had none."""
+    recorded = run.journal.answer(run.id, run.calls)
+    if recorded is None:
+        return None
+    run.calls += 1
+    run.count_recorded_usage(recorded.failed_usage + recorded.response.usage.as_call(recorded.model))
+    return _Answer(recorded.model, recorded.response)
+
+
+def _check_end(answer: _Answer, *, may_cut_off: bool) -> None:
+    model, response, limit = answer
     if response.finish_reason == "content_filter":
         raise errors.ContentFilterError(f"The content filter of '{model}' stopped the answer.")
     if response.finish_reason != "length":
@@ -109,10 +119,10 @@ class _ModelCall:
         """What the failed attempts used."""
         self._failed_here = NO_USAGE
         """What those with the present model used."""
-        self.limit = ""
-        """The limit of the run that left the answer fewer tokens than were asked for; empty if none did."""
+        self._is_counted = False
+        """Whether the limits of the run have counted the call."""
 
-    async def response(self) -> ModelResponse:
+    async def answer(self) -> _Answer:
         """The response of the first model that answers; its usage is counted.
 
         Raises:
@@ -125,23 +135,27 @@ class _ModelCall:
             for model in models:
                 is_last = model is models[-1]
                 asked = model
-                circuits.asks(model.name)
                 try:
-                    response = await self._ask_within_limits(model, is_last=is_last)
+                    answer = await self._ask_within_limits(model, is_last=is_last)
                 except errors.ModelError as error:
                     if is_last or not self._may_fall_back(error):
                         raise
-                    circuits.failed(model.name)
                     self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
                 else:
-                    circuits.succeeded(model.name)
-                    self._emit_finished(model, response)
-                    return response
+                    self._emit_finished(model, answer.response)
+                    return answer
         except (CancelledError, errors.PodwrightError) as error:
             if self._number is not None:
+                self._count_call()
                 self._emit_failed(asked, error)
             raise
         raise AssertionError  # the last model answers or raises
+
+    def _count_call(self) -> None:
+        """Count the call in the limits, also if it failed."""
+        if not self._is_counted:
+            for budget in self._run.budgets:
+                budget.count(Usage(model_calls=1))
 
     def _begin(self, request: ModelRequest) -> None:
         """Begin with the first request, once the limits allow it."""
@@ -154,21 +168,21 @@ class _ModelCall:
     def _candidates(self) -> list[Model]:
         """The models to ask in turn."""
         models = self._models.all()
-        if len(models) == 1:
+        if self._models.is_alone:
             return models
         # if no circuit is closed, the first model is as good as any
-        return [model for model in models if not circuits.is_open(model.name)] or models
+        return [model for model in models if not circuits.is_open(model)] or models
 
     def _may_fall_back(self, error: errors.ModelError) -> bool:
         return isinstance(error, _FALLS_BACK) and self._first_token_ms is None
 
-    async def _ask_within_limits(self, model: Model, *, is_last: bool) -> ModelResponse:
+    async def _ask_within_limits(self, model: Model, *, is_last: bool) -> _Answer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
         run = self._run
         request = self._models.request_to(model, self._request)
         reservations: list[Reservation] = []
         used: Usage | None = None
-        calls = 1 if is_last else 0
+        calls = 0
         try:
             if run.budgets:
                 await model.prepare()
@@ -176,15 +190,35 @@ class _ModelCall:
             self._begin(request)
             self._failed_here = NO_USAGE
             used = NO_USAGE
-            response = await self._ask(model, request, is_last=is_last)
+            response = await self._ask_noted(model, request, is_last=is_last)
             used = response.usage
             calls = 1
-            return response
+            self._is_counted = True
+            limits = [reservation.limit for reservation in reservations if reservation.limit]
+            return _Answer(model.name, response, limits[-1] if limits else "")
         finally:
             if used is not None and self._failed_here is not NO_USAGE:
                 used += self._failed_here
             for budget, reservation in zip(run.budgets, reservations, strict=False):
                 budget.settle(reservation, used, calls)
+
+    async def _ask_noted(self, model: Model, request: ModelRequest, *, is_last: bool) -> ModelResponse:
+        """The response of a model, of whose end its circuit takes note if there are others."""
+        if self._models.is_alone:
+            return await self._ask(model, request, is_last=is_last)
+        circuits.record_call(model)
+        try:
+            response = await self._ask(model, request, is_last=is_last)
+        except errors.ModelError as error:
+            # an answer that cannot be read may be due to the request
+            is_down = isinstance(error, _FALLS_BACK) and not isinstance(error, errors.ModelResponseError)
+            (circuits.record_failure if is_down else circuits.record_success)(model)
+            raise
+        except BaseException:
+            circuits.record_cancellation(model)
+            raise
+        circuits.record_success(model)
+        return response if response.provider else replace(response, provider=model.name.partition("/")[0])
 
     async def _reserve(self, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:
         """Reserve the worst case in every budget; the tightest decides how long the answer may be."""
@@ -195,7 +229,6 @@ class _ModelCall:
             reservation = await budget.reserve(input_tokens, allowed, model.cost)
             reservations.append(reservation)
             allowed = reservation.output_tokens
-            self.limit = reservation.limit or self.limit
         if allowed == wanted:
             return request
         settings: ModelSettings = {**request.settings, "max_tokens": allowed}
@@ -208,7 +241,7 @@ class _ModelCall:
         response = await with_retries(
             attempts.next,
             # a slow model leaves the next ones a part of the time
-            left if is_last else left / 2,
+            max(0.0, left if is_last else left / 2),
             model.retries,
             who=f"'{model.name}'",
             left=self._time_left,

@@ -22,6 +22,11 @@ class ChatModels:
     longest_wait: float = DEFAULT_FALLBACK_WAIT
     """Seconds that a model may ask to wait before the next one is asked."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other model can answer for the first one."""
+        return not self.fallback
+
     def all(self) -> list[Model]:
         """All of them, each once: one model may stand for all, as in tests."""
         models = [self.first]

@@ -46,9 +46,9 @@ class BodyReader:
         if len(self.head) < _HEAD:
             self.head = (self.head + chunk)[:_HEAD]
         if self._parser is None:
-            self._waiting += chunk
-            start = bytes(self._waiting[:16]).removeprefix(_BOM).lstrip()
-            if not start or start[:1] in b"{[":
+            # gateways send blank lines while they wait
+            self._waiting += chunk if self._waiting else chunk.removeprefix(_BOM).lstrip()
+            if not self._waiting or bytes(self._waiting[:1]) in (b"{", b"["):
                 return iter(())
             self._parser = EventParser()
             chunk = bytes(self._waiting)
@@ -63,7 +63,7 @@ class BodyReader:
         if self._parser is not None:
             yield from self._documents(self._parser.close())
             return
-        body = bytes(self._waiting).removeprefix(_BOM).strip()
+        body = bytes(self._waiting).strip()
         while body.endswith(_DONE):  # as some gateways append to a whole answer
             body = body.removesuffix(_DONE).rstrip().removesuffix(b"data:").rstrip()
         try:

@@ -14,12 +14,12 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 from podwright.conversation import chat_message
-from podwright.json_data import as_array, as_object
+from podwright.json_data import as_array, as_object, is_set
 from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
-from podwright.models.pieces import ToolCallPieces, is_set, merge_fields, merge_items
+from podwright.models.pieces import ToolCallPieces, merge_fields, merge_items
 from podwright.models.providers import Endpoint
 from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
@@ -90,6 +90,8 @@ def _messages_for(provider: str, messages: Sequence[Message]) -> list[dict[str, 
     bodies: list[dict[str, Any]] = []
     renamed: dict[str | None, str] = {}
     for message in messages:
+        if message.role == "assistant":
+            renamed = {}
         if message.role == "assistant" and message.provider not in ("", provider):
             renamed = {call.id: _short_id(call.id) for call in message.tool_calls}
             calls = tuple(ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls)
@@ -133,10 +135,11 @@ class ResponseBuilder:
     """Builds a `ModelResponse` from a whole completion, or from the chunks of a streamed one.
 
     Args:
-        provider: The provider that answers.
+        name: The model that answers, "<provider>/<model_name>".
     """
 
-    def __init__(self, provider: str = "") -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
         self.finish_reason = ""
         """Why the model stopped, in the provider's words; empty before the end, and if the provider does not say."""
         self.is_streamed = False
@@ -145,7 +148,7 @@ class ResponseBuilder:
         """Whether a part of an answer, or its counts, have arrived."""
         self.has_choice = False
         """Whether a part of an answer has arrived."""
-        self._provider = provider
+        self._provider = name.partition("/")[0]
         self._text: list[str] = []
         self._parts: list[Any] = []
         """The content in parts, if it has others than texts."""
@@ -204,10 +207,10 @@ class ResponseBuilder:
         legacy = part.get("function_call")
         calls = part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ())
         if whole:
-            check_tool_calls(self._model, len(calls))
+            check_tool_calls(self._name, len(calls))
         for call in calls:
             self._calls.add(call, whole=whole)
-            check_tool_calls(self._model, len(self._calls))
+            check_tool_calls(self._name, len(self._calls))
         fields = {key: value for key, value in part.items() if key not in _OWN_KEYS}
         if whole:
             self.add_fields(fields)

@@ -6,6 +6,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from podwright.models.base import Model
 
 RECOVERY_TIME = 30.0
 """Seconds after a failure in which a model is passed over."""
@@ -13,7 +16,7 @@ RECOVERY_TIME = 30.0
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """The circuits of all models of a process, by name.
+    """The circuits of all models of a process; models with another key or URL are others.
 
     A circuit is closed: the model is called. A failure opens it: the model is passed over. After `recovery_time` it is
     half open: one call tries the model, which closes the circuit or opens it again.
@@ -22,24 +25,29 @@ class CircuitBreaker:
     recovery_time: float = RECOVERY_TIME
     """Seconds that a circuit stays open."""
     clock: Callable[[], float] = time.monotonic
-    _open_until: dict[str, float] = field(default_factory=dict[str, float])
+    _open_until: WeakKeyDictionary[Model, float] = field(default_factory=WeakKeyDictionary[Model, float])
 
-    def is_open(self, model: str) -> bool:
+    def is_open(self, model: Model) -> bool:
         """Whether a model is to be passed over."""
         return self.clock() < self._open_until.get(model, -math.inf)
 
-    def asks(self, model: str) -> None:
-        """Take note that a call asks a model: if its circuit is half open, others pass it over until the call ends."""
-        if model in self._open_until:
+    def record_call(self, model: Model) -> None:
+        """A model is called: if its circuit is half open, other calls pass it over until this one has ended."""
+        if model in self._open_until and not self.is_open(model):
             self._open_until[model] = self.clock() + self.recovery_time
 
-    def failed(self, model: str) -> None:
-        """Open the circuit of a model that could not answer."""
+    def record_failure(self, model: Model) -> None:
+        """A model could not answer: its circuit is open."""
         self._open_until[model] = self.clock() + self.recovery_time
 
-    def succeeded(self, model: str) -> None:
-        """Close the circuit of a model that has answered."""
+    def record_success(self, model: Model) -> None:
+        """A model has answered: its circuit is closed."""
         self._open_until.pop(model, None)
+
+    def record_cancellation(self, model: Model) -> None:
+        """A call has told nothing about its model: an open circuit is half open."""
+        if model in self._open_until:
+            self._open_until[model] = self.clock()
 
 
 circuits = CircuitBreaker()

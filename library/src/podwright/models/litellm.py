@@ -99,7 +99,7 @@ class LiteLLMModel(Model):
     ) -> ModelResponse:
         if not await self._prepare():
             request = with_answer_tool(request)
-        builder = ResponseBuilder(self._provider)
+        builder = ResponseBuilder(self.name)
         error_body = ErrorBody()
         try:
             if on_token is None:
@@ -112,6 +112,8 @@ class LiteLLMModel(Model):
             model_error = refusal(self.name, error_body, error.status)
         except InvalidResponseError as error:
             model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
+        except errors.ModelResponseError as error:
+            model_error = error
         except errors.PodwrightError:
             raise
         except TimeoutError:

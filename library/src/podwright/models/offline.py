@@ -45,7 +45,9 @@ def estimate_message(message: Message) -> int:
     images = 0 if isinstance(message.content, str) else sum(part["type"] == "image_url" for part in message.content)
     calls = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
     fields = [message.provider_fields, *(call.provider_fields for call in message.tool_calls)]
-    further = sum(estimate_tokens(json.dumps(value)) for value in fields if value)
+    # a content in parts has the text once more
+    others = [value for each in fields for key, value in each.items() if key != "content"]
+    further = sum(estimate_tokens(json.dumps(value)) for value in others)
     return 4 + estimate_tokens(message.text) + images * IMAGE_TOKENS + calls + further
 
 
@@ -258,9 +260,15 @@ class _Call:
 
 def differences(recorded: ModelRequest, request: ModelRequest) -> str:
     """The lines that differ between two requests as JSON, apart from the model's name; empty if there are none."""
-    before, after = (_lines(replace(side, model="")) for side in (recorded, request))
+    before, after = (_lines(_without_names(side)) for side in (recorded, request))
     lines = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
     return "; ".join(truncate(line, 200) for line in lines[:4])
+
+
+def _without_names(request: ModelRequest) -> ModelRequest:
+    """The request without the names of the model and of those that have answered before."""
+    messages = tuple(replace(message, provider="") for message in request.messages)
+    return replace(request, model="", messages=messages)
 
 
 def _lines(request: ModelRequest) -> list[str]:

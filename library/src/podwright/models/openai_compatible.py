@@ -80,25 +80,30 @@ class ChatModel(Model):
         first_byte = self.timeouts.first_byte
         if not streams:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
-        reading = _Reading(ResponseBuilder(self._provider), on_token, on_reasoning)
+        reading = _Reading(ResponseBuilder(self.name), on_token, on_reasoning)
+        cause: Exception | None = None
         try:
-            async with post(
-                url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
-            ) as response:
-                await reading.read(response)
+            try:
+                async with post(
+                    url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
+                ) as response:
+                    await reading.read(response)
+            except TransportError:
+                if not reading.builder.finish_reason:  # after it, only the counts are missing
+                    raise
             return from_answer_tool(reading.builder.build(request, self._endpoint))
         except TransportError as error:
             failure = transport_error(self.name, error)
-            cause: Exception | None = error
+            cause = error
+        except errors.ModelResponseError as error:
+            failure = error
         except RefusedError as error:
             failure = refusal(self.name, error.error, error.status, error.headers)
             failure.provider_error = provider_error(error.error, request, self._key_of(headers))
-            cause = None
         except (InvalidResponseError, orjson.JSONDecodeError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
             failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
             failure.provider_error = provider_error(reading.first_words(), request, self._key_of(headers))
-            cause = None
         if reading.builder.has_begun:
             failure.attempt_usage = reading.builder.usage(request, self._endpoint)
         raise failure from cause
@@ -193,7 +198,7 @@ class _Reading:
         """Read the response to its end.
 
         Raises:
-            TransportError: The response broke off before the answer had ended.
+            TransportError: The response broke off.
             RefusedError: It is an error.
             InvalidResponseError, orjson.JSONDecodeError: It cannot be read, or the answer was cut off.
         """
@@ -201,17 +206,13 @@ class _Reading:
             raise RefusedError(read_error(await _body_of(response)), response.status, response.headers)
         self._type = response.media_type
         documents = 0
-        try:
-            while not self._reader.is_done:
-                chunk = await response.read_chunk()
-                for data in self._reader.feed(chunk) if chunk else self._reader.close():
-                    self._hand_out(self.builder.add(data))
-                    documents += 1
-                if not chunk:
-                    break
-        except TransportError:
-            if not self.builder.finish_reason:
-                raise
+        while not self._reader.is_done:
+            chunk = await response.read_chunk()
+            for data in self._reader.feed(chunk) if chunk else self._reader.close():
+                self._hand_out(self.builder.add(data))
+                documents += 1
+            if not chunk:
+                break
         if self._reader.is_done:
             await response.drain()
         if not documents:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from podwright.json_data import as_object, to_text
+from podwright.json_data import as_object, is_set, to_text
 from podwright.messages import ToolCall
 from podwright.models.offline import estimate_tokens
 
@@ -21,11 +21,6 @@ _REPETITION = 32
 """Characters from which a piece that is equal to what has arrived is that once more, and no continuation."""
 _OWN_CALL_KEYS = ("id", "type", "index", "function")
 _OWN_FUNCTION_KEYS = ("name", "arguments")
-
-
-def is_set(value: object) -> bool:
-    """Whether a field has a value: not null, and no empty list or object."""
-    return value is not None and value not in ([], {})
 
 
 def merge_fields(pieces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -62,34 +57,41 @@ def _joined(texts: Iterable[str]) -> str:
     return "".join(parts)
 
 
+@dataclass(slots=True)
+class _PartialItem:
+    index: Any
+    type: Any
+    pieces: list[Any]
+    is_signed: bool
+    """Whether a signature has ended it."""
+
+
 def merge_items(pieces: Iterable[Any]) -> list[Any]:
-    """The items of a list from their pieces, in the order in which they begin."""
-    items: list[list[Any]] = []
+    """The items of a list from their pieces, in the order in which they begin.
+
+    A piece continues the item with its index, of the same type, because one provider numbers its items by type. Texts
+    and thoughts go on without an index; a signature ends a thought.
+    """
+    items: list[_PartialItem] = []
+    by_index: dict[tuple[str, str], _PartialItem] = {}
     for piece in pieces:
-        place = _place_of(as_object(piece), items)
-        if place is None:
-            items.append([piece])
-        else:
-            items[place].append(piece)
-    return [_merged("", found) for found in items]
-
-
-def _place_of(piece: Mapping[str, Any], items: list[list[Any]]) -> int | None:
-    """The place of the item that a piece continues; None if it begins one."""
-    index = piece.get("index")
-    kind = piece.get("type")
-    if index is None:
-        last = items[-1] if items else []
-        # a signature ends a thought
-        is_over = any(as_object(part).get("signature") for part in last)
-        goes_on = bool(last) and kind in _CONTINUED and as_object(last[0]).get("type") == kind and not is_over
-        return len(items) - 1 if goes_on else None
-    for at in reversed(range(len(items))):
-        first = as_object(items[at][0])
-        # one provider numbers its items by type
-        if first.get("index") == index and kind in (None, first.get("type")):
-            return at
-    return None
+        fields = as_object(piece)
+        index = fields.get("index")
+        kind = fields.get("type")
+        item: _PartialItem | None = None
+        if index is not None:
+            item = by_index.get((repr(index), "" if kind is None else repr(kind)))
+        elif items and kind in _CONTINUED and items[-1].type == kind and not items[-1].is_signed:
+            item = items[-1]
+        if item is None:
+            item = _PartialItem(index, kind, [], is_signed=False)
+            items.append(item)
+        if index is not None:
+            by_index[repr(index), repr(item.type)] = item
+            by_index[repr(index), ""] = item  # the last one of this index, for pieces without a type
+        item.pieces.append(piece)
+        item.is_signed = item.is_signed or bool(fields.get("signature"))
+    return [_merged("", item.pieces) for item in items]
 
 
 class _PartialArguments:
@@ -103,7 +105,8 @@ class _PartialArguments:
     @property
     def text(self) -> str:
         """All pieces."""
-        self._pieces = ["".join(self._pieces)]
+        if len(self._pieces) != 1:
+            self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
 
     @property

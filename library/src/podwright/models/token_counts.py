@@ -72,7 +72,7 @@ class TokenCounts:
         total = self.counts.get("total", 0)
         is_complete = sent > 0
         if not sent and produced and total > produced:
-            sent = total - produced
+            sent = total - produced  # which may hold thoughts, too
         elif not sent:
             estimated = estimate().input_tokens
             sent = min(estimated, total or estimated)

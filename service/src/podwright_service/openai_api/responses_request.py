@@ -203,7 +203,9 @@ class ResponsesRequest(OpenAIRequest):
             else:
                 message = _translated(item)
                 if message["role"] == "assistant":  # whose thoughts come right before
-                    message = thoughts | message
+                    # a content in parts has the thoughts in it
+                    content = thoughts.get("content", message.get("content"))
+                    message = {**thoughts, **message, "content": content}
                 messages.append(Placed(pointer, message))
                 thoughts = {}
         return conversation

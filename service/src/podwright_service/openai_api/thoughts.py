@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
-
-import orjson
 
 from podwright.conversation import PROVIDER
 from podwright.json_data import as_object, to_json_bytes, values_in
 from podwright.json_schema import MAX_VALUES
 
 _MARK = "podwright.1."
-_OWN_KEYS = ("role", "content", "tool_calls", "tool_call_id")
-"""What the client has of a message by itself."""
+_OWN_KEYS = ("role", "tool_calls", "tool_call_id")
+"""What the client has of a message by itself. Its content, too, unless that has other parts than texts."""
 
 
 def seal(fields: Mapping[str, Any], provider: str) -> str | None:
@@ -36,8 +35,9 @@ def unseal(text: object) -> dict[str, Any]:
     if not isinstance(text, str) or not text.startswith(_MARK):
         return {}
     try:
-        data = orjson.loads(base64.urlsafe_b64decode(text.removeprefix(_MARK)))
-    except ValueError:
+        # unlike orjson, it reads the lone surrogates that a model may write
+        data = json.loads(base64.urlsafe_b64decode(text.removeprefix(_MARK)))
+    except (ValueError, RecursionError):
         return {}
     if sum(1 for _ in islice(values_in(data), MAX_VALUES + 1)) > MAX_VALUES:
         return {}
