@@ -81,8 +81,16 @@ def _kind_of_part(part: object) -> str:
     return "text" if as_object(part).get("type") == "text" else "other"
 
 
+@with_config(_OPEN)
+class AnswerText(TypedDict):
+    """A text of an answer. It may have further keys of its provider."""
+
+    type: Literal["text"]
+    text: str
+
+
 AnswerPart = Annotated[
-    Annotated[TextPart, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")], Discriminator(_kind_of_part)
+    Annotated[AnswerText, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")], Discriminator(_kind_of_part)
 ]
 """A text of the answer, or another part that its provider has put there, such as a thought."""
 
@@ -237,7 +245,7 @@ def read_message(data: Mapping[str, Any]) -> Message:
     content = data.get("content") or ""
     if not isinstance(content, str):
         texts = [part["text"] for part in content if part.get("type") == "text"]
-        has_others = len(texts) < len(content)
+        has_others = any(part.keys() != {"type", "text"} for part in content)
         if has_others:
             fields["content"] = copy_json(content)
         # a provider's parts are pieces of one text, those of a client are paragraphs

@@ -21,8 +21,6 @@ _THOUGHTS_END = re.compile(_THOUGHTS.format("/", "/", "/"), re.IGNORECASE)
 _FENCE = re.compile(r"(?<![`~])(`{3,}+|~{3,}+)[ \t]*+([\w+.#-]*+)$")
 """The end of a line that opens a fenced block, perhaps with a language; words may stand before it."""
 _FENCE_ON_ONE_LINE = re.compile(r"(?<!`)(`{3,}+)(?:json)?[ \t]*+([\[{][^`]*+)\1$")
-_TEXT_LANGUAGES = ("", "text", "txt", "plaintext", "plain", "markdown", "md")
-"""Languages of fences whose content is text for people."""
 
 _BRACKET = re.compile(r"(?<![\w)\]\\$])[\[{]")
 """A bracket that may begin JSON: not that of an index, a Markdown link or the argument of a command."""
@@ -93,8 +91,7 @@ def _items_of_answer(answer: str) -> list[Any]:
         return _only_list(_fenced_documents(fences, words))
     if documents := _documents(answer):
         return _only_list(documents)
-    is_text_in_fence = len(fences) == 1 and fences[0].language.lower() in _TEXT_LANGUAGES
-    lines = (fences[0].content if is_text_in_fence else answer).splitlines()
+    lines = (fences[0].content if len(fences) == 1 else answer).splitlines()
     items = _markdown_items(lines)
     if items is not None:
         return items
@@ -291,7 +288,7 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
     before = [line.strip() for line in lines[:first]]
     after = lines[end + 1 :]
     is_introduced = not any(before) or not before[-1] or before[-1].strip("*_").endswith((":", "\uff1a"))
-    is_concluded = not after or not lines[end].strip() or any(before)
+    is_concluded = not after or not lines[end].strip() or len(items) > 1
     has_words = any(before) or bool(after)
     is_whole = end >= max(starts) and (len(items) > 1 or not has_words)
     return items if is_whole and is_introduced and is_concluded else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +17,7 @@ from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
 from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
 from podwright.models import Model
-from podwright.models.base import check_tool_calls
+from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import circuits
 from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
@@ -130,6 +132,7 @@ class _ModelCall:
             ModelError: That of the last model that was asked.
         """
         asked = self._models.first
+        passed: list[str] = []
         try:
             models = self._candidates()
             for model in models:
@@ -139,7 +142,9 @@ class _ModelCall:
                     answer = await self._ask_within_limits(model, is_last=is_last)
                 except errors.ModelError as error:
                     if is_last or not self._may_fall_back(error):
+                        _tell_of(error, passed)
                         raise
+                    passed.append(f"'{model.name}' ({error.code})")
                     self.emit(events.ModelCallFellBack, model=model.name, error=error.to_dict())
                 else:
                     self._emit_finished(model, answer.response)
@@ -170,8 +175,8 @@ class _ModelCall:
         models = self._models.all()
         if self._models.is_alone:
             return models
-        # if no circuit is closed, the first model is as good as any
-        return [model for model in models if not circuits.is_open(model)] or models
+        # those that are passed over are better than none
+        return sorted(models, key=circuits.is_open)
 
     def _may_fall_back(self, error: errors.ModelError) -> bool:
         return isinstance(error, _FALLS_BACK) and self._first_token_ms is None
@@ -210,9 +215,12 @@ class _ModelCall:
         try:
             response = await self._ask(model, request, is_last=is_last)
         except errors.ModelError as error:
-            # an answer that cannot be read may be due to the request
-            is_down = isinstance(error, _FALLS_BACK) and not isinstance(error, errors.ModelResponseError)
-            (circuits.record_failure if is_down else circuits.record_success)(model)
+            if _is_due_to_request(error):
+                circuits.record_cancellation(model)
+            elif isinstance(error, _FALLS_BACK):
+                circuits.record_failure(model)
+            else:
+                circuits.record_success(model)
             raise
         except BaseException:
             circuits.record_cancellation(model)
@@ -236,12 +244,13 @@ class _ModelCall:
 
     async def _ask(self, model: Model, request: ModelRequest, *, is_last: bool) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
-        attempts = _Attempts(self, model, request, is_last=is_last)
         left = request.settings.get("timeout", model.timeouts.total) - (perf_counter() - self._started)
+        # a model that does not begin to answer leaves the next ones a part of the time
+        seconds = math.inf if is_last else left / 2
+        attempts = _Attempts(self, model, request, is_last=is_last, seconds=seconds)
         response = await with_retries(
             attempts.next,
-            # a slow model leaves the next ones a part of the time
-            max(0.0, left if is_last else left / 2),
+            max(0.0, left),
             model.retries,
             who=f"'{model.name}'",
             left=self._time_left,
@@ -254,11 +263,10 @@ class _ModelCall:
     def _time_left(self) -> float:
         return self._run.time_left
 
-    def count_failed(self, model: Model, error: errors.ModelError) -> None:
-        """Count what a failed attempt used."""
-        if error.attempt_usage is not None:
-            error.attempt_usage = _with_cost(model, error.attempt_usage)
-            usage = error.attempt_usage.as_failed_call(model.name)
+    def count_failed(self, model: Model, used: Usage | None) -> None:
+        """Count what a failed attempt used, if an answer had begun."""
+        if used is not None:
+            usage = _with_cost(model, used).as_failed_call(model.name)
             self._failed += usage
             self._failed_here += usage
             self._run.add_usage(usage)
@@ -315,11 +323,14 @@ class _ModelCall:
 class _Attempts:
     """The attempts of a call with one model."""
 
-    def __init__(self, call: _ModelCall, model: Model, request: ModelRequest, *, is_last: bool) -> None:
+    def __init__(self, call: _ModelCall, model: Model, request: ModelRequest, *, is_last: bool, seconds: float) -> None:
         self._call = call
         self._model = model
         self._request = request
         self._is_last = is_last
+        self._seconds = seconds
+        """How long it may take until the model begins to answer."""
+        self._until = asyncio.timeout(None)
 
     async def next(self) -> ModelResponse:
         """The response to one attempt.
@@ -329,11 +340,14 @@ class _Attempts:
                 in the next attempt.
         """
         try:
-            response = await self._complete()
+            response = await self._begin_in_time()
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
                 raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
+        except CancelledError as error:
+            self._call.count_failed(self._model, noted_attempt(error))
+            raise
         except errors.ModelError as error:
-            self._call.count_failed(self._model, error)
+            self._call.count_failed(self._model, error.attempt_usage)
             if self._call.has_shown_text:
                 error.transient = False
             if isinstance(error, errors.ModelToolCallError):
@@ -345,6 +359,36 @@ class _Attempts:
             raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
         usage = _with_cost(self._model, response.usage)
         return response if usage is response.usage else replace(response, usage=usage)
+
+    async def _begin_in_time(self) -> ModelResponse:
+        """The response to an attempt, which must begin in time if other models can answer."""
+        if self._seconds == math.inf:
+            return await self._complete()
+        try:
+            async with asyncio.timeout(self._seconds) as self._until:
+                return await self._complete()
+        except TimeoutError as error:
+            cancellation = error.__cause__
+            reason = (
+                f"'{self._model.name}' gave no answer within {self._seconds:.3g} s, half of the time that was left."
+            )
+            final = errors.ModelTimeoutError(reason)
+            final.transient = False
+            if isinstance(cancellation, CancelledError):
+                final.attempt_usage = noted_attempt(cancellation)
+            raise final from error
+
+    def _on_token(self, text: str) -> None:
+        self._has_begun()
+        self._call.on_token(text)
+
+    def _on_reasoning(self, text: str) -> None:
+        self._has_begun()
+        self._call.on_reasoning(text)
+
+    def _has_begun(self) -> None:
+        if self._until.when() is not None:
+            self._until.reschedule(None)
 
     def may_repeat(self, error: errors.ModelError) -> bool:
         """Whether the model is asked again after an error that may pass, and not the next one."""
@@ -361,7 +405,19 @@ class _Attempts:
     async def _complete(self) -> ModelResponse:
         if not self._call.is_streamed:
             return await self._model.complete(self._request)
-        return await self._model.stream(self._request, self._call.on_token, self._call.on_reasoning)
+        return await self._model.stream(self._request, self._on_token, self._on_reasoning)
+
+
+def _is_due_to_request(error: errors.ModelError) -> bool:
+    """Whether an error may be due to the request, such as an answer that cannot be read, or a short time limit."""
+    is_own_limit = isinstance(error, errors.ModelTimeoutError) and not error.transient
+    return is_own_limit or isinstance(error, errors.ModelResponseError)
+
+
+def _tell_of(error: errors.ModelError, passed: Sequence[str]) -> None:
+    """Add the models to an error that were asked before."""
+    if passed:
+        error.message = f"{error.message} Asked before: {', '.join(passed)}."
 
 
 def _with_notice(request: ModelRequest, error: errors.ModelToolCallError) -> ModelRequest:

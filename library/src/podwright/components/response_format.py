@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, PydanticUserError, TypeAdapter, ValidationError
 
 from podwright.callables import compute
+from podwright.components.map_items import after_thoughts
 from podwright.errors import InputError
 from podwright.json_data import as_object, json_pointer
 from podwright.json_schema import SchemaTooComplexError, measure, object_root
@@ -64,7 +65,8 @@ class ResponseFormat:
             ValueError: The text is not JSON, or does not fit the type; the message is for the model.
         """
         try:
-            data: Any = json.loads(text if text.lstrip().startswith("{") else _inside_fence(text))
+            answer = after_thoughts(text)
+            data: Any = json.loads(answer if answer.lstrip().startswith("{") else _inside_fence(answer))
             json.dumps(data, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"invalid JSON: {error}") from error

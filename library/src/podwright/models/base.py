@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -112,3 +113,13 @@ def check_tool_calls(model: str, count: int) -> None:
         )
         error.transient = False
         raise error
+
+
+def note_attempt(error: asyncio.CancelledError, usage: Usage | None) -> None:
+    """Note on a cancellation what the attempt used that it ends, so that it is counted; see `noted_attempt`."""
+    vars(error)["attempt_usage"] = usage
+
+
+def noted_attempt(error: asyncio.CancelledError) -> Usage | None:
+    """What the attempt used that a cancellation has ended; None if no answer had begun."""
+    return vars(error).get("attempt_usage")

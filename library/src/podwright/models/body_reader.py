@@ -6,6 +6,7 @@ where a stream was asked for, and both at once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,14 @@ _KEEP_ALIVE = ("ping", "heartbeat", "keepalive", "keep-alive")
 """Names, or types, of events that only keep a connection open."""
 
 
+def _load(data: bytes) -> Any:
+    """JSON data. Providers write halves of characters, and numbers that are none, which orjson does not read."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data.decode(errors="replace"))
+
+
 class BodyReader:
     """Reads a body in whatever pieces its bytes arrive."""
 
@@ -36,12 +45,17 @@ class BodyReader:
         """Bytes of which the kind is not known yet, or those of a whole document."""
         self._parser: EventParser | None = None
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is a stream of events."""
+        return self._parser is not None
+
     def feed(self, chunk: bytes) -> Iterator[Any]:
         """The documents that these bytes complete.
 
         Raises:
             RefusedError: An event says that it is an error.
-            orjson.JSONDecodeError: An event is not JSON.
+            json.JSONDecodeError: An event is not JSON.
         """
         if len(self.head) < _HEAD:
             self.head = (self.head + chunk)[:_HEAD]
@@ -58,7 +72,7 @@ class BodyReader:
         """Yield what is left at the end of the body.
 
         Raises:
-            RefusedError, orjson.JSONDecodeError: See `feed`.
+            RefusedError, json.JSONDecodeError: See `feed`.
         """
         if self._parser is not None:
             yield from self._documents(self._parser.close())
@@ -67,13 +81,13 @@ class BodyReader:
         while body.endswith(_DONE):  # as some gateways append to a whole answer
             body = body.removesuffix(_DONE).rstrip().removesuffix(b"data:").rstrip()
         try:
-            documents = [orjson.loads(body)]
-        except orjson.JSONDecodeError:
+            documents = [_load(body)]
+        except json.JSONDecodeError:
             # chunks without the framing of events
             lines = body.splitlines()
             if len(lines) < 2:
                 raise
-            documents = [orjson.loads(line) for line in lines if line.strip()]
+            documents = [_load(line) for line in lines if line.strip()]
         yield from documents
 
     def _documents(self, events: Iterator[ServerSentEvent]) -> Iterator[Any]:
@@ -86,6 +100,6 @@ class BodyReader:
                 continue
             if event.name == "error":
                 raise RefusedError(read_error(data))
-            document = orjson.loads(data)
+            document = _load(data)
             if as_object(document).get("type") not in _KEEP_ALIVE:
                 yield document

@@ -8,9 +8,10 @@ choice, a tool call without a name, or neither text nor tool calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 from podwright.conversation import chat_message
@@ -34,10 +35,16 @@ _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 
 _OWN_KEYS = ("role", "content", "tool_calls", "function_call", "refusal")
 """Keys of a message that are read here."""
-_FAILURES = ("error", "abort", "insufficient_system_resource", "malformed_function_call")
+_NO_REASON = ("null", "none", "undefined", "in_progress")
+"""What stands for a finish reason where there is none yet."""
+_FAILURES = (
+    "error", "abort", "cancel", "timeout", "timed_out", "fail", "interrupt", "incomplete", "unspecified",
+    "insufficient_system_resource", "malformed_function_call", "unexpected_tool_call",
+)  # fmt: skip
 """What finish reasons of a response that failed within have in them."""
 _FINISH_REASONS = {
     "length": "length", "max_tokens": "length", "model_length": "length", "max_output_tokens": "length",
+    "max_tokens_reached": "length", "token_limit": "length",
     "model_context_window_exceeded": "length", "content_filter": "content_filter", "sensitive": "content_filter",
     "safety": "content_filter", "recitation": "content_filter", "prohibited_content": "content_filter",
     "refusal": "content_filter", "tool_calls": "tool_calls", "function_call": "tool_calls",
@@ -108,20 +115,39 @@ def _short_id(id_: str) -> str:
     return blake2b(id_.encode(), digest_size=5).hexdigest()[:9]
 
 
-def with_answer_tool(request: ModelRequest) -> ModelRequest:
-    """The request with its output schema as a tool, for models without a JSON Schema mode."""
+def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
+    """The request with its output schema as a tool, for models without a JSON Schema mode, and the tool's name.
+
+    The name is empty if the request has no output schema, and so does not change.
+    """
     if request.output is None:
-        return request
+        return request, ""
+    taken = {tool["function"]["name"] for tool in request.tools}
+    name = next(name for name in _answer_names() if name not in taken)
     parameters = dict(request.output.schema)
-    tool: ToolSchema = {"type": "function", "function": {"name": ANSWER_TOOL, "parameters": parameters}}
+    tool: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     tool["function"]["description"] = "Give the final answer."
-    return replace(request, tools=(*request.tools, tool), output=None)
+    return replace(request, tools=(*request.tools, tool), output=None), name
 
 
-def from_answer_tool(response: ModelResponse) -> ModelResponse:
-    """The response to a request `with_answer_tool`: the arguments of that tool are its text."""
-    answer = next((call for call in response.tool_calls if call.name == ANSWER_TOOL), None)
-    return response if answer is None else replace(response, text=answer.arguments, tool_calls=(), finish_reason="stop")
+def _answer_names() -> Iterator[str]:
+    yield ANSWER_TOOL
+    yield from (f"{ANSWER_TOOL}_{number}" for number in count(2))
+
+
+def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
+    """The response to a request `with_answer_tool`: the arguments of that tool are its text.
+
+    Tools that are called beside it come first, so that the model can answer with what they find.
+    """
+    answer = next((call for call in response.tool_calls if call.name == name), None)
+    if not name or answer is None:
+        return response
+    others = tuple(call for call in response.tool_calls if call.name != name)
+    if others:
+        return replace(response, tool_calls=others)
+    reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
+    return replace(response, text=answer.arguments, tool_calls=(), finish_reason=reason)
 
 
 class Piece(NamedTuple):
@@ -168,6 +194,8 @@ class ResponseBuilder:
             RefusedError: The data is an error.
         """
         if not _is_completion(data):
+            self._counts.add(as_object(data))
+            self.has_begun = self.has_begun or bool(self._counts.counts)
             error = read_error(data)
             if error == ErrorBody() or not is_object(data):
                 raise InvalidResponseError
@@ -190,7 +218,9 @@ class ResponseBuilder:
         self.has_choice = True
         choice = choices[0]
         self._counts.add(choice)
-        reason = choice.get("finish_reason") or ""
+        reason = str(choice.get("finish_reason") or "")
+        if reason.lower() in _NO_REASON:
+            reason = ""
         if choice.get("error") or (reason and any(failure in reason.lower() for failure in _FAILURES)):
             raise RefusedError(read_error(choice.get("error") or {"code": reason}))
         self.finish_reason = reason or self.finish_reason
@@ -251,7 +281,7 @@ class ResponseBuilder:
         if not self.has_choice or self._calls.has_nameless():
             raise InvalidResponseError
         calls = tuple(self._calls.tool_calls())
-        text = "".join(self._text)
+        text = _whole("".join(self._text))
         reason = _FINISH_REASONS.get(self.finish_reason.lower(), "stop")
         if not (text or calls or reason in ("length", "content_filter")):
             raise InvalidResponseError("the answer has neither text nor tool calls")
@@ -268,10 +298,14 @@ class ResponseBuilder:
             finish_reason=reason,
             model=str(self._model),
             id=str(self._id),
-            reasoning="".join(self._reasoning),
+            reasoning=_whole("".join(self._reasoning)),
             provider_fields=fields,
             provider=self._provider,
         )
+
+    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
+        """The usage of an answer that has failed; None if it had not begun."""
+        return self.usage(request, endpoint) if self.has_begun else None
 
     def usage(self, request: ModelRequest, endpoint: Endpoint) -> Usage:
         """The usage of what has arrived so far; see `build`."""
@@ -295,6 +329,15 @@ def _is_completion(data: Any) -> bool:
     if read_error(fields).status or read_error(fields.get("base_resp")).code:
         return False
     return "choices" in fields or "chunk" in str(fields.get("object"))
+
+
+def _whole(text: str) -> str:
+    """The text with the characters whole that have come in two halves, as JSON's escapes of them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _content_text(content: Any) -> str:

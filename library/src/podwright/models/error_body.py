@@ -22,12 +22,13 @@ from podwright.models.sse import EventParser
 
 _MAX_TEXT = 4_000
 """Characters of a page or a text that are read."""
-_INNER = ("error", "errors", "base_resp", "response", "detail")
+_INNER = ("error", "errors", "base_resp", "response", "detail", "fault", "header")
 """Keys under which an object has the error itself."""
 _MESSAGES = (
     "message", "Message", "detail", "error_description", "description", "msg", "status_msg", "title", "reason",
+    "faultstring", "err_msg", "error_msg",
 )  # fmt: skip
-_CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "http_code")
+_CODES = ("code", "error_code", "errorCode", "status_code", "statusCode", "http_code", "err_code")
 _TYPES = ("type", "error_type")
 _PARAMETERS = ("param", "parameter")
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)

@@ -15,7 +15,7 @@ from podwright import errors
 from podwright.json_data import as_object
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
-from podwright.models.base import Connection, Model, TokenCallback
+from podwright.models.base import Connection, Model, TokenCallback, note_attempt
 from podwright.models.chat_completions import (
     InvalidResponseError,
     ResponseBuilder,
@@ -97,8 +97,9 @@ class LiteLLMModel(Model):
     async def _complete(
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
+        answer_tool = ""
         if not await self._prepare():
-            request = with_answer_tool(request)
+            request, answer_tool = with_answer_tool(request)
         builder = ResponseBuilder(self.name)
         error_body = ErrorBody()
         try:
@@ -106,12 +107,15 @@ class LiteLLMModel(Model):
                 await self._fetch(request, builder)
             else:
                 await self._stream(request, builder, on_token, on_reasoning)
-            return from_answer_tool(builder.build(request, self._endpoint))
+            return from_answer_tool(builder.build(request, self._endpoint), answer_tool)
         except RefusedError as error:
             error_body = error.error
             model_error = refusal(self.name, error_body, error.status)
         except InvalidResponseError as error:
             model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
+        except asyncio.CancelledError as error:
+            note_attempt(error, builder.usage_so_far(request, self._endpoint))
+            raise
         except errors.ModelResponseError as error:
             model_error = error
         except errors.PodwrightError:
@@ -124,8 +128,7 @@ class LiteLLMModel(Model):
             model_error = self._translate(cause, error_body, request)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
-        if builder.has_begun:
-            model_error.attempt_usage = builder.usage(request, self._endpoint)
+        model_error.attempt_usage = builder.usage_so_far(request, self._endpoint)
         raise model_error
 
     def check(self) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import Mapping
-
-import orjson
 
 from podwright import errors
 from podwright._version import __version__
 from podwright.json_data import to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
-from podwright.models.base import Connection, Model, TokenCallback
+from podwright.models.base import Connection, Model, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.chat_completions import (
     InvalidResponseError,
@@ -73,8 +72,9 @@ class ChatModel(Model):
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
         url, headers = await self._prepare()
+        answer_tool = ""
         if not self._endpoint.json_schema:
-            request = with_answer_tool(request)
+            request, answer_tool = with_answer_tool(request)
         streams = on_token is not None
         body = request_body(request, self._model, self._endpoint, provider=self._provider, stream=streams)
         first_byte = self.timeouts.first_byte
@@ -91,7 +91,7 @@ class ChatModel(Model):
             except TransportError:
                 if not reading.builder.finish_reason:  # after it, only the counts are missing
                     raise
-            return from_answer_tool(reading.builder.build(request, self._endpoint))
+            return from_answer_tool(reading.builder.build(request, self._endpoint), answer_tool)
         except TransportError as error:
             failure = transport_error(self.name, error)
             cause = error
@@ -100,12 +100,14 @@ class ChatModel(Model):
         except RefusedError as error:
             failure = refusal(self.name, error.error, error.status, error.headers)
             failure.provider_error = provider_error(error.error, request, self._key_of(headers))
-        except (InvalidResponseError, orjson.JSONDecodeError) as error:
+        except asyncio.CancelledError as error:
+            note_attempt(error, reading.builder.usage_so_far(request, self._endpoint))
+            raise
+        except (InvalidResponseError, json.JSONDecodeError, RecursionError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
             failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
             failure.provider_error = provider_error(reading.first_words(), request, self._key_of(headers))
-        if reading.builder.has_begun:
-            failure.attempt_usage = reading.builder.usage(request, self._endpoint)
+        failure.attempt_usage = reading.builder.usage_so_far(request, self._endpoint)
         raise failure from cause
 
     @staticmethod
@@ -200,7 +202,7 @@ class _Reading:
         Raises:
             TransportError: The response broke off.
             RefusedError: It is an error.
-            InvalidResponseError, orjson.JSONDecodeError: It cannot be read, or the answer was cut off.
+            InvalidResponseError, json.JSONDecodeError: It cannot be read, or the answer was cut off.
         """
         if response.status != 200:
             raise RefusedError(read_error(await _body_of(response)), response.status, response.headers)
@@ -217,7 +219,7 @@ class _Reading:
             await response.drain()
         if not documents:
             raise InvalidResponseError
-        if self.builder.is_streamed and not self.builder.finish_reason:
+        if (self.builder.is_streamed or self._reader.is_stream) and not self.builder.finish_reason:
             raise InvalidResponseError("the stream ended before the answer did")
 
     def _hand_out(self, piece: Piece) -> None:

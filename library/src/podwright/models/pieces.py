@@ -18,7 +18,9 @@ _LABELS = ("type", "id", "index", "format", "name", "role", "object")
 _CONTINUED = ("text", "thinking")
 """Types of the items that go on in the next piece although they have no index."""
 _REPETITION = 32
-"""Characters from which a piece that is equal to what has arrived is that once more, and no continuation."""
+"""Characters from which a piece that is equal to all pieces before is these once more, and no continuation."""
+_WHOLE = ("signature", "thought_signature", "data", "encrypted_content")
+"""Keys whose text may be repeated although it came in one piece."""
 _OWN_CALL_KEYS = ("id", "type", "index", "function")
 _OWN_FUNCTION_KEYS = ("name", "arguments")
 
@@ -38,7 +40,7 @@ def _merged(key: str, values: list[Any]) -> Any:
         return values[0]
     kinds = set(map(type, values))
     if kinds == {str}:
-        return next((value for value in reversed(values) if value), "") if key in _LABELS else _joined(values)
+        return next((value for value in reversed(values) if value), "") if key in _LABELS else _joined(key, values)
     if kinds == {dict}:
         return merge_fields(values)
     if kinds == {list}:
@@ -46,11 +48,12 @@ def _merged(key: str, values: list[Any]) -> Any:
     return values[-1]
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _joined(key: str, texts: Iterable[str]) -> str:
     parts: list[str] = []
     length = 0
     for text in texts:
-        if len(text) == length >= _REPETITION and text == "".join(parts):
+        is_long = len(parts) > 1 or key in _WHOLE
+        if is_long and len(text) == length >= _REPETITION and text == "".join(parts):
             continue
         parts.append(text)
         length += len(text)

@@ -21,16 +21,20 @@ _TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
 _NO_CREDIT = (
     "insufficient quota", "insufficient user quota", "insufficient balance", "insufficient account balance",
     "insufficient credit", "billing hard limit", "credit balance is too low", "out of credit",
+    "exceeded current quota", "余额",
 )  # fmt: skip
 _TOO_LONG = (
     "context length", "context window", "context size", "context limit", "prompt is too long",
-    "maximum number of tokens", "too many input tokens", "while limit is", "`inputs` tokens",
+    "maximum number of tokens", "too many input tokens", "while limit is", "`inputs` tokens", "input is too long",
 )  # fmt: skip
 _FILTERED = (
     "content filter", "content policy", "responsibleaipolicy", "safety system", "content management policy",
     "requires moderation", "flagged",
 )  # fmt: skip
-_BAD_KEY = ("invalid api key", "api key invalid", "api key not valid", "incorrect api key")
+_BAD_KEY = (
+    "invalid api key", "api key invalid", "api key not valid", "incorrect api key", "api key expired",
+    "authentication fail", "invalid authentication",
+)  # fmt: skip
 _BAD_TOOL_CALL = (
     "tool use failed", "malformed function call", "failed to call a function", "tool call validation failed",
     "parsing tool call", "parse tool call", "parse function call",

@@ -26,7 +26,7 @@ from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component
 
-_MODEL = re.compile(r"(/(skills|steps)/\d+)?/config/model")
+_MODEL = re.compile(r"(/(skills|steps)/\d+)?/config/(model|fallback/\d+)")
 """Where a blueprint names models."""
 
 

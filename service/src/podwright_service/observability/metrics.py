@@ -230,6 +230,9 @@ class Metrics:
                 self._count_run(event, labels)
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, labels)
+            case events.ModelCallFellBack():
+                model = _bounded(event.model, self._models)
+                self._model_calls(*labels, model, model.partition("/")[0], "fell_back").inc()
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
@@ -270,7 +273,7 @@ class Metrics:
             if tokens:
                 self._tokens(*labels, model, token_type).inc(tokens)
         if usage.cost is None:
-            self._unpriced(*labels, model).inc()
+            self._unpriced(*labels, model).inc(max(1, usage.unpriced_model_calls))
         else:
             self._cost(*labels, model).inc(usage.cost)
 
