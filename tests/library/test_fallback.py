@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from tests.library.model_clients import NO_LIMITS, SOON
-from tests.library.upstream import Script, Upstream, call, completion, delta, pass_time, reply, sse, streamed, upstream
+from tests.library.upstream import (
+    STREAM,
+    Script,
+    Upstream,
+    call,
+    chunk,
+    completion,
+    delta,
+    pass_time,
+    reply,
+    sse,
+    streamed,
+    upstream,
+)
 
 from podwright import Agent, Conductor, ExecutionResult, errors, register_provider
 from podwright.components import model_call
@@ -37,6 +51,10 @@ class Providers:
     first: Upstream
     second: Upstream
     now: float = 0.0
+    circuits: CircuitBreaker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.circuits = CircuitBreaker(clock=lambda: self.now)
 
     def agent(self, **options: Any) -> Agent:
         return Agent("guide", "Help.", FIRST, fallback=[SECOND], **options)
@@ -55,7 +73,7 @@ async def providers(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> AsyncGene
         monkeypatch.setenv("LM_STUDIO_API_BASE", second.url)
         second.answers([reply(completion("From the second."))])
         both = Providers(first, second)
-        monkeypatch.setattr(model_call, "circuits", CircuitBreaker(clock=lambda: both.now))
+        monkeypatch.setattr(model_call, "circuits", both.circuits)
         yield both
 
 
@@ -263,9 +281,73 @@ async def test_the_fields_of_a_model_of_ones_own_stay_with_it(providers: Provide
     register_provider("own", lambda name, _: Own(name))
     providers.first.answers(refused(503), refused(503), refused(503), [reply(completion("Done."))])
     agent = Agent("guide", "Help.", FIRST, fallback=["own/x"], tools=[look])
-    model_call.circuits.recovery_time = 0.0
+    providers.circuits.recovery_time = 0.0
     assert await agent.arun("?") == "Done."
     assert "seal" not in json.dumps(providers.first.requests[-1])
+
+
+async def test_a_model_that_has_begun_may_take_the_whole_time(providers: Providers) -> None:
+    """Half of the time is for the beginning of an answer: who reads it gets all of it, if it comes in time."""
+    first = chunk(sse(delta(content="From the "), done=False))
+    seen = asyncio.Event()
+
+    def on_token(_: str) -> None:
+        if not seen.is_set():
+            pass_time(7.0)
+        seen.set()
+
+    providers.first.answers([STREAM, first, seen, chunk(sse(delta(content="first."), delta("stop"))), chunk(b"")])
+    assert await providers.agent(timeout=10.0, on_token=on_token).arun("?", stream=True) == "From the first."
+    providers.first.answers([lambda: pass_time(7.0), "hang"])
+    assert await providers.agent(timeout=10.0).arun("?", stream=True) == "From the second."
+
+
+async def test_the_last_error_names_those_before(providers: Providers) -> None:
+    """Who reads that the last model failed learns that others were asked, and why they could not answer."""
+    providers.first.answers(refused(402))
+    providers.second.answers(refused(401))
+    with pytest.raises(
+        errors.ModelAuthenticationError, match=r"Asked before: 'hosted_vllm/first' \(model_rate_limited\)"
+    ):
+        await providers.agent().arun("?")
+
+
+async def test_a_model_that_was_passed_over_is_better_than_none(providers: Providers) -> None:
+    """If the models with closed circuits fail, those with open ones are asked."""
+    agent = providers.agent()
+    providers.first.answers(refused(401))
+    await agent.arun("?")
+    providers.first.answers([reply(completion("From the first."))])
+    providers.second.answers(refused(401))
+    assert await agent.arun("?") == "From the first."
+
+
+@pytest.mark.parametrize("ended", ["timeout", "wall_time", "cancelled"])
+async def test_what_is_cut_off_is_counted(ended: str, providers: Providers, recorder: Any) -> None:
+    """A time limit and a caller that leaves cost what the provider has counted until then."""
+    begun = sse({"choices": [{"delta": {"content": "Half"}}], "usage": USAGE}, done=False)
+    shown = asyncio.Event()
+    providers.second.answers([STREAM, chunk(begun), "hang"])
+    options: dict[str, Any] = {"timeout": 60.0} if ended == "timeout" else {}
+    limits = RunLimits(wall_time=60.0) if ended == "wall_time" else None
+
+    def on_token(_: str) -> None:
+        shown.set()
+        if ended != "cancelled":
+            pass_time()
+
+    agent = Agent("guide", "", SECOND, event_manager=recorder.manager, limits=limits, on_token=on_token, **options)
+    run = asyncio.create_task(agent.arun("?", stream=True))
+    await shown.wait()
+    if ended == "cancelled":
+        run.cancel()
+    with pytest.raises((errors.PodwrightError, asyncio.CancelledError)):
+        await run
+    (failed,) = recorder.of("model_call_failed")
+    (last,) = recorder.of("run_failed", "run_cancelled")
+    for usage in (failed.usage, last.usage):
+        assert (usage.input_tokens, usage.output_tokens) == (20, 4)
+        assert usage.cost == pytest.approx(20 * 10e-6 + 4 * 20e-6)
 
 
 async def test_what_one_provider_said_is_not_sent_to_another(providers: Providers) -> None:

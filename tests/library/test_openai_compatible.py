@@ -7,13 +7,27 @@ from typing import Any
 
 import pytest
 from tests.library.model_clients import openai_compatible, question, stream
-from tests.library.upstream import USAGE, Script, Upstream, call, completion, delta, reply, sse, streamed
+from tests.library.upstream import (
+    STREAM,
+    USAGE,
+    Script,
+    Upstream,
+    call,
+    chunk,
+    completion,
+    delta,
+    pass_time,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent, errors
 from podwright.messages import Message, ModelResponse
 from podwright.models import Connection, Model
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.openai_compatible import MAX_RESPONSE
+from podwright.models.retries import Timeouts
 from podwright.usage import Usage
 
 streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
@@ -146,6 +160,78 @@ async def test_the_size_of_a_response_is_limited(media_type: str, provider: Upst
     with pytest.raises(errors.ModelResponseError) as caught:
         await answer(provider, streaming=media_type == "text/event-stream")
     assert not caught.value.transient
+
+
+NOT_ENDED = {
+    "null as a text": sse(delta("null", content="Half"), delta("null", content="Half")),
+    "None as a text": sse(delta("None", tool_calls=[call(index=0, id="a", name="f", arguments="{}")])),
+    "cancelled": sse(delta(content="Half"), delta("cancelled")),
+    "in progress": sse(delta(content="Half"), delta("in_progress")),
+    "events with whole messages": sse({"choices": [{"message": {"content": "Half"}, "finish_reason": None}]}),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ENDED)
+async def test_what_stands_for_a_finish_reason_ends_no_answer(name: str, provider: Upstream) -> None:
+    """Words for "not yet" and for failures are no ends, whatever the framing says."""
+    provider.answers(streamed(NOT_ENDED[name]))
+    with pytest.raises(errors.ModelError):
+        await stream(model_at(provider), ASK)
+
+
+async def test_characters_in_two_halves_are_whole(provider: Upstream) -> None:
+    """An emoji whose two halves come in two chunks, and a half without its other, are read."""
+    halves = [json.dumps(delta(content="x")).replace('"x"', half) for half in ('"\\ud83d"', '"\\ude00 "', '"\\ud83d"')]
+    provider.answers(streamed(sse(*halves, END)))
+    response, _ = await stream(model_at(provider), ASK)
+    assert response.text == "\U0001f600 \ufffd"
+
+
+async def test_an_answer_without_the_end_of_its_stream(provider: Upstream) -> None:
+    """After the finish reason, a server that keeps the connection open and silent has answered."""
+    events = sse(delta(content="Hi."), END, done=False)
+    provider.answers([STREAM, chunk(events), "hang"])
+    model = model_at(provider)
+    model.timeouts = Timeouts(first_byte=60.0, idle=60.0)
+    response = await model.complete(ASK, lambda _: pass_time())
+    assert response.text == "Hi."
+
+
+@pytest.mark.parametrize(
+    "white", [b"\n" * 15, b"\n" * 16, b"\r\n" * 40, b"\xef\xbb\xbf"], ids=["15", "16", "80", "BOM"]
+)
+async def test_blank_lines_before_a_stream(white: bytes, provider: Upstream) -> None:
+    """Gateways send blank lines while they wait for the first token."""
+    provider.answers([STREAM, chunk(white), chunk(sse(delta(content="Hi."), END)), chunk(b"")])
+    response, _ = await stream(model_at(provider), ASK)
+    assert response.text == "Hi."
+
+
+async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None:
+    """A tool that is called like our own one is called; the answer has another name then."""
+
+    def final_answer(x: int) -> str:
+        """Hand it in."""
+        return f"handed in {x}"
+
+    made = {"id": "c1", "type": "function", "function": {"name": "final_answer", "arguments": '{"x": 1}'}}
+    answered = {**made, "function": {"name": "final_answer_2", "arguments": '{"answer": 5}'}}
+    provider.answers([reply(completion(None, tool_calls=[made]))], [reply(completion(None, tool_calls=[answered]))])
+    agent = Agent("a", "Help.", model_at(provider, "deepseek/m"), tools=[final_answer])
+    assert await agent.arun("?", response_model=int) == 5
+    assert provider.requests[1]["messages"][-1]["content"] == "handed in 1"
+    provider.answers([reply(completion(None, tool_calls=[made]))], [reply(completion("Done."))])
+    assert await Agent("a", "", model_at(provider), tools=[final_answer]).arun("?") == "Done."
+
+
+async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) -> None:
+    """Arguments that were cut off, or stopped by a filter, are no answer although they can be read."""
+    made = {"id": "c1", "type": "function", "function": {"name": "final_answer", "arguments": '{"answer": 5}'}}
+    body = completion(None, tool_calls=[made])
+    body["choices"][0]["finish_reason"] = "content_filter"
+    provider.answers([reply(body)])
+    with pytest.raises(errors.ContentFilterError):
+        await Agent("a", "", model_at(provider, "deepseek/m")).arun("?", response_model=int)
 
 
 # --- usage

@@ -11,9 +11,10 @@ from tests.service.exported_metrics import exported
 from tests.service.support import Gate, Serve, connect
 
 import podwright
-from podwright import Agent, LoopStep, ScriptedModel, Workflow
-from podwright.testing import ToolCall
+from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
+from podwright.testing import ModelResponse, ToolCall, Usage
 from podwright_service.observability.metrics import INLINE, UNKNOWN
+from podwright_service.observability.metrics import Metrics as Exported
 from podwright_service.testing import Metrics
 
 DOCS = ROOT / "docs" / "telemetry.md"
@@ -91,6 +92,24 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
     metrics = scrape(client)
     assert metrics.get("podwright_budget_stops_total", limit="tokens") == 1
     assert metrics.get("podwright_runs_total", status="failed") == 1
+
+
+def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
+    """The call is that of the model that answered; the one that could not is counted with a status of its own."""
+    metrics = Exported("guide", "agent", components={"guide"}, models={"openai/a", "groq/b"})
+    count = metrics.subscriber()
+    count(events.ModelCallFellBack(component="guide", model="openai/a", error={"code": "model_unavailable"}))
+    response = ModelResponse("Hi.", usage=Usage(20, 4, cost=0.5))
+    failed = Usage(7, 1, cost=None).as_failed_call("openai/a") + Usage(7, 1, cost=None).as_failed_call("openai/a")
+    count(events.ModelCallFinished(component="guide", model="groq/b", response=response, failed_usage=failed))
+    shown = Metrics(metrics.render("")[0].decode())
+    assert shown.get("podwright_model_calls_total", model="openai/a", status="fell_back") == 1
+    assert shown.get("podwright_model_calls_total", model="groq/b", status="ok") == 1
+    assert shown.get("podwright_model_calls_total") == 2
+    assert shown.get("podwright_tokens_total", model="openai/a", type="input") == 14
+    assert shown.get("podwright_tokens_total", model="groq/b", type="input") == 20
+    assert shown.get("podwright_unpriced_model_calls_total", model="openai/a") == 2
+    assert shown.get("podwright_cost_usd_total", model="groq/b") == 0.5
 
 
 def test_exhausted_loops_are_counted(serve: Serve) -> None:
