@@ -123,7 +123,11 @@ ConversationMessage = Annotated[UserMessage | AssistantMessage | ToolMessage, Di
 
 
 def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
-    """Check each message, and that calls and results belong together; all problems are raised at once."""
+    """Check each message, and that calls and results belong together; all problems are raised at once.
+
+    Null means that a key is not set.
+    """
+    data = [_without_nulls(message) for message in cast("list[Any]", data)] if isinstance(data, list) else data
     errors: list[InitErrorDetails] = []
     checked: Any = None
     try:
@@ -140,6 +144,24 @@ def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
     if errors:
         raise ValidationError.from_exception_data("messages", errors)
     return checked
+
+
+def _without_nulls(message: Any) -> Any:
+    """A message without the keys that are null, of its parts and tool calls as well."""
+    if not isinstance(message, dict):
+        return message
+    fields = _set_fields(message)
+    # the parts of an answer are its provider's
+    for key in ("tool_calls",) if fields.get("role") == "assistant" else ("content",):
+        if isinstance(fields.get(key), list):
+            fields[key] = [_set_fields(item) for item in fields[key]]
+    return fields
+
+
+def _set_fields(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: item for key, item in cast("dict[Any, Any]", value).items() if item is not None}
 
 
 def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...], str]]:

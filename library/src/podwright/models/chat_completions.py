@@ -234,8 +234,7 @@ class ResponseBuilder:
         return self._add_part(message or {}, whole=True)
 
     def _add_part(self, part: Any, *, whole: bool) -> Piece:
-        legacy = part.get("function_call")
-        calls = part.get("tool_calls") or ([{"index": 0, "function": legacy}] if legacy else ())
+        calls = _calls_of(part)
         if whole:
             check_tool_calls(self._name, len(calls))
         for call in calls:
@@ -315,6 +314,15 @@ class ResponseBuilder:
             return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
 
         return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
+
+
+def _calls_of(part: Any) -> list[Any]:
+    """The tool calls in a message or a piece of one, of which some providers give one without a list."""
+    calls: Any = part.get("tool_calls")
+    if not calls:
+        legacy = part.get("function_call")
+        return [{"index": 0, "function": legacy}] if legacy else []
+    return [call for call in as_array(calls) or [calls] if call]
 
 
 def _is_completion(data: Any) -> bool:

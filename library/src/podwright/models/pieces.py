@@ -15,7 +15,7 @@ from podwright.models.offline import estimate_tokens
 
 _LABELS = ("type", "id", "index", "format", "name", "role", "object")
 """Keys that say what an object is: a further piece repeats them, and does not continue them."""
-_CONTINUED = ("text", "thinking")
+_CONTINUED = ("text", "thinking", "reasoning.text", "reasoning.summary")
 """Types of the items that go on in the next piece although they have no index."""
 _REPETITION = 32
 """Characters from which a piece that is equal to all pieces before is these once more, and no continuation."""
@@ -38,6 +38,8 @@ def merge_fields(pieces: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _merged(key: str, values: list[Any]) -> Any:
     if len(values) == 1:
         return values[0]
+    # an empty text is how some providers end a list
+    values = [value for value in values if value != ""] or values[:1]
     kinds = set(map(type, values))
     if kinds == {str}:
         return next((value for value in reversed(values) if value), "") if key in _LABELS else _joined(key, values)
@@ -84,7 +86,7 @@ def merge_items(pieces: Iterable[Any]) -> list[Any]:
         item: _PartialItem | None = None
         if index is not None:
             item = by_index.get((repr(index), "" if kind is None else repr(kind)))
-        elif items and kind in _CONTINUED and items[-1].type == kind and not items[-1].is_signed:
+        elif items and items[-1].type in _CONTINUED and kind in (items[-1].type, None) and not items[-1].is_signed:
             item = items[-1]
         if item is None:
             item = _PartialItem(index, kind, [], is_signed=False)

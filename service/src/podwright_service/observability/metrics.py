@@ -85,6 +85,7 @@ class Metrics:
         # 0 is exported before the first event, so that the rate of a series includes that event
         for status in RUN_STATUSES.values():
             self._runs(*self._served, status).inc(0)
+        self._loops_exhausted(*self._served).inc(0)
         self._runs_waiting(*self._served).set(0)
         for labels in (self._served, (INLINE, "agent")):
             self._runs_in_progress(*labels).set(0)

@@ -1,0 +1,64 @@
+"""A conversation that was returned is one that is taken, on every route that takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from tests.library.test_history import look, scripts, written_out
+from tests.service.support import Served
+
+from podwright import Agent, ScriptedModel
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.models import Model
+
+
+class Listener(Model):
+    """Answers with a text, and keeps what it was sent."""
+
+    name = "offline/listener"
+
+    def __init__(self) -> None:
+        self.requests: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
+        self.requests.append(request)
+        return ModelResponse("Yes.")
+
+
+MODEL = Listener()
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served(Agent("guide", "Help.", MODEL, tools=[look])) as client:
+        yield client
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large])
+@given(scripts())
+def test_a_returned_conversation_is_taken(client: httpx.Client, script: list[tuple[str, list[ModelResponse]]]) -> None:
+    """Whatever ids, texts and further fields a provider made, the routes take it, and give it to the model."""
+    messages: list[dict[str, Any]] = []
+    for text, responses in script:
+        agent = Agent("guide", "Help.", ScriptedModel(*responses), tools=[look])
+        messages = agent.run(text, trace=True, messages=messages).messages
+    assert messages == written_out(script)
+    asked = [*messages, {"role": "user", "content": "And now?"}]
+    native = {"input": "And now?", "messages": messages}
+    sent: list[Any] = []
+    for path, body in (
+        ("/run", native),
+        ("/run/stream", native),
+        ("/v1/chat/completions", {"model": "guide", "messages": asked}),
+    ):
+        response = client.post(path, json=body)
+        assert response.status_code == 200, response.text
+        assert "problem" not in response.text
+        sent.append(MODEL.requests[-1].messages)
+    assert sent[0] == sent[1]
+    assert [message.text for message in sent[2]] == [message.text for message in sent[0]]
+    assert [message.tool_calls for message in sent[2]] == [message.tool_calls for message in sent[0]]
