@@ -128,9 +128,10 @@ def provider() -> Iterator[Provider]:
     provider.answers.set()
     started = threading.Event()
     stopped = asyncio.Event()
-    loop = asyncio.new_event_loop()
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
         app = web.Application()
         app.router.add_post("/v1/chat/completions", provider.respond)
         runner = web.AppRunner(app, handler_cancellation=True)
@@ -141,15 +142,15 @@ def provider() -> Iterator[Provider]:
         started.set()
         await stopped.wait()
         await runner.cleanup()
+        await asyncio.sleep(0)  # in which the connections are closed, those of killed processes as well
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     until(started.is_set)
     yield provider
     provider.answers.set()
-    loop.call_soon_threadsafe(stopped.set)
+    loops[0].call_soon_threadsafe(stopped.set)
     thread.join()
-    loop.close()
 
 
 @dataclass
