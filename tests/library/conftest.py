@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.library.model_clients import CLIENTS, Client
 from tests.library.shapes import events
 from tests.library.upstream import Upstream, upstream
@@ -15,7 +15,9 @@ from podwright import Agent, Conductor, Event, EventManager, FunctionModel, Pipe
 from podwright.events import RunEnded, RunStarted
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
-settings.register_profile("podwright", deadline=None, derandomize=True)
+# a busy machine is slow, which is no fault of a test
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("podwright", deadline=None, derandomize=True, suppress_health_check=CHECKS)
 settings.load_profile("podwright")
 
 

@@ -28,9 +28,12 @@ Json = dict[str, Any]
 
 TEXTS = st.text(min_size=1, max_size=30)
 JSON_VALUES = st.recursive(
-    st.integers() | st.booleans() | st.text(max_size=20), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)
+    st.integers() | st.booleans() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
 ).filter(lambda value: value not in ([], {}))
-FIELDS = st.dictionaries(st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"]), JSON_VALUES)
+NAMES = st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"])
+FIELDS = st.dictionaries(NAMES, JSON_VALUES, max_size=2)
 """Further fields of a provider, which nobody here knows."""
 IDS = st.text(min_size=1, max_size=20) | st.integers(200, 1500).map(lambda length: "s" * length)
 
