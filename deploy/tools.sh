@@ -7,7 +7,7 @@
 #
 # NAME is actionlint, checkov, helm3, node-client, prometheus, promtool, or a folder in deploy/go, which stands for all
 # its programs. What Go builds from there is in the user's cache, for all
-# checkouts; the others are in .tools: Helm 3 and a client for Node from npm, and checkov from a lock of its own, because
+# checkouts; the others are in .tools: Helm 3 and clients for Node from npm, and checkov from a lock of its own, because
 # its dependencies conflict with ours.
 set -eu
 cd "$(dirname "$0")/.."
