@@ -48,14 +48,19 @@ async def test_a_provider_needs_its_own_variables(name: str) -> None:
 async def test_variables_of_the_providers(name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each provider's variables set its key and base URL."""
     endpoint = ENDPOINTS[name]
-    provider.answers([reply(completion())])
+    speaks_messages = endpoint.protocol == "messages"
+    path = f"{endpoint.suffix or '/v1'}/{'messages' if speaks_messages else 'chat/completions'}"
+    body = {"content": [{"type": "text", "text": "Hi."}], "type": "message"} if speaks_messages else completion()
+    provider.answers([reply(body)])
     for key, url in zip(endpoint.keys, endpoint.urls * 4, strict=False):
         monkeypatch.setenv(key, f"key-of-{name}\n")
-        monkeypatch.setenv(url, provider.url.removesuffix(endpoint.suffix) + "/")
+        monkeypatch.setenv(url, provider.url.removesuffix("/v1" if endpoint.suffix else "") + "/")
         model = unused(name)
         assert (await resolve(model).complete(ASK)).text == "Hi."
-        assert provider.headers[-1]["authorization"] == f"Bearer key-of-{name}"
-        assert provider.headers[-1][":line"] == "POST /v1/chat/completions HTTP/1.1"
+        sent = provider.headers[-1][endpoint.key_header.lower()]
+        assert sent.removeprefix("Bearer ") == f"key-of-{name}"
+        assert sent.startswith("Bearer ") == (endpoint.key_header == "Authorization")
+        assert provider.headers[-1][":line"] == f"POST {path} HTTP/1.1"
         assert provider.requests[-1]["model"] == endpoint.model_prefix + model.partition("/")[2]
         monkeypatch.delenv(key)
 

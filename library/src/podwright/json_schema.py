@@ -181,3 +181,12 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
             if stack:
                 path[stack[-1][0]] += counts[key]
     return counts[root]
+
+
+def has_open_objects(schema: Mapping[str, Any]) -> bool:
+    """Whether a JSON Schema has an object whose keys it does not name."""
+    for _, value, _ in walk_json(schema):
+        part = as_object(value)
+        if part.get("type") == "object" and (part.get("additionalProperties") or not part.get("properties")):
+            return True
+    return False

@@ -213,7 +213,7 @@ class ModelResponse:
     usage: Usage = field(default_factory=lambda: Usage(cost=None))
     """Tokens of this call; `cost` in USD, None if the price is unknown."""
     finish_reason: str = "stop"
-    """`stop`, `length`, `tool_calls` or `content_filter`."""
+    """`stop`, `length`, `tool_calls` or `content_filter`; `unknown` if LiteLLM has taken it for `stop` and hides it."""
     model: str = ""
     """The model that answered, as the provider names it; may be empty."""
     id: str = ""

@@ -37,6 +37,8 @@ class Usage:
     """The same by model name; empty inside the entries."""
     cache_write_tokens: int = 0
     """Part of `input_tokens`: written to the provider's cache."""
+    cache_write_1h_tokens: int = 0
+    """Part of `cache_write_tokens`: kept there for an hour, which costs more."""
 
     @property
     def total_tokens(self) -> int:
@@ -58,6 +60,7 @@ class Usage:
             self.unpriced_model_calls + other.unpriced_model_calls,
             by_model,
             self.cache_write_tokens + other.cache_write_tokens,
+            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
         )
 
     def as_call(self, model: str) -> Usage:

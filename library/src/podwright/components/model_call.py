@@ -230,7 +230,7 @@ class _ModelCall:
 
     async def _reserve(self, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:
         """Reserve the worst case in every budget; the tightest decides how long the answer may be."""
-        wanted = request.settings.get("max_tokens") or ASSUMED_OUTPUT_TOKENS
+        wanted = request.settings.get("max_tokens") or model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
         allowed = wanted
         input_tokens = estimate_input(request)
         for budget in self._run.budgets:

@@ -3,10 +3,11 @@
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
-from podwright.models.registry import MODEL_CLIENTS, register_provider, resolve, use_model
+from podwright.models.registry import MODEL_CLIENTS, ClientChoice, choose_client, register_provider, resolve, use_model
 
 __all__ = [
     "MODEL_CLIENTS",
+    "ClientChoice",
     "Connection",
     "EchoModel",
     "FunctionModel",
@@ -16,6 +17,7 @@ __all__ = [
     "ReplayModel",
     "ScriptedModel",
     "TokenCallback",
+    "choose_client",
     "register_provider",
     "resolve",
     "use_model",

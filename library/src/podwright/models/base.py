@@ -87,6 +87,13 @@ class Model(ABC):
     async def prepare(self) -> None:  # noqa: B027 - most models need nothing
         """Call `load_prices` once; awaited before a call within limits. Errors are left to `complete`."""
 
+    def max_output_tokens(self) -> int | None:
+        """The most output tokens of an answer to a request without `max_tokens`; None if that is not known.
+
+        Limits of tokens and cost hold them back before a call.
+        """
+        return None
+
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` with this model in USD; None if the price is unknown."""
         return None

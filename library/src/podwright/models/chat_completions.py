@@ -8,17 +8,16 @@ choice, a tool call without a name, or neither text nor tool calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from hashlib import blake2b
-from itertools import count
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 from podwright.conversation import chat_message
 from podwright.json_data import as_array, as_object, is_set
-from podwright.messages import Message, ModelRequest, ModelResponse, ToolCall, ToolSchema
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, is_object, read_error
+from podwright.models.foreign_fields import without_foreign_fields
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.pieces import ToolCallPieces, merge_fields, merge_items
 from podwright.models.providers import Endpoint
@@ -27,19 +26,19 @@ from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts
 from podwright.usage import Usage
 
-ANSWER_TOOL = "final_answer"
-"""Name of the tool through which models without a JSON Schema mode give structured answers."""
-
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
 """Names of OpenAI's reasoning models, which refuse `max_tokens`."""
 
 _OWN_KEYS = ("role", "content", "tool_calls", "function_call", "refusal")
 """Keys of a message that are read here."""
+UNKNOWN = "unknown"
+"""The finish reason of an answer whose end is not known."""
 _NO_REASON = ("null", "none", "undefined", "in_progress")
 """What stands for a finish reason where there is none yet."""
 _FAILURES = (
     "error", "abort", "cancel", "timeout", "timed_out", "fail", "interrupt", "incomplete", "unspecified",
-    "insufficient_system_resource", "malformed_function_call", "unexpected_tool_call",
+    "insufficient_system_resource", "malformed", "unexpected_tool_call", "too_many_tool_calls",
+    "missing_thought_signature",
 )  # fmt: skip
 """What finish reasons of a response that failed within have in them."""
 _FINISH_REASONS = {
@@ -47,15 +46,11 @@ _FINISH_REASONS = {
     "max_tokens_reached": "length", "token_limit": "length",
     "model_context_window_exceeded": "length", "content_filter": "content_filter", "sensitive": "content_filter",
     "safety": "content_filter", "recitation": "content_filter", "prohibited_content": "content_filter",
-    "refusal": "content_filter", "tool_calls": "tool_calls", "function_call": "tool_calls",
+    "refusal": "content_filter", "content_filtered": "content_filter", "guardrail_intervened": "content_filter",
+    "error_toxic": "content_filter", "blocklist": "content_filter", "spii": "content_filter",
+    "language": "content_filter", "image_safety": "content_filter", "other": "content_filter",
+    "tool_calls": "tool_calls", "function_call": "tool_calls", UNKNOWN: UNKNOWN,
 }  # fmt: skip
-
-
-class InvalidResponseError(Exception):
-    """The data is not a chat completion, or one without an answer."""
-
-    def __init__(self, reason: str = "the response is not a chat completion") -> None:
-        super().__init__(reason)
 
 
 def request_body(
@@ -70,7 +65,8 @@ def request_body(
         provider: The provider's name; what other providers have added to messages is left out.
         stream: Whether the response is to be streamed.
     """
-    body: dict[str, Any] = {"model": model, "messages": _messages_for(provider, request.messages)}
+    own = without_foreign_fields(request.messages, provider)
+    body: dict[str, Any] = {"model": model, "messages": list(map(chat_message, own))}
     body.update((key, value) for key, value in request.settings.items() if key != "timeout")
     if "max_tokens" in body and _REASONING_MODEL.match(model):
         body["max_completion_tokens"] = body.pop("max_tokens")
@@ -92,71 +88,6 @@ def request_body(
     return body
 
 
-def _messages_for(provider: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages as a provider takes them: its own as they came, those of others without their further fields."""
-    bodies: list[dict[str, Any]] = []
-    renamed: dict[str | None, str] = {}
-    for message in messages:
-        if message.role == "assistant":
-            renamed = {}
-        if message.role == "assistant" and message.provider not in ("", provider):
-            renamed = {call.id: _short_id(call.id) for call in message.tool_calls}
-            calls = tuple(ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls)
-            bodies.append(chat_message(Message("assistant", message.content, calls)))
-        elif message.role == "tool" and message.tool_call_id in renamed:
-            bodies.append(chat_message(replace(message, tool_call_id=renamed[message.tool_call_id])))
-        else:
-            bodies.append(chat_message(message))
-    return bodies
-
-
-def _short_id(id_: str) -> str:
-    """An id for a tool call of another provider that every provider takes; Mistral wants 9 letters and digits."""
-    return blake2b(id_.encode(), digest_size=5).hexdigest()[:9]
-
-
-def with_answer_tool(request: ModelRequest) -> tuple[ModelRequest, str]:
-    """The request with its output schema as a tool, for models without a JSON Schema mode, and the tool's name.
-
-    The name is empty if the request has no output schema, and so does not change.
-    """
-    if request.output is None:
-        return request, ""
-    taken = {tool["function"]["name"] for tool in request.tools}
-    name = next(name for name in _answer_names() if name not in taken)
-    parameters = dict(request.output.schema)
-    tool: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
-    tool["function"]["description"] = "Give the final answer."
-    return replace(request, tools=(*request.tools, tool), output=None), name
-
-
-def _answer_names() -> Iterator[str]:
-    yield ANSWER_TOOL
-    yield from (f"{ANSWER_TOOL}_{number}" for number in count(2))
-
-
-def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
-    """The response to a request `with_answer_tool`: the arguments of that tool are its text.
-
-    Tools that are called beside it come first, so that the model can answer with what they find.
-    """
-    answer = next((call for call in response.tool_calls if call.name == name), None)
-    if not name or answer is None:
-        return response
-    others = tuple(call for call in response.tool_calls if call.name != name)
-    if others:
-        return replace(response, tool_calls=others)
-    reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
-    return replace(response, text=answer.arguments, tool_calls=(), finish_reason=reason)
-
-
-class Piece(NamedTuple):
-    """What a chunk adds to an answer, for who wants to see it at once."""
-
-    text: str = ""
-    reasoning: str = ""
-
-
 class ResponseBuilder:
     """Builds a `ModelResponse` from a whole completion, or from the chunks of a streamed one.
 
@@ -168,6 +99,8 @@ class ResponseBuilder:
         self._name = name
         self.finish_reason = ""
         """Why the model stopped, in the provider's words; empty before the end, and if the provider does not say."""
+        self.is_over = False
+        """Whether the answer itself has said that it is over; a stream of this protocol says it, not an answer."""
         self.is_streamed = False
         """Whether the answer comes in chunks."""
         self.has_begun = False
@@ -221,7 +154,7 @@ class ResponseBuilder:
         reason = str(choice.get("finish_reason") or "")
         if reason.lower() in _NO_REASON:
             reason = ""
-        if choice.get("error") or (reason and any(failure in reason.lower() for failure in _FAILURES)):
+        if choice.get("error") or _is_failure(reason.lower()):
             raise RefusedError(read_error(choice.get("error") or {"code": reason}))
         self.finish_reason = reason or self.finish_reason
         delta = choice.get("delta")
@@ -284,7 +217,7 @@ class ResponseBuilder:
         reason = _FINISH_REASONS.get(self.finish_reason.lower(), "stop")
         if not (text or calls or reason in ("length", "content_filter")):
             raise InvalidResponseError("the answer has neither text nor tool calls")
-        if calls and reason == "stop":
+        if calls and reason in ("stop", UNKNOWN):
             reason = "tool_calls"
         fields = merge_fields(self._field_pieces) | self._fields
         fields = {key: value for key, value in fields.items() if is_set(value)}
@@ -314,6 +247,10 @@ class ResponseBuilder:
             return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
 
         return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
+
+
+def _is_failure(reason: str) -> bool:
+    return reason not in _FINISH_REASONS and any(failure in reason for failure in _FAILURES)
 
 
 def _calls_of(part: Any) -> list[Any]:

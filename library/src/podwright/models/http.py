@@ -197,9 +197,9 @@ async def _session() -> aiohttp.ClientSession:
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=_trusted_certificates()),
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=os.environ.get("PODWRIGHT_TRUST_ENV", "").lower() in _TRUE,
+        trust_env=trusts_environment(),
         max_line_size=_MAX_HEADER,
         max_field_size=_MAX_HEADER,
     )
@@ -210,7 +210,12 @@ async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.Clien
         await session.close()
 
 
-def _trusted_certificates() -> ssl.SSLContext:
+def trusts_environment() -> bool:
+    """Whether requests go through the proxies of the environment."""
+    return os.environ.get("PODWRIGHT_TRUST_ENV", "").lower() in _TRUE
+
+
+def trusted_certificates() -> ssl.SSLContext:
     """The certificates to trust: those of the file that SSL_CERT_FILE names, else the machine's."""
     file = os.environ.get("SSL_CERT_FILE")
     try:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
 
 from podwright import errors
 from podwright.json_data import as_object
+from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
+from podwright.models.answer import InvalidResponseError
+from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, Model, TokenCallback, note_attempt
-from podwright.models.chat_completions import (
-    InvalidResponseError,
-    ResponseBuilder,
-    from_answer_tool,
-    request_body,
-    with_answer_tool,
-)
+from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import certificate_fault, connection_fault
+from podwright.models.litellm_http import Wire, client, watched
 from podwright.models.provider_error import provider_error
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import RefusedError, refusal, transport_error
@@ -44,6 +44,20 @@ _UNREADABLE = ("Invalid response object", "Empty or invalid response", "'choices
 """What LiteLLM says of responses that are no completions."""
 _ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
 """Those of them that LiteLLM raises for errors of the provider too: status 408, and errors in a stream."""
+_PACKAGES = {"google": "google-auth", "azure": "azure-identity", "databricks": "databricks-sdk"}
+"""Packages whose modules have other names."""
+_CREDENTIAL_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
+"""Errors of the packages of AWS and Google."""
+_NO_KEY = re.compile(r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)", re.IGNORECASE)
+_HOW_TO_AUTHENTICATE = (
+    "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
+)
+_FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
+"""What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
+_OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
+"""Providers of the table that LiteLLM calls in their own protocols."""
+_BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
+"""Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
 _OWN_FIELDS = ("thinking_blocks", "provider_specific_fields")
 """Further fields of a message that LiteLLM makes itself."""
 
@@ -57,23 +71,17 @@ class LiteLLMModel(Model):
     Args:
         name: "<provider>/<model_name>" with LiteLLM's names.
         connection: API key and base URL; what is missing is read from the environment by LiteLLM.
-
-    Raises:
-        UnknownModelError: LiteLLM is not installed.
     """
 
     def __init__(self, name: str, connection: Connection) -> None:
         self.name = name
         self._provider = name.partition("/")[0]
         self._endpoint = ENDPOINTS.get(self._provider, ANY)
-        self._speaks_chat_completions = self._provider in ENDPOINTS
+        self._speaks_chat_completions = self._provider in ENDPOINTS and self._provider not in _OWN_PROTOCOLS
         self._connection = connection
         self._has_json_schema: bool | None = None
-        if not litellm_loader.installed():
-            raise errors.UnknownModelError(
-                f"The model '{name}' needs LiteLLM, which is not installed.",
-                suggestion="Install it: pip install 'podwright[litellm]'.",
-            )
+        self._takes_client = False
+        """Whether LiteLLM calls the provider with a client of ours."""
 
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
@@ -98,15 +106,17 @@ class LiteLLMModel(Model):
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
         answer_tool = ""
-        if not await self._prepare():
+        if not await self._prepare() or self._needs_answer_tool(request):
             request, answer_tool = with_answer_tool(request)
         builder = ResponseBuilder(self.name)
         error_body = ErrorBody()
+        wire = Wire()
         try:
-            if on_token is None:
-                await self._fetch(request, builder)
-            else:
-                await self._stream(request, builder, on_token, on_reasoning)
+            with watched(wire):
+                if on_token is None:
+                    await self._fetch(request, builder, wire)
+                else:
+                    await self._stream(request, builder, wire, on_token, on_reasoning)
             return from_answer_tool(builder.build(request, self._endpoint), answer_tool)
         except RefusedError as error:
             error_body = error.error
@@ -124,8 +134,12 @@ class LiteLLMModel(Model):
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
-            error_body = _error_body(cause)
-            model_error = self._translate(cause, error_body, request)
+            if wire.status is not None and wire.status >= 300:
+                error_body = read_error(wire.error)
+                model_error = refusal(self.name, error_body, wire.status, wire.headers)
+            else:
+                error_body = _error_body(cause)
+                model_error = self._translate(cause, error_body, request)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
         model_error.attempt_usage = builder.usage_so_far(request, self._endpoint)
@@ -140,6 +154,14 @@ class LiteLLMModel(Model):
         if missing and self._connection.base_url is None:
             hint = f"Set {' or '.join(missing)}, or api_key."
             raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+
+    def max_output_tokens(self) -> int | None:
+        """See `Model.max_output_tokens`; what LiteLLM sends, or the most that it knows of."""
+        litellm = litellm_loader.loaded()
+        try:
+            return None if litellm is None else litellm.get_model_info(self.name)["max_output_tokens"]
+        except Exception:  # noqa: BLE001 - LiteLLM raises a plain one for a model that it does not know
+            return None
 
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
@@ -163,15 +185,35 @@ class LiteLLMModel(Model):
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.BadRequestError:
             raise errors.UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
+        if self._provider.startswith("ollama"):
+            # else LiteLLM asks the server for the model after each call, and the event loop waits for the answer
+            facts = {"litellm_provider": self._provider, "mode": "chat", "supports_function_calling": True}
+            litellm.register_model({self.name: facts})
+        self._takes_client = self._provider not in (*_BY_SDK, *map(str, litellm.openai_compatible_providers))
+        # loads its tokenizer here, and not on the event loop when a stream has no count
+        litellm.token_counter(model=self.name, text="a")
         return bool(litellm.supports_response_schema(self.name))
 
-    async def _fetch(self, request: ModelRequest, builder: ResponseBuilder) -> None:
+    def _needs_answer_tool(self, request: ModelRequest) -> bool:
+        """Whether LiteLLM's own way to structured output would not do.
+
+        For some models it forces the tool of the answer, and then no other tool is ever called; for others it closes
+        objects whose keys are not known before.
+        """
+        if self._speaks_chat_completions or request.output is None:
+            return False
+        return bool(request.tools) or has_open_objects(request.output.schema)
+
+    async def _fetch(self, request: ModelRequest, builder: ResponseBuilder, wire: Wire) -> None:
         seconds = request.settings.get("timeout", self.timeouts.first_byte)
+        arguments = await self._arguments(request, seconds, stream=False)
         async with asyncio.timeout(seconds):
-            response = await litellm_loader.loaded().acompletion(**self._arguments(request, seconds, stream=False))
+            response = await litellm_loader.loaded().acompletion(**arguments)
         data = response.model_dump(warnings=False)
+        if wire.status is not None and not wire.has_counts:
+            del data["usage"]  # an estimate
         for choice in data["choices"]:
-            _restore_finish_reason(choice)
+            choice["finish_reason"] = self._finish_reason(choice, wire)
             if self._speaks_chat_completions:
                 _unpack(choice["message"])
         builder.add(data)
@@ -180,17 +222,20 @@ class LiteLLMModel(Model):
         self,
         request: ModelRequest,
         builder: ResponseBuilder,
+        wire: Wire,
         on_token: TokenCallback,
         on_reasoning: TokenCallback | None,
     ) -> None:
         litellm = litellm_loader.loaded()
         seconds = self.timeouts.first_byte
+        arguments = await self._arguments(request, seconds, stream=True)
         async with asyncio.timeout(seconds):
-            stream = await litellm.acompletion(**self._arguments(request, seconds, stream=True))
+            stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
         async with _counting(stream, builder):
             while True:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(seconds) as deadline:
+                    wire.on_data = partial(_extend, deadline, self.timeouts.idle)
                     chunk = await anext(stream, None)
                 if chunk is None:
                     break
@@ -209,19 +254,36 @@ class LiteLLMModel(Model):
                     on_token(piece.text)
         # LiteLLM adds a finish reason to a stream that broke off without one
         reason = stream.received_finish_reason or stream.intermittent_finish_reason
+        if wire.status is not None:
+            reason = wire.stop_reason
         if not reason:
             raise InvalidResponseError("the stream ended before the answer did")
         if builder.finish_reason == "stop":  # or what LiteLLM does not know
+            reason = UNKNOWN if self._hides_reason(wire) and reason == "stop" else reason
             builder.add({"choices": [{"delta": {}, "finish_reason": reason}]})
         if with_fields:
             whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
             message = whole["choices"][0]["message"]
             builder.add_fields({name: message[name] for name in _OWN_FIELDS if message.get(name)})
 
-    def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
+    def _hides_reason(self, wire: Wire) -> bool:
+        """Whether "stop" may stand for any reason that LiteLLM does not know."""
+        return self._takes_client and wire.status is None
+
+    def _finish_reason(self, choice: dict[str, Any], wire: Wire) -> str:
+        """The finish reason of the provider, where LiteLLM has made it "stop" because it does not know it."""
+        reason = choice["finish_reason"]
+        if reason != "stop":
+            return reason
+        native = wire.stop_reason or as_object(choice.get("provider_specific_fields")).get("native_finish_reason")
+        return native or (UNKNOWN if self._hides_reason(wire) else reason)
+
+    async def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
         body = request_body(request, self.name, ANY, provider=self._provider, stream=stream)
+        own_client = {"client": await client()} if self._takes_client else {}
         return {
             **_encodable(body),
+            **own_client,
             # LiteLLM takes an empty key for none, and would send that of the environment
             "api_key": "none" if self._connection.api_key == "" else self._connection.api_key,
             "base_url": self._connection.base_url,
@@ -235,6 +297,8 @@ class LiteLLMModel(Model):
         litellm = litellm_loader.loaded()
         if fault := certificate_fault(error):
             return transport_error(self.name, fault)
+        if missing := _missing_credentials(error):
+            return errors.ModelAuthenticationError(f"'{self.name}': {missing}", suggestion=_HOW_TO_AUTHENTICATE)
         text = str(error)
         if isinstance(error, litellm.UnsupportedParamsError):
             names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in text)
@@ -243,6 +307,9 @@ class LiteLLMModel(Model):
         headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
         is_timeout_of_provider = isinstance(error, litellm.Timeout) and error.status_code != 408
         is_answer = bool(headers or error_body.code or error_body.message or is_timeout_of_provider)
+        if not is_answer and isinstance(error.__cause__ or error.__context__, _FAULTS_OF_LITELLM):
+            fault_name = type(error.__cause__ or error.__context__).__name__
+            return errors.ModelResponseError(f"'{self.name}': LiteLLM cannot read the response ({fault_name}).")
         if not (error_body.code or error_body.message) and _is_unreadable(error):
             return errors.ModelResponseError(f"'{self.name}': {InvalidResponseError()}.")
         for name, (kind, reason) in _ERRORS.items():
@@ -257,6 +324,19 @@ class LiteLLMModel(Model):
         if has_own_status or not isinstance(status, int) or status < 300:
             status = error_body.status or 500
         return refusal(self.name, error_body, status, headers)
+
+
+def _missing_credentials(error: BaseException) -> str:
+    """What a provider's own package lacks to authenticate, found before a request; empty if it is something else."""
+    for cause in causes(error):
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            package = _PACKAGES.get(cause.name.partition(".")[0], cause.name.partition(".")[0])
+            return f"the Python package '{package}' is not installed."
+        if type(cause).__name__ in _CREDENTIAL_ERRORS:
+            return "no credentials were found."
+        if isinstance(cause, ValueError) and _NO_KEY.search(str(cause)):
+            return "no API key was found."
+    return ""
 
 
 def _is_unreadable(error: Any) -> bool:
@@ -278,11 +358,10 @@ def _encodable(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _restore_finish_reason(choice: dict[str, Any]) -> None:
-    """Give a choice the finish reason of the provider if LiteLLM, which does not know it, has made it "stop"."""
-    native = as_object(choice.get("provider_specific_fields")).get("native_finish_reason")
-    if native and choice["finish_reason"] == "stop":
-        choice["finish_reason"] = native
+def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
+    """Let a deadline begin again, because something has arrived."""
+    if not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 @asynccontextmanager

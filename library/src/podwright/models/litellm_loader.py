@@ -14,6 +14,7 @@ _SET_BEFORE_IMPORT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it downloads a price list
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
     "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",  # else it fetches images for providers that take no URLs
+    "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",  # else a stream with 101 equal pieces, as of a table, is an error
 }
 _lock = threading.Lock()
 _modules: list[Any] = []
@@ -38,6 +39,8 @@ def load() -> Any:
                 os.environ.setdefault(name, value)
             module: Any = importlib.import_module("litellm")
             module.suppress_debug_info = True
+            # else it asks huggingface.co for the tokenizer of models with certain names, on the event loop
+            module.disable_hf_tokenizer_download = True
             if "LITELLM_LOG" not in os.environ:  # it logs requests and responses
                 for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
                     logging.getLogger(name).setLevel(logging.CRITICAL)

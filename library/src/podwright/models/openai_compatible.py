@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import os
-from collections.abc import Mapping
+from typing import Any
 
-from podwright import errors
-from podwright._version import __version__
-from podwright.json_data import to_json_bytes
-from podwright.messages import ModelRequest, ModelResponse
-from podwright.models import pricing
-from podwright.models.base import Connection, Model, TokenCallback, note_attempt
-from podwright.models.body_reader import BodyReader
-from podwright.models.chat_completions import (
-    InvalidResponseError,
-    Piece,
-    ResponseBuilder,
-    from_answer_tool,
-    request_body,
-    with_answer_tool,
-)
-from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import Response, TransportError, post
-from podwright.models.provider_error import provider_error
+from podwright.messages import ModelRequest
+from podwright.models.base import Connection
+from podwright.models.chat_completions import ResponseBuilder, request_body
+from podwright.models.http_model import HTTPModel
 from podwright.models.providers import ANY, Endpoint
-from podwright.models.refusals import RefusedError, refusal, transport_error
-from podwright.models.urls import host_and_port, is_header_value, join_url
-from podwright.usage import Usage
-
-MAX_RESPONSE = 16 * 2**20
-"""Bytes of the longest response, decompressed."""
 
 
-class ChatModel(Model):
+class ChatModel(HTTPModel):
     """A model behind a Chat Completions endpoint.
 
     Args:
@@ -44,206 +20,15 @@ class ChatModel(Model):
         endpoint: What is known of the provider.
     """
 
+    path = "/chat/completions"
+
     def __init__(self, name: str, connection: Connection, endpoint: Endpoint = ANY) -> None:
-        self.name = name
-        self._connection = connection
-        self._endpoint = endpoint
-        self._provider, _, model = name.partition("/")
-        prefix = endpoint.model_prefix
-        self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
-        self._destination: tuple[str, dict[str, str]] | None = None
+        super().__init__(name, connection, endpoint)
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Send one request to the endpoint.
+    def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        """See `HTTPModel.body`."""
+        return request_body(request, self._model, self._endpoint, provider=self._provider, stream=stream)
 
-        Raises:
-            ModelError: See the table in `docs/models.md`.
-            ConfigurationError: The base URL is missing or invalid.
-        """
-        return await self._complete(request, on_token, None)
-
-    async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
-    ) -> ModelResponse:
-        """See `Model.stream`."""
-        return await self._complete(request, on_token, on_reasoning)
-
-    async def _complete(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
-    ) -> ModelResponse:
-        url, headers = await self._prepare()
-        answer_tool = ""
-        if not self._endpoint.json_schema:
-            request, answer_tool = with_answer_tool(request)
-        streams = on_token is not None
-        body = request_body(request, self._model, self._endpoint, provider=self._provider, stream=streams)
-        first_byte = self.timeouts.first_byte
-        if not streams:  # the first byte comes when the whole answer is ready
-            first_byte = request.settings.get("timeout", first_byte)
-        reading = _Reading(ResponseBuilder(self.name), on_token, on_reasoning)
-        cause: Exception | None = None
-        try:
-            try:
-                async with post(
-                    url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
-                ) as response:
-                    await reading.read(response)
-            except TransportError:
-                if not reading.builder.finish_reason:  # after it, only the counts are missing
-                    raise
-            return from_answer_tool(reading.builder.build(request, self._endpoint), answer_tool)
-        except TransportError as error:
-            failure = transport_error(self.name, error)
-            cause = error
-        except errors.ModelResponseError as error:
-            failure = error
-        except RefusedError as error:
-            failure = refusal(self.name, error.error, error.status, error.headers)
-            failure.provider_error = provider_error(error.error, request, self._key_of(headers))
-        except asyncio.CancelledError as error:
-            note_attempt(error, reading.builder.usage_so_far(request, self._endpoint))
-            raise
-        except (InvalidResponseError, json.JSONDecodeError, RecursionError) as error:
-            reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
-            failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
-            failure.provider_error = provider_error(reading.first_words(), request, self._key_of(headers))
-        failure.attempt_usage = reading.builder.usage_so_far(request, self._endpoint)
-        raise failure from cause
-
-    @staticmethod
-    def _key_of(headers: Mapping[str, str]) -> str:
-        return headers.get("Authorization", "").removeprefix("Bearer ")
-
-    def cost(self, usage: Usage) -> float | None:
-        """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.cost(self.name, usage)
-
-    def address(self) -> tuple[str, int] | None:
-        """Host and port of the endpoint; None if no base URL is set."""
-        try:
-            return host_and_port((self._destination or self._find_destination())[0])
-        except errors.PodwrightError:  # raised again by the first call
-            return None
-
-    def check(self) -> None:
-        """See `Model.check`; a key is required only at the provider's own URL."""
-        self._find_destination()
-
-    def load_prices(self) -> None:
-        """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
-        url = self._endpoint.url
-        pricing.warm(self.name, at_vendor=url != "" and self._base_url().startswith(url))
-
-    async def prepare(self) -> None:
-        """See `Model.prepare`."""
-        with contextlib.suppress(errors.PodwrightError):
-            await self._prepare()
-
-    async def _prepare(self) -> tuple[str, dict[str, str]]:
-        """URL and headers of requests, once the prices are loaded."""
-        if self._destination is None:
-            destination = self._find_destination()
-            await asyncio.to_thread(self.load_prices)
-            self._destination = destination
-        return self._destination
-
-    def _find_destination(self) -> tuple[str, dict[str, str]]:
-        """URL and headers of requests; read at the first call, because it may fail."""
-        endpoint, base_url = self._endpoint, self._base_url()
-        if not base_url:
-            variables = " or ".join(endpoint.urls) or "PODWRIGHT_MODEL_BASE_URL"
-            raise errors.ConfigurationError(
-                f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url."
-            )
-        base_url = base_url.rstrip("/")
-        if not base_url.endswith(endpoint.suffix):
-            base_url += endpoint.suffix
-        try:
-            url = join_url(base_url, "/chat/completions")
-        except ValueError:
-            raise errors.ConfigurationError(
-                f"Invalid base URL of '{self.name}'.",
-                suggestion="Write base_url, PODWRIGHT_MODEL_BASE_URL or the provider's variable as https://host/path.",
-            ) from None
-        headers = {"Content-Type": "application/json", "User-Agent": f"podwright/{__version__}"}
-        if key := self._key(base_url):
-            headers["Authorization"] = f"Bearer {key}"
-        return url, headers
-
-    def _base_url(self) -> str:
-        return self._connection.base_url or _first_set(self._endpoint.urls) or self._endpoint.url
-
-    def _key(self, base_url: str) -> str:
-        key = self._connection.api_key
-        key = (_first_set(self._endpoint.keys) if key is None else key).strip()
-        if not key and base_url == self._endpoint.url and base_url.startswith("https:"):
-            hint = f"Set {' or '.join(self._endpoint.keys)}, or api_key."
-            raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
-        if not is_header_value(key):
-            raise errors.ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
-        return key
-
-
-class _Reading:
-    """The reading of one response."""
-
-    def __init__(
-        self, builder: ResponseBuilder, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
-    ) -> None:
-        self.builder = builder
-        self._on_token = on_token
-        self._on_reasoning = on_reasoning
-        self._reader = BodyReader()
-        self._type = ""
-
-    async def read(self, response: Response) -> None:
-        """Read the response to its end.
-
-        Raises:
-            TransportError: The response broke off.
-            RefusedError: It is an error.
-            InvalidResponseError, json.JSONDecodeError: It cannot be read, or the answer was cut off.
-        """
-        if response.status != 200:
-            raise RefusedError(read_error(await _body_of(response)), response.status, response.headers)
-        self._type = response.media_type
-        documents = 0
-        while not self._reader.is_done:
-            chunk = await response.read_chunk()
-            for data in self._reader.feed(chunk) if chunk else self._reader.close():
-                self._hand_out(self.builder.add(data))
-                documents += 1
-            if not chunk:
-                break
-        if self._reader.is_done:
-            await response.drain()
-        if not documents:
-            raise InvalidResponseError
-        if (self.builder.is_streamed or self._reader.is_stream) and not self.builder.finish_reason:
-            raise InvalidResponseError("the stream ended before the answer did")
-
-    def _hand_out(self, piece: Piece) -> None:
-        if piece.reasoning and self._on_reasoning is not None:
-            self._on_reasoning(piece.reasoning)
-        if piece.text and self._on_token is not None:
-            self._on_token(piece.text)
-
-    def what_came(self) -> str:
-        """The type of a response that is not an answer, to be appended to a reason."""
-        return "" if self.builder.has_choice else f" (status 200, {self._type or 'no content type'})"
-
-    def first_words(self) -> ErrorBody:
-        """The first characters of a response that is not an answer."""
-        return ErrorBody() if self.builder.has_choice else read_error(self._reader.head)
-
-
-async def _body_of(response: Response) -> bytes:
-    """The body of a refusal, as far as it can be read: the status is enough without it."""
-    try:
-        return await response.read()
-    except TransportError:
-        return b""
-
-
-def _first_set(variables: tuple[str, ...]) -> str:
-    return next((value for name in variables if (value := os.environ.get(name))), "")
+    def new_answer(self) -> ResponseBuilder:
+        """See `HTTPModel.new_answer`."""
+        return ResponseBuilder(self.name)

@@ -59,6 +59,8 @@ class _Tokens(NamedTuple):
     """The reasoning part of `output`."""
     cache_write: int
     """The part of `input` that is written to the cache; no token is both read and written."""
+    cache_write_1h: int
+    """The part of `cache_write` that is kept for an hour."""
 
 
 def lookup(model: str, usage: Usage) -> Cost | None:
@@ -76,7 +78,14 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     sent, produced = usage.input_tokens, usage.output_tokens
     cached = min(usage.cached_input_tokens, sent)
     written = min(usage.cache_write_tokens, sent - cached)
-    tokens = _Tokens(sent, cached, produced, min(usage.reasoning_tokens, produced), written)
+    tokens = _Tokens(
+        sent,
+        cached,
+        produced,
+        min(usage.reasoning_tokens, produced),
+        written,
+        min(usage.cache_write_1h_tokens, written),
+    )
     return _lookup(model, tokens, os.environ.get(VARIABLE, ""), int(time.time() // 60))
 
 
@@ -126,7 +135,11 @@ class _Rates(TypedDict):
     output: Annotated[Decimal, Ge(0)]
     cached_input: NotRequired[Annotated[Decimal, Ge(0)]]
     cache_write: NotRequired[Annotated[Decimal, Ge(0)]]
+    cache_write_1h: NotRequired[Annotated[Decimal, Ge(0)]]
     reasoning: NotRequired[Annotated[Decimal, Ge(0)]]
+
+
+_KEYS = ", ".join([*sorted(_Rates.__required_keys__), *(f"{key}?" for key in sorted(_Rates.__optional_keys__))])
 
 
 @lru_cache(maxsize=1)
@@ -152,14 +165,16 @@ def _parse_file(file: str) -> Mapping[str, _Rates]:
         details = "; ".join(map(str, problems))
     raise ConfigurationError(
         f"Invalid price file '{file}' ({VARIABLE}): {details}",
-        suggestion="Write {model: {input, output, cached_input?, cache_write?, reasoning?}} in USD per million tokens.",
+        suggestion=f"Write {{model: {{{_KEYS}}}}} in USD per million tokens.",
     )
 
 
 def _from_rates(rates: _Rates, tokens: _Tokens) -> float:
+    cache_write = rates.get("cache_write", rates["input"])
     per_million = (
         (tokens.input - tokens.cached - tokens.cache_write) * rates["input"]
-        + tokens.cache_write * rates.get("cache_write", rates["input"])
+        + (tokens.cache_write - tokens.cache_write_1h) * cache_write
+        + tokens.cache_write_1h * rates.get("cache_write_1h", cache_write)
         + tokens.cached * rates.get("cached_input", rates["input"])
         + (tokens.output - tokens.reasoning) * rates["output"]
         + tokens.reasoning * rates.get("reasoning", rates["output"])
@@ -176,6 +191,8 @@ def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | No
         input_tokens=tokens.input,
         cache_read_tokens=tokens.cached,
         cache_write_tokens=tokens.cache_write,
+        # most providers have no price of it
+        **({"cache_write_1h_tokens": tokens.cache_write_1h} if tokens.cache_write_1h else {}),
         output_tokens=tokens.output,
         output_reasoning_tokens=tokens.reasoning,
     )

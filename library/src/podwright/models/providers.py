@@ -5,18 +5,32 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Literal
 
 from pydantic import TypeAdapter
+
+Protocol = Literal["chat_completions", "messages"]
+"""OpenAI's Chat Completions, or Anthropic's Messages."""
+
+PROTOCOL_NAMES: dict[Protocol, str] = {"chat_completions": "Chat Completions", "messages": "the Messages protocol"}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a provider answers, and how it differs from others."""
 
+    protocol: Protocol = "chat_completions"
+    """The protocol that it speaks."""
     url: str = ""
-    """The default base URL; `/chat/completions` is appended. Empty if only the operator knows it."""
+    """The default base URL; the path of the protocol is appended. Empty if only the operator knows it."""
     keys: tuple[str, ...] = ()
     """Environment variables of the API key; the first that is set counts."""
+    key_header: str = "Authorization"
+    """The header of the key; in `Authorization` it stands after `Bearer`."""
+    needs_key: bool = False
+    """Whether it needs a key at every base URL, because no server of one's own speaks for it."""
+    identities: tuple[str, ...] = ()
+    """Environment variables of an identity that LiteLLM uses where no key is set."""
     urls: tuple[str, ...] = ()
     """Environment variables of another base URL; the first that is set counts."""
     suffix: str = ""

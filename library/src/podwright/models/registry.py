@@ -8,11 +8,13 @@ import os
 import re
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
+from typing import Literal, NamedTuple
 
 from podwright.errors import ConfigurationError, UnknownModelError
+from podwright.models import litellm_loader
 from podwright.models.base import Connection, Model
 from podwright.models.offline import EchoModel
-from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.providers import ANY, ENDPOINTS, PROTOCOL_NAMES, Endpoint, Protocol
 from podwright.models.urls import join_url
 from podwright.text import did_you_mean
 
@@ -24,6 +26,11 @@ DEFAULT = Connection()
 
 MODEL_CLIENTS = ("auto", "openai", "litellm")
 """Values of `PODWRIGHT_MODEL_CLIENT`: by provider, always the OpenAI-compatible client, or always LiteLLM."""
+
+Client = Literal["openai", "anthropic", "litellm", "own"]
+"""Who calls a model: the OpenAI-compatible client, that of Anthropic's protocol, LiteLLM, or a registered provider."""
+
+_CLIENTS: dict[Protocol, Client] = {"chat_completions": "openai", "messages": "anthropic"}
 
 
 def _offline(model_name: str, connection: Connection) -> Model:
@@ -96,33 +103,88 @@ def _by_name(name: str, connection: Connection) -> Model:
     return model
 
 
-def _by_client(name: str, connection: Connection) -> Model:
-    client = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
-    if client not in MODEL_CLIENTS:
-        message = f"PODWRIGHT_MODEL_CLIENT is '{client}'."
+class ClientChoice(NamedTuple):
+    """The client that calls a model, and why."""
+
+    client: Client
+    reason: str
+    endpoint: Endpoint = ANY
+    """What is known of the provider."""
+    connection: Connection = DEFAULT
+
+
+def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
+    """The client that calls a model, as the environment chooses it now.
+
+    Args:
+        name: "<provider>/<model_name>".
+        connection: API key and base URL of the component.
+
+    Raises:
+        UnknownModelError: Unknown provider.
+        ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
+    """
+    wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
+    if wanted not in MODEL_CLIENTS:
+        message = f"PODWRIGHT_MODEL_CLIENT is '{wanted}'."
         raise ConfigurationError(message, suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}.")
     provider = name.partition("/")[0]
+    if provider in _providers:
+        is_offline = _providers[provider] is _offline
+        return ClientChoice("own", "it needs no provider" if is_offline else f"the provider '{provider}' is registered")
     endpoint = ENDPOINTS.get(provider)
-    if connection.base_url is None and (url := os.environ.get("PODWRIGHT_MODEL_BASE_URL")):
-        connection, endpoint = _shared_endpoint(url, connection), ANY
-    # LiteLLM takes seconds to reject a misspelt name
-    if endpoint is None and difflib.get_close_matches(provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9):
-        raise _unknown(name)
-    if client == "openai" and endpoint is None:
-        if connection.base_url is None:
-            raise _unknown(name)
+    url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
+    if connection.base_url is None and url:
+        connection = _shared_endpoint(url, connection)
         endpoint = ANY
+        reason = "PODWRIGHT_MODEL_BASE_URL is set"
+    elif endpoint is not None:
+        reason = f"{provider} speaks {PROTOCOL_NAMES[endpoint.protocol]}"
+    else:
+        # LiteLLM takes seconds to reject a misspelt name
+        if difflib.get_close_matches(provider, [*_providers, *ENDPOINTS], n=1, cutoff=0.9):
+            raise _unknown(name)
+        reason = "no other client knows its provider"
+    if wanted == "litellm":
+        return ClientChoice("litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection)
+    if wanted == "openai" and (endpoint is None or endpoint.protocol != "chat_completions"):
+        if connection.base_url is None:
+            raise _unknown(name, "PODWRIGHT_MODEL_CLIENT=openai needs the base URL of a Chat Completions endpoint.")
+        return ClientChoice("openai", "PODWRIGHT_MODEL_CLIENT is openai", ANY, connection)
+    if endpoint is None:
+        return ClientChoice("litellm", reason, ANY, connection)
+    if wanted == "auto" and (variable := _identity(endpoint, connection)):
+        return ClientChoice("litellm", f"{variable} is set, and no API key", endpoint, connection)
+    return ClientChoice(_CLIENTS[endpoint.protocol], reason, endpoint, connection)
+
+
+def _identity(endpoint: Endpoint, connection: Connection) -> str:
+    """The variable of an identity that stands for a key which is not set; empty if there is none."""
+    has_key = connection.api_key is not None or any(os.environ.get(name) for name in endpoint.keys)
+    return "" if has_key else next((name for name in endpoint.identities if os.environ.get(name)), "")
+
+
+def _by_client(name: str, connection: Connection) -> Model:
+    choice = choose_client(name, connection)
     # each client is imported only where it is used
-    if client == "litellm" or endpoint is None:
-        from podwright.models.litellm import LiteLLMModel
+    match choice.client:
+        case "litellm":
+            if not litellm_loader.installed():
+                hint = "Install it: pip install 'podwright[litellm]'."
+                if name.partition("/")[0] not in ENDPOINTS:  # it may be misspelt as well
+                    raise _unknown(name, f"Or it needs LiteLLM. {hint}")
+                raise UnknownModelError(f"The model '{name}' needs LiteLLM, which is not installed.", suggestion=hint)
+            from podwright.models.litellm import LiteLLMModel
 
-        try:
-            return LiteLLMModel(name, connection)
-        except UnknownModelError as error:  # not installed; the name may be misspelt as well
-            raise error if endpoint else _unknown(name, error.suggestion) from None
-    from podwright.models.openai_compatible import ChatModel
+            return LiteLLMModel(name, choice.connection)
+        case "anthropic":
+            from podwright.models.anthropic import MessagesModel
 
-    return ChatModel(name, connection, endpoint)
+            return MessagesModel(name, choice.connection, choice.endpoint)
+        case _:
+            from podwright.models.openai_compatible import ChatModel
+
+            return ChatModel(name, choice.connection, choice.endpoint)
 
 
 def _shared_endpoint(url: str, connection: Connection) -> Connection:

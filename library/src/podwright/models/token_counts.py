@@ -19,11 +19,13 @@ _KINDS = {
     "total_tokens": "total",
     "cached_tokens": "cached", "prompt_cache_hit_tokens": "cached", "cache_read_input_tokens": "cached",
     "cache_write_tokens": "written", "cache_creation_tokens": "written", "cache_creation_input_tokens": "written",
+    "ephemeral_1h_input_tokens": "written_1h",
     "reasoning_tokens": "reasoning",
 }  # fmt: skip
 """What providers call the kinds of tokens, in the usage and in the objects inside it."""
 _DETAILS = (
     "prompt_tokens_details", "input_tokens_details", "completion_tokens_details", "output_tokens_details",
+    "cache_creation", "cache_creation_token_details",
 )  # fmt: skip
 """The objects inside the usage that have further counts."""
 
@@ -97,6 +99,7 @@ class TokenCounts:
             cost=self.cost if reports_cost else None,
             unpriced_model_calls=0 if is_priced else 1,
             cache_write_tokens=written,
+            cache_write_1h_tokens=min(self.counts.get("written_1h", 0), written),
         )
 
 

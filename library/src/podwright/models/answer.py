@@ -1,0 +1,19 @@
+"""What the protocols of model providers have in common: the pieces of an answer, and what is not an answer."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class InvalidResponseError(Exception):
+    """The data is not a chat completion, or one without an answer."""
+
+    def __init__(self, reason: str = "the response is not a chat completion") -> None:
+        super().__init__(reason)
+
+
+class Piece(NamedTuple):
+    """What a chunk adds to an answer, for who wants to see it at once."""
+
+    text: str = ""
+    reasoning: str = ""

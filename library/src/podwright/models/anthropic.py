@@ -1,0 +1,109 @@
+"""The Anthropic client: Claude over its own Messages protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from podwright import errors
+from podwright.json_data import as_array
+from podwright.messages import ModelRequest, ModelResponse
+from podwright.models.base import TokenCallback
+from podwright.models.http_model import HTTPModel
+from podwright.models.messages_answer import PAUSED, MessageAnswer
+from podwright.models.messages_request import max_output_tokens, request_body
+from podwright.usage import Usage
+
+_MAX_PAUSES = 10
+"""How often a paused answer is continued."""
+_THOUGHTS_REFUSED = re.compile(r"thinking.{0,40}block", re.IGNORECASE)
+"""In a refusal of thoughts that another model, or this one in another conversation, has signed."""
+
+
+class MessagesModel(HTTPModel):
+    """A model behind a Messages endpoint: Claude at Anthropic, or what speaks its protocol elsewhere.
+
+    Args:
+        name: "<provider>/<model_name>".
+        connection: API key and base URL; what is missing is read from the provider's variables at the first call.
+        endpoint: What is known of the provider.
+    """
+
+    path = "/messages"
+    headers = MappingProxyType({"anthropic-version": "2023-06-01"})
+
+    def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
+        """See `HTTPModel.body`."""
+        return request_body(request, self._model, source=self.name, stream=stream)
+
+    def new_answer(self) -> MessageAnswer:
+        """See `HTTPModel.new_answer`."""
+        return MessageAnswer(self.name)
+
+    def max_output_tokens(self) -> int:
+        """See `Model.max_output_tokens`."""
+        return max_output_tokens(self._model)
+
+    async def _complete(
+        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> ModelResponse:
+        """Send one request; a further one while the answer is paused, and one without the thoughts that are refused."""
+        paused: list[ModelResponse] = []
+        try:
+            response = await self._complete_without_refused_thoughts(request, on_token, on_reasoning)
+            while response.finish_reason == PAUSED:
+                paused.append(response)
+                if len(paused) > _MAX_PAUSES:
+                    raise errors.ModelResponseError(f"'{self.name}': the answer was paused too often.")
+                request = replace(request, messages=(*request.messages, response.message()))
+                response = await super()._complete(request, on_token, on_reasoning)
+        except errors.ModelError as error:
+            if paused:
+                error.attempt_usage = _sum([error.attempt_usage or Usage(cost=None), *_usages(paused)])
+            raise
+        return _joined([*paused, response]) if paused else response
+
+    async def _complete_without_refused_thoughts(
+        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> ModelResponse:
+        try:
+            return await super()._complete(request, on_token, on_reasoning)
+        except errors.ModelRequestError as error:
+            plain = _without_thoughts(request)
+            if plain == request or not _THOUGHTS_REFUSED.search(error.provider_error or ""):
+                raise
+        return await super()._complete(plain, on_token, on_reasoning)
+
+
+def _without_thoughts(request: ModelRequest) -> ModelRequest:
+    messages = tuple(replace(message, provider_fields={}) for message in request.messages)
+    return replace(request, messages=messages)
+
+
+def _joined(responses: Sequence[ModelResponse]) -> ModelResponse:
+    """One response of the parts of a paused answer."""
+    content: list[Any] = []
+    for response in responses:
+        text = [{"type": "text", "text": response.text}] if response.text else []
+        content += as_array(response.provider_fields.get("content")) or text
+    return replace(
+        responses[-1],
+        text="".join(response.text for response in responses),
+        usage=_sum(_usages(responses)),
+        reasoning="\n\n".join(response.reasoning for response in responses if response.reasoning),
+        provider_fields={"content": content},
+    )
+
+
+def _usages(responses: Sequence[ModelResponse]) -> list[Usage]:
+    return [response.usage for response in responses]
+
+
+def _sum(usages: Sequence[Usage]) -> Usage:
+    total, *others = usages
+    for usage in others:
+        total += usage
+    return total

@@ -1,0 +1,131 @@
+"""The HTTP client of LiteLLM's own providers, which keeps what LiteLLM does not pass on.
+
+LiteLLM takes a client for each call. This one follows no redirects, because the key would go along, trusts the same
+certificates and proxies as the other clients, and lets its caller see what arrives: the status, the provider's own stop
+reason, which LiteLLM may replace, and each sign of life, which LiteLLM may swallow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import re
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import httpx
+
+from podwright.models.http import trusted_certificates, trusts_environment
+
+_STOP_REASON = re.compile(rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
+_COUNT = re.compile(rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE)
+_OVERLAP = 200
+"""Bytes of a piece that are looked at again with the next one."""
+_MAX_ERROR = 100_000
+"""Bytes of an error that are kept."""
+
+
+class Wire:
+    """What arrives from a provider during one attempt."""
+
+    def __init__(self) -> None:
+        self.status: int | None = None
+        """The HTTP status; None before there is a response, and for providers that LiteLLM calls in another way."""
+        self.headers: Mapping[str, str] = {}
+        self.stop_reason = ""
+        """Why the model stopped, in the provider's words; empty if it has not said it."""
+        self.has_counts = False
+        """Whether the provider has counted tokens."""
+        self.error = b""
+        """The body of a refusal."""
+        self.on_data: Callable[[], object] = bool
+        """Called with each piece of the response."""
+        self._recent = b""
+
+    def begin(self, response: httpx.Response) -> None:
+        """A response has begun."""
+        self.status = response.status_code
+        self.headers = response.headers
+
+    def add(self, data: bytes) -> None:
+        """A piece of the body has arrived."""
+        self.on_data()
+        if self.status is not None and self.status >= 300:
+            self.error = (self.error + data)[:_MAX_ERROR]
+            return
+        text = self._recent + data
+        for reason in _STOP_REASON.findall(text):
+            self.stop_reason = reason.decode(errors="replace")
+        self.has_counts = self.has_counts or bool(_COUNT.search(text))
+        self._recent = text[-_OVERLAP:]
+
+
+_wire: ContextVar[Wire | None] = ContextVar("podwright_litellm_wire", default=None)
+
+
+@contextlib.contextmanager
+def watched(wire: Wire) -> Generator[None]:
+    """Within this context, what arrives for LiteLLM is shown to this wire."""
+    token = _wire.set(wire)
+    try:
+        yield
+    finally:
+        _wire.reset(token)
+
+
+class _WatchedStream(httpx.AsyncByteStream):
+    def __init__(self, stream: Any, wire: Wire) -> None:
+        self._stream = stream
+        self._wire = wire
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._stream:
+            self._wire.add(data)
+            yield data
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _watch(response: httpx.Response) -> None:
+    wire = _wire.get()
+    if wire is not None:
+        wire.begin(response)
+        response.stream = _WatchedStream(response.stream, wire)
+
+
+async def _ask_for_plain_bytes(request: httpx.Request) -> None:
+    request.headers["Accept-Encoding"] = "identity"
+
+
+_clients: dict[AbstractEventLoop, tuple[Any, AsyncGenerator[Any]]] = {}
+"""The client of each event loop, with the generator that closes it."""
+
+
+async def client() -> Any:
+    """The client of the running event loop, as LiteLLM's argument `client` takes it."""
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        keeper = _keep_client(loop)
+        _clients[loop] = await anext(keeper), keeper
+    return _clients[loop][0]
+
+
+async def _keep_client(loop: AbstractEventLoop) -> AsyncGenerator[Any]:
+    """Make a client, and close it when the loop shuts down."""
+    handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
+    handler = handlers.AsyncHTTPHandler(follow_redirects=False)
+    handler.client = httpx.AsyncClient(
+        verify=trusted_certificates(),
+        trust_env=trusts_environment(),
+        follow_redirects=False,
+        event_hooks={"request": [_ask_for_plain_bytes], "response": [_watch]},
+    )
+    try:
+        yield handler
+    finally:
+        _clients.pop(loop, None)
+        await handler.client.aclose()

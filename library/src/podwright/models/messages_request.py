@@ -1,0 +1,211 @@
+"""Request bodies of Anthropic's Messages protocol.
+
+Source: https://platform.claude.com/docs/en/api/messages/create
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from podwright.errors import ModelRequestError
+from podwright.json_data import as_array, as_object
+from podwright.messages import ContentPart, Message, ModelRequest, ModelSettings, ToolCall
+from podwright.models.foreign_fields import short_id, without_foreign_fields
+
+_SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "parallel_tool_calls", "reasoning_effort", "timeout")
+"""The model settings that the protocol has."""
+_SAME_NAME = ("temperature", "top_p")
+_VERSION = re.compile(r"(?:claude-)?(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
+"""The generation of a model in its name: `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`."""
+_NEWEST = (99, 0)
+"""Stands for the generation of a model whose name does not say it."""
+_ADAPTIVE = (4, 6)
+"""From this generation on a model decides itself how long it thinks."""
+_THINKS = (5, 0)
+"""From this generation on a model thinks if a request does not say otherwise."""
+_BETWEEN_TOOLS = (5, 5)
+"""From this generation on `disabled` is called `between_tools`."""
+_EFFORTS = {"minimal": "low"}
+"""What the protocol calls the efforts that it has no name of."""
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+"""Tokens of thought by effort, for models that do not decide it themselves."""
+_MIN_BUDGET = 1024
+_MAX_OUTPUT = {(3, 0): 4096, (3, 5): 8192}
+"""The most output tokens of the generations that have less than `_DEFAULT_MAX_OUTPUT`."""
+_DEFAULT_MAX_OUTPUT = 32_000
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.ASCII | re.DOTALL)
+_START = "(The conversation begins with the assistant.)"
+_NOTHING = "(empty)"
+"""Stands for a text of white space, which the protocol refuses."""
+
+
+def max_output_tokens(model: str) -> int:
+    """The output tokens that an answer may have if the request does not limit them; the protocol wants a number.
+
+    Args:
+        model: The model's name as the provider knows it.
+    """
+    return _MAX_OUTPUT.get(_version(model), _DEFAULT_MAX_OUTPUT)
+
+
+def _version(model: str) -> tuple[int, int]:
+    found = _VERSION.search(model.rpartition("claude")[2].lstrip("-"))
+    if found is None:
+        return _NEWEST
+    return int(found[1]), int(found[2] or 0)
+
+
+def request_body(request: ModelRequest, model: str, *, source: str, stream: bool) -> dict[str, Any]:
+    """The body of a request.
+
+    Args:
+        request: The request.
+        model: The model's name as the provider knows it.
+        source: Who is asked, as `Message.provider` has it; what others have added to messages is left out.
+        stream: Whether the response is to be streamed.
+
+    Raises:
+        ModelRequestError: The protocol has no such setting.
+    """
+    settings = request.settings
+    if unknown := [f"'{name}'" for name in settings if name not in _SETTINGS]:
+        message = f"'{request.model}' does not support {', '.join(unknown)}."
+        raise ModelRequestError(message, suggestion="Remove it from the config.")
+    messages = without_foreign_fields(request.messages, source)
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": settings.get("max_tokens", max_output_tokens(model)),
+        "messages": _turns(message for message in messages if message.role != "system"),
+    }
+    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    if system.strip():
+        body["system"] = system
+    body.update((name, value) for name, value in settings.items() if name in _SAME_NAME)
+    if "stop" in settings:
+        stop = settings["stop"]
+        body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
+    body.update(_thinking(settings, model, body["max_tokens"]))
+    if request.tools:
+        body["tools"] = [_tool(tool["function"]) for tool in request.tools]
+        body.update(_tool_choice(request))
+    if stream:
+        body["stream"] = True
+    return body
+
+
+def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> dict[str, Any]:
+    effort = settings.get("reasoning_effort")
+    version = _version(model)
+    if effort is None:
+        return {}
+    if effort == "none":
+        if version < _THINKS:
+            return {}
+        return {"thinking": {"type": "disabled" if version < _BETWEEN_TOOLS else "between_tools"}}
+    if version >= _ADAPTIVE:
+        # without `display` the newest models show no thoughts
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {"thinking": thinking, "output_config": {"effort": _EFFORTS.get(effort, effort)}}
+    budget = max(_MIN_BUDGET, min(_BUDGETS[effort], max_tokens // 2))
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
+    tool: dict[str, Any] = {"name": function["name"], "input_schema": {"type": "object", **function["parameters"]}}
+    for name in ("description", "strict"):
+        if function.get(name):
+            tool[name] = function[name]
+    return tool
+
+
+def _tool_choice(request: ModelRequest) -> dict[str, Any]:
+    # a tool is forced only where the caller asks for it: models that think refuse it
+    choice: dict[str, Any] = {"type": "auto"}
+    if request.tool_choice is not None:
+        choice = {"type": "tool", "name": request.tool_choice}
+    if request.settings.get("parallel_tool_calls") is False:
+        choice["disable_parallel_tool_use"] = True
+    return {} if choice == {"type": "auto"} else {"tool_choice": choice}
+
+
+def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """The messages as turns of user and assistant; the results of tools are the first part of a user's turn."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _answer_blocks(message) if role == "assistant" else _user_blocks(message)
+        if not blocks:
+            continue
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += blocks
+        else:
+            turns.append({"role": role, "content": blocks})
+    if turns and turns[0]["role"] == "assistant":
+        turns.insert(0, {"role": "user", "content": [_text(_START)]})
+    return turns
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _user_blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _valid_id(message.tool_call_id or "")}
+        if message.text.strip():
+            result["content"] = message.text
+        return [result]
+    parts = [_text(message.content)] if isinstance(message.content, str) else list(map(_part, message.content))
+    blocks = [part for part in parts if part["type"] != "text" or part["text"].strip()]
+    return blocks or [_text(_NOTHING)]
+
+
+def _part(part: ContentPart) -> dict[str, Any]:
+    if part["type"] == "text":
+        return _text(part["text"])
+    url = part["image_url"]["url"]
+    data = _DATA_URL.match(url)
+    if data is None:
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    return {"type": "image", "source": {"type": "base64", "media_type": data[1], "data": data[2]}}
+
+
+def _answer_blocks(message: Message) -> list[dict[str, Any]]:
+    """The content of an answer: as it came if that is kept, else its text and its tool calls."""
+    calls = {call.id: call for call in message.tool_calls}
+    blocks: list[dict[str, Any]] = []
+    kept = [as_object(block) for block in as_array(message.provider_fields.get("content"))]
+    # as LiteLLM has them
+    thoughts = [as_object(block) for block in as_array(message.provider_fields.get("thinking_blocks"))]
+    for block in kept or [*thoughts, _text(message.text)]:
+        if block.get("type") == "tool_use":
+            call = calls.pop(str(block.get("id")), None)
+            if call is not None:
+                blocks.append({**block, "input": _input(call)})
+        elif block.get("type") != "text" or str(block.get("text") or "").strip():
+            blocks.append(dict(block))
+    blocks += [_tool_use(call) for call in calls.values()]
+    return blocks
+
+
+def _tool_use(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": _valid_id(call.id), "name": call.name, "input": _input(call)}
+
+
+def _input(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as the object that the protocol wants, also if the model wrote none."""
+    with suppress(ValueError, RecursionError):
+        data: Any = json.loads(call.arguments or "{}")
+        if isinstance(data, dict):
+            return cast("dict[str, Any]", data)
+    return {"INVALID_JSON": call.arguments}
+
+
+def _valid_id(id_: str) -> str:
+    """The id of a tool call in the characters that the protocol takes."""
+    return id_ if _ID.fullmatch(id_) else short_id(id_)
