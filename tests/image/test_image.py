@@ -53,6 +53,39 @@ def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
     assert statuses == {"evil.example": "400", "writer:8000": "200"}
 
 
+CLAUDE_AND_GEMINI = """
+import http.server, json, threading
+from podwright import Agent
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        said = {"content": [{"type": "text", "text": "Ciao."}], "type": "message", "stop_reason": "end_turn"}
+        if not self.path.endswith("/messages"):
+            said = {"choices": [{"message": {"content": "Hallo."}, "finish_reason": "stop"}]}
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{server.server_port}"
+for model in ("anthropic/claude-sonnet-5-5", "gemini/gemini-3-pro"):
+    print(Agent("guide", "Help.", model, api_key="k", base_url=url).run("Hello?"))
+"""
+
+
+def test_claude_and_gemini(slim: str, start: Start) -> None:
+    """The flavour without LiteLLM calls both."""
+    container = start(slim, *HARDENED, mounted(NEWSROOM / "writer"), **OFFLINE).healthy()
+    assert container.run("python", "-c", CLAUDE_AND_GEMINI).split() == ["Ciao.", "Hallo."]
+
+
 def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     """It works the same under an unknown user, as some clusters choose one, and with WEB_CONCURRENCY=2."""
     options = (*HARDENED, "--user", "1234567:0", mounted(NEWSROOM / "writer"))

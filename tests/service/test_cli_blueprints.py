@@ -25,13 +25,27 @@ def write(path: Path, blueprint: object) -> str:
     return str(path)
 
 
+def test_the_client_of_each_model(shell: Shell, newsroom: Path) -> None:
+    """A valid blueprint says how its model is called, and why."""
+    path = str(newsroom / "researcher" / "blueprint.json")
+    for name, client, reason in (
+        ("anthropic/claude-sonnet-5-5", "anthropic", "anthropic speaks the Messages protocol"),
+        ("azure/ours", "openai", "azure speaks Chat Completions"),
+        ("bedrock/amazon.nova-pro-v1:0", "litellm", "no other client knows its provider"),
+    ):
+        keys = {"ANTHROPIC_API_KEY": "k", "AZURE_API_KEY": "k", "AZURE_API_BASE": "https://ours.example"}
+        done = shell("validate", path, PODWRIGHT_MODEL=name, **keys)
+        assert done.stdout.splitlines()[-1] == f"{path}: {name}: client '{client}', because {reason}", done.stderr
+
+
 def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     """Valid files and folders of all kinds have a line each with kind, name and digest, and exit code 0."""
     paths = [str(newsroom / name) for name in ("newsroom", "desk", "press", "researcher/blueprint.json")]
     done = shell("validate", *paths, PODWRIGHT_MODEL="offline/echo")
     assert (done.returncode, done.stderr) == (0, "")
     kinds = ("workflow", "conductor", "pipeline", "agent")
-    for path, line, kind in zip(paths, done.stdout.splitlines(), kinds, strict=True):
+    lines = [line for line in done.stdout.splitlines() if ": client " not in line]
+    for path, line, kind in zip(paths, lines, kinds, strict=True):
         assert line.startswith(f"{path}: valid {kind} '")
         assert "sha256:" in line
     assert json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0]["kind"] == "workflow"

@@ -61,6 +61,7 @@ def test_info_describes_the_component(example: Example, newsroom: Path, name: st
     assert info["blueprint"] == component.to_blueprint()
     assert info["digest"] == blueprints.digest(component.to_blueprint())
     assert info["models"] == {"named": ["openai/gpt-4o-mini"], "effective": ["offline/echo"]}
+    assert info["clients"] == {"offline/echo": {"client": "own", "reason": "it needs no provider"}}
     assert info["accepts"]["models"] == ["openai/gpt-4o-mini", "offline/echo"]
     assert info["tools"] == ([] if name in ("writer", "reviewer") else ["search_archive"])
     assert set(info["versions"]) == {"podwright", "blueprint", "python"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,12 +14,13 @@ from podwright.components.template_names import Findings, check_names
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
 from podwright.json_data import as_object, json_pointer
-from podwright.models import Model, resolve
+from podwright.models import Model, choose_client, resolve
 from podwright.text import did_you_mean
 from podwright.tools import Tool
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline_checks import Inspection, Objects
 from podwright_service.remotes import everything_in, remotes_of
+from podwright_service.schemas import ModelClient
 from podwright_service.settings import Settings
 
 _STAND_IN = Agent("invalid", "", "offline/echo")
@@ -154,6 +156,16 @@ def tools_of(component: Component) -> dict[str, Tool]:
             if tools.setdefault(name, tool).function is not tool.function:
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
+
+
+def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
+    """How each of these models is called, as far as its provider is known."""
+    clients: dict[str, ModelClient] = {}
+    for name in models:
+        with suppress(PodwrightError):
+            choice = choose_client(name)
+            clients[name] = ModelClient(client=choice.client, reason=choice.reason)
+    return clients
 
 
 def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:

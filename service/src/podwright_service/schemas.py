@@ -184,6 +184,17 @@ class DecisionRequest(RequestModel):
     """The `attempt` of the run whose question was read; another question is then not answered by mistake."""
 
 
+class ModelClient(BaseModel):
+    """The client that calls a model."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    client: str
+    """`openai`, `anthropic`, `litellm`, or `own` for a registered provider."""
+    reason: str
+    """Why this one."""
+
+
 class Info(BaseModel):
     """A description of the service."""
 
@@ -200,6 +211,8 @@ class Info(BaseModel):
     """Digest of the blueprint's canonical JSON."""
     models: dict[str, list[str]]
     """The models that the blueprints have `named`, and those that are `effective`."""
+    clients: dict[str, ModelClient]
+    """How each of the effective models is called."""
     tools: list[str]
     agents: list[str]
     """Names of the remote components that this one uses."""

@@ -21,7 +21,7 @@ from podwright_service.auth import ApiKeys
 from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.cli.flowchart import mermaid
-from podwright_service.inline_blueprints import model_errors
+from podwright_service.inline_blueprints import clients_of, model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component
@@ -52,6 +52,8 @@ def validate(paths: list[str], as_json: bool) -> int:
                 print_text(f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip())
         if report["valid"]:
             print_text(f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}")
+            for name, choice in report["clients"].items():
+                print_text(f"{report['path']}: {name}: client '{choice['client']}', because {choice['reason']}")
     return 0 if all(report["valid"] for report in reports) else 1
 
 
@@ -59,6 +61,7 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     facts: dict[str, Any] = {}
+    component: Component | None = None
     try:
         blueprint = _read(path)
         warnings = blueprints.warnings(blueprint)
@@ -71,6 +74,8 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
         if not problems:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
+            models = [settings.model] if settings.model else _models_in(component, blueprint)
+            facts["clients"] = {name: choice.model_dump() for name, choice in clients_of(models).items()}
     except BlueprintValidationError as error:
         problems = list(error.problems)
     except PodwrightError as error:
@@ -81,9 +86,7 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
 
 def _problems_in_context(component: Component | None, blueprint: Blueprint, settings: Settings) -> list[Problem]:
     """What the data alone do not show: a folder's code and agents, a file's built-in conditions, keys of models."""
-    models = {value: at for at, value, _ in walk_json(blueprint) if isinstance(value, str) and _MODEL.fullmatch(at)}
-    if component is not None:
-        models = {**dict.fromkeys(component.models(), ""), **models}
+    models = _models_in(component, blueprint)
     problems: list[Problem] = []
     for name, pointer in ({settings.model: ""} if settings.model else models).items():
         problems += [Problem(pointer, error.message, error.suggestion) for error in model_errors([name])]
@@ -93,6 +96,13 @@ def _problems_in_context(component: Component | None, blueprint: Blueprint, sett
                 custom = {name: bool for name in _names(step[key]) if name not in BUILT_IN}
                 problems += condition_problems(step[key], f"{pointer}/{key}", custom)
     return problems
+
+
+def _models_in(component: Component | None, blueprint: Blueprint) -> dict[str, str]:
+    """The names of the models, and where the blueprint has them."""
+    named = {value: at for at, value, _ in walk_json(blueprint) if isinstance(value, str) and _MODEL.fullmatch(at)}
+    others = [] if component is None else component.models()
+    return {**dict.fromkeys(others, ""), **named}
 
 
 def _names(value: object) -> list[str]:

@@ -13,7 +13,7 @@ from podwright.models import Model
 from podwright.text import printable
 from podwright_service.auth import ApiKeys
 from podwright_service.cli.console import print_error, print_json
-from podwright_service.inline_blueprints import inline_policy, model_errors, models_of
+from podwright_service.inline_blueprints import clients_of, inline_policy, model_errors, models_of
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
 from podwright_service.source import load_component
@@ -45,14 +45,19 @@ def print_settings(as_json: bool, check: bool, **options: Any) -> int:
 
 
 def _check(settings: Settings) -> int:
-    """Print why `serve` would not start, or runs would fail, and return the exit code."""
+    """Print how models are called, and why `serve` would not start, or runs would fail; return the exit code."""
     ApiKeys(settings)
     models: list[Model | str] = list(settings.allowed_models or ())
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
         inline_policy(component, settings)
         models += models_of(component)
-    for error in (errors := list(model_errors([settings.model] if settings.model else models))):
+    if settings.model:
+        models = [settings.model]
+    names = dict.fromkeys(model if isinstance(model, str) else model.name for model in models)
+    for name, choice in clients_of(names).items():
+        print(f"{name}: client '{choice.client}', because {choice.reason}", file=sys.stderr)
+    for error in (errors := list(model_errors(models))):
         print_error(error)
     return 1 if errors else 0
 

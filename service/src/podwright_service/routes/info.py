@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 
 import podwright
 from podwright import blueprints
-from podwright_service.inline_blueprints import tools_of
+from podwright_service.inline_blueprints import clients_of, tools_of
 from podwright_service.remotes import remotes_in
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import Info
@@ -37,6 +37,7 @@ async def info(request: Request) -> Info:
         blueprint=blueprint,
         digest=blueprints.digest(blueprint),
         models={"named": component.models(), "effective": list(runtime.models)},
+        clients=clients_of(runtime.models),
         tools=list(tools_of(component)),
         agents=remotes_in(component),
         accepts={
