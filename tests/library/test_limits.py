@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 from tests.library.shapes import says
+from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, RunLimits, Workflow
 from podwright.components import AgentStep, ParallelStep
-from podwright.errors import ConfigurationError, LimitExceededError, ModelError
+from podwright.errors import ConfigurationError, LimitExceededError, ModelError, ModelResponseError
+from podwright.models import Connection
 from podwright.models.offline import estimate_input
+from podwright.models.openai_compatible import ChatModel
+from podwright.models.providers import ENDPOINTS
+from podwright.models.retries import Retries
 from podwright.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall, Usage
 
 BRANCHES = 8
@@ -192,3 +197,46 @@ def test_limits_may_be_infinite_but_not_a_dictionary() -> None:
     assert RunLimits(wall_time=float("inf"), cost=float("inf")) == RunLimits()
     with pytest.raises(ConfigurationError, match="limits"):
         Agent("guide", "", "offline/echo", limits={"tokens": 5})  # pyright: ignore[reportArgumentType]
+
+
+REJECTED = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 4000, "total_tokens": 5000})
+
+
+@pytest.mark.parametrize(
+    ("limits", "answers"),
+    [
+        ({"model_calls": 1}, 1),
+        ({"model_calls": 2}, 2),
+        ({"tokens": 5000}, 1),
+        ({"tokens": 10_000}, 2),
+        ({"cost": 0.06}, 2),
+        ({}, 3),
+    ],
+    ids=str,
+)
+async def test_answers_that_are_rejected_count(provider: Upstream, limits: dict[str, Any], answers: int) -> None:
+    """An answer that cannot be used is billed: it counts, and another attempt needs what is left for it."""
+    provider.answers([reply(REJECTED)])
+    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model.retries = Retries(first_wait=0.001)
+    model.load_prices()
+    expected = LimitExceededError if limits else ModelResponseError
+    agent = Agent("guide", "", model, limits=RunLimits(**limits))
+    with pytest.raises(expected):
+        await agent.arun("Hello?")
+    assert len(provider.requests) == answers
+    assert agent.last_usage
+    assert agent.last_usage.total_tokens == 5000 * answers
+    assert agent.last_usage.cost == pytest.approx(0.0425 * answers)
+
+
+async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
+    """Of three calls, one is used up by an answer that was rejected."""
+    provider.answers([reply(REJECTED)], [reply(completion("Ciao."))])
+    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model.retries = Retries(first_wait=0.001)
+    agent = Agent("guide", "", model)
+    workflow = Workflow("two", [agent, AgentStep("guide")], agents={"guide": agent}, limits=RunLimits(model_calls=2))
+    with pytest.raises(LimitExceededError):
+        await workflow.arun("Hello?")
+    assert len(provider.requests) == 2

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from podwright import errors, events
-from podwright.budget import ASSUMED_OUTPUT_TOKENS, Reservation
+from podwright.components.allowance import Allowance
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
@@ -19,7 +19,6 @@ from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettin
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import circuits
-from podwright.models.offline import estimate_input
 from podwright.models.retries import with_retries
 from podwright.run import Run, milliseconds_since
 from podwright.usage import NO_USAGE, Usage
@@ -119,8 +118,6 @@ class _ModelCall:
         self._first_token_ms: float | None = None
         self._failed = NO_USAGE
         """What the failed attempts used."""
-        self._failed_here = NO_USAGE
-        """What those with the present model used."""
         self._is_counted = False
         """Whether the limits of the run have counted the call."""
 
@@ -183,37 +180,28 @@ class _ModelCall:
 
     async def _ask_within_limits(self, model: Model, *, is_last: bool) -> _Answer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
-        run = self._run
         request = self._models.request_to(model, self._request)
-        reservations: list[Reservation] = []
-        used: Usage | None = None
-        calls = 0
+        allowance = Allowance(self._run.budgets, model)
         try:
-            if run.budgets:
-                await model.prepare()
-                request = await self._reserve(model, request, reservations)
+            request = await allowance.reserve(request)
             self._begin(request)
-            self._failed_here = NO_USAGE
-            used = NO_USAGE
-            response = await self._ask_noted(model, request, is_last=is_last)
-            used = response.usage
-            calls = 1
-            self._is_counted = True
-            limits = [reservation.limit for reservation in reservations if reservation.limit]
-            return _Answer(model.name, response, limits[-1] if limits else "")
+            allowance.begin()
+            response = await self._ask_noted(model, request, allowance, is_last=is_last)
+            allowance.use(response.usage)
+            return _Answer(model.name, response, allowance.limit)
         finally:
-            if used is not None and self._failed_here is not NO_USAGE:
-                used += self._failed_here
-            for budget, reservation in zip(run.budgets, reservations, strict=False):
-                budget.settle(reservation, used, calls)
+            allowance.settle()
+            self._is_counted = self._is_counted or allowance.is_counted
 
-    async def _ask_noted(self, model: Model, request: ModelRequest, *, is_last: bool) -> ModelResponse:
+    async def _ask_noted(
+        self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool
+    ) -> ModelResponse:
         """The response of a model, of whose end its circuit takes note if there are others."""
         if self._models.is_alone:
-            return await self._ask(model, request, is_last=is_last)
+            return await self._ask(model, request, allowance, is_last=is_last)
         circuits.record_call(model)
         try:
-            response = await self._ask(model, request, is_last=is_last)
+            response = await self._ask(model, request, allowance, is_last=is_last)
         except errors.ModelError as error:
             if _is_due_to_request(error):
                 circuits.record_cancellation(model)
@@ -228,26 +216,12 @@ class _ModelCall:
         circuits.record_success(model)
         return response if response.provider else replace(response, provider=model.name.partition("/")[0])
 
-    async def _reserve(self, model: Model, request: ModelRequest, reservations: list[Reservation]) -> ModelRequest:
-        """Reserve the worst case in every budget; the tightest decides how long the answer may be."""
-        wanted = request.settings.get("max_tokens") or model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
-        allowed = wanted
-        input_tokens = estimate_input(request)
-        for budget in self._run.budgets:
-            reservation = await budget.reserve(input_tokens, allowed, model.cost)
-            reservations.append(reservation)
-            allowed = reservation.output_tokens
-        if allowed == wanted:
-            return request
-        settings: ModelSettings = {**request.settings, "max_tokens": allowed}
-        return replace(request, settings=settings)
-
-    async def _ask(self, model: Model, request: ModelRequest, *, is_last: bool) -> ModelResponse:
+    async def _ask(self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
         left = request.settings.get("timeout", model.timeouts.total) - (perf_counter() - self._started)
         # a model that does not begin to answer leaves the next ones a part of the time
         seconds = math.inf if is_last else left / 2
-        attempts = _Attempts(self, model, request, is_last=is_last, seconds=seconds)
+        attempts = _Attempts(self, model, request, allowance, is_last=is_last, seconds=seconds)
         response = await with_retries(
             attempts.next,
             max(0.0, left),
@@ -263,13 +237,12 @@ class _ModelCall:
     def _time_left(self) -> float:
         return self._run.time_left
 
-    def count_failed(self, model: Model, used: Usage | None) -> None:
-        """Count what a failed attempt used, if an answer had begun."""
-        if used is not None:
-            usage = _with_cost(model, used).as_failed_call(model.name)
-            self._failed += usage
-            self._failed_here += usage
-            self._run.add_usage(usage)
+    def count_failed(self, model: Model, used: Usage) -> Usage:
+        """Count what a failed attempt used, and return it with its cost."""
+        usage = _with_cost(model, used).as_failed_call(model.name)
+        self._failed += usage
+        self._run.add_usage(usage)
+        return usage
 
     def on_token(self, text: str) -> None:
         """Hand out a piece of the answer."""
@@ -323,10 +296,22 @@ class _ModelCall:
 class _Attempts:
     """The attempts of a call with one model."""
 
-    def __init__(self, call: _ModelCall, model: Model, request: ModelRequest, *, is_last: bool, seconds: float) -> None:
+    def __init__(
+        self,
+        call: _ModelCall,
+        model: Model,
+        request: ModelRequest,
+        allowance: Allowance,
+        *,
+        is_last: bool,
+        seconds: float,
+    ) -> None:
         self._call = call
         self._model = model
         self._request = request
+        self._allowance = allowance
+        self._was_answered = False
+        """Whether the last attempt had an answer, which could not be used."""
         self._is_last = is_last
         self._seconds = seconds
         """How long it may take until the model begins to answer."""
@@ -338,16 +323,21 @@ class _Attempts:
         Raises:
             ModelError: The attempt failed. After a tool call that the provider could not read, the model is told so
                 in the next attempt.
+            LimitExceededError: The attempts before have used what the run may use.
         """
+        if self._was_answered:
+            self._request = await self._allowance.renew(self._request)
+            self._allowance.begin()
+            self._was_answered = False
         try:
             response = await self._begin_in_time()
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
                 raise TypeError(f"complete() returned {type(response).__name__}, not ModelResponse")
         except CancelledError as error:
-            self._call.count_failed(self._model, noted_attempt(error))
+            self._count_failed(noted_attempt(error))
             raise
         except errors.ModelError as error:
-            self._call.count_failed(self._model, error.attempt_usage)
+            self._count_failed(error.attempt_usage)
             if self._call.has_shown_text:
                 error.transient = False
             if isinstance(error, errors.ModelToolCallError):
@@ -359,6 +349,12 @@ class _Attempts:
             raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
         usage = _with_cost(self._model, response.usage)
         return response if usage is response.usage else replace(response, usage=usage)
+
+    def _count_failed(self, used: Usage | None) -> None:
+        """Count what a failed attempt used, if an answer had begun."""
+        if used is not None:
+            self._was_answered = True
+            self._allowance.use(self._call.count_failed(self._model, used))
 
     async def _begin_in_time(self) -> ModelResponse:
         """The response to an attempt, which must begin in time if other models can answer."""

@@ -1,0 +1,84 @@
+"""What a model call may use of the budgets of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from podwright.budget import ASSUMED_OUTPUT_TOKENS, Budget, Reservation
+from podwright.messages import ModelRequest, ModelSettings
+from podwright.models import Model
+from podwright.models.offline import estimate_input
+from podwright.usage import NO_USAGE, Usage
+
+
+class Allowance:
+    """What is held back for the attempts of one model.
+
+    Args:
+        budgets: The budgets of the run, outermost first.
+        model: The model that is asked.
+    """
+
+    def __init__(self, budgets: Sequence[Budget], model: Model) -> None:
+        self._budgets = budgets
+        self._model = model
+        self._reservations: list[Reservation] = []
+        self._used: Usage | None = None
+        """What was used since the last reservation; None before a request was sent."""
+        self._has_answer = False
+        self._wanted = 0
+        self.is_counted = False
+        """Whether an answer has counted as a model call."""
+
+    @property
+    def limit(self) -> str:
+        """The limit that left the answer fewer tokens than were asked for; empty if none did."""
+        limits = [reservation.limit for reservation in self._reservations if reservation.limit]
+        return limits[-1] if limits else ""
+
+    async def reserve(self, request: ModelRequest) -> ModelRequest:
+        """Hold back the worst case of a request, and return it with the tokens that the tightest budget allows.
+
+        Raises:
+            LimitExceededError: Not even one output token is left, or no call.
+        """
+        if not self._budgets:
+            return request
+        await self._model.prepare()
+        asked = request.settings.get("max_tokens")
+        self._wanted = self._wanted or asked or self._model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
+        allowed = self._wanted
+        input_tokens = estimate_input(request)
+        for budget in self._budgets:
+            reservation = await budget.reserve(input_tokens, allowed, self._model.cost)
+            self._reservations.append(reservation)
+            allowed = reservation.output_tokens
+        if allowed == (asked or self._wanted):
+            return request
+        settings: ModelSettings = {**request.settings, "max_tokens": allowed}
+        return replace(request, settings=settings)
+
+    async def renew(self, request: ModelRequest) -> ModelRequest:
+        """Count an attempt that was answered in vain, and hold back the worst case of the next one; see `reserve`."""
+        self.settle()
+        return await self.reserve(request)
+
+    def begin(self) -> None:
+        """A request is sent."""
+        self._used = NO_USAGE
+
+    def use(self, usage: Usage) -> None:
+        """An answer has arrived, whatever it is worth, and has used this."""
+        self._used = usage if self._used is None else self._used + usage
+        self._has_answer = True
+
+    def settle(self) -> None:
+        """Release what is held back, and count what was used; an answer counts as a model call."""
+        # of some budgets nothing may be held back yet
+        for budget, reservation in zip(self._budgets, self._reservations, strict=False):
+            budget.settle(reservation, self._used, int(self._has_answer))
+        self.is_counted = self.is_counted or self._has_answer
+        self._reservations.clear()
+        self._used = None
+        self._has_answer = False
