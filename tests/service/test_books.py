@@ -19,7 +19,7 @@ from podwright import Agent, Usage
 from podwright.errors import PodwrightError
 from podwright.models import Model, registry
 from podwright.run import Task, execute
-from podwright_service.observability.metrics import Metrics
+from podwright_service.observability.metrics import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 
@@ -47,7 +47,7 @@ async def ledgers(*, streaming: bool) -> tuple[Usage, Scrape, dict[str, Any]]:
     exporter = InMemorySpanExporter()
     tracing = TracerProvider(shutdown_on_exit=False)
     tracing.add_span_processor(SimpleSpanProcessor(exporter))
-    metrics = Metrics("guide", "agent", components={"guide"}, models={MODEL})
+    metrics = Metrics("guide", "agent", components=[Part("guide", "agent")], models={MODEL})
     subscribers = (metrics.subscriber(), RunSpans(tracing.get_tracer("test")))
     try:
         result = await execute(Agent("guide", "Help.", MODEL), Task("?"), subscribers=subscribers, stream=streaming)

@@ -30,7 +30,7 @@ from podwright.errors import ModelError, PodwrightError, RunCancelledError
 from podwright.models import pricing
 from podwright.run import Task, execute
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright_service.observability.metrics import Metrics
+from podwright_service.observability.metrics import Metrics, Part
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.testing import Metrics as Scrape
 from podwright_service.testing import SpanCollector
@@ -109,7 +109,13 @@ async def test_usage_metrics_and_spans_agree() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     names = {"looker", "other", "line", "boss", "forked"}
-    metrics = Metrics("looker", "agent", components=names, models={"offline/function"}, tools={"look"})
+    metrics = Metrics(
+        "looker",
+        "agent",
+        components=[Part(name, "agent") for name in names],
+        models={"offline/function"},
+        tools={"look"},
+    )
     statuses, total = Counter[str](), Usage()
     for component in components:
         for number in range(60):

@@ -13,7 +13,7 @@ from tests.service.support import Gate, Serve, connect
 import podwright
 from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
 from podwright.testing import ModelResponse, ToolCall, Usage
-from podwright_service.observability.metrics import INLINE, UNKNOWN
+from podwright_service.observability.metrics import INLINE, UNKNOWN, Part
 from podwright_service.observability.metrics import Metrics as Exported
 from podwright_service.testing import Metrics
 
@@ -96,7 +96,7 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
 
 def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     """The call is that of the model that answered; the one that could not is counted with a status of its own."""
-    metrics = Exported("guide", "agent", components={"guide"}, models={"openai/a", "groq/b"})
+    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a", "groq/b"})
     count = metrics.subscriber()
     count(events.ModelCallFellBack(component="guide", model="openai/a", error={"code": "model_unavailable"}))
     response = ModelResponse("Hi.", usage=Usage(20, 4, cost=0.5))
@@ -146,3 +146,44 @@ def test_an_invalid_accept_header(serve: Serve) -> None:
     client = serve(looker("done"))
     headers = {"accept": "application/openmetrics-text; version=abc"}
     assert Metrics(client.get("/metrics", headers=headers).text).get("podwright_component_info") == 1
+
+
+def test_series_begin_with_0(serve: Serve) -> None:
+    """What the component and inline blueprints may call is there before the first call, whose increase is then seen."""
+
+    def look() -> str:
+        """Look."""
+        return ""
+
+    guide = Agent("guide", "Help.", "offline/echo", tools=[look], fallback=["openai/gpt-4o"])
+    client = serve(Workflow("flow", [guide, Agent("other", "Help.", "anthropic/claude-haiku-4-5")]))
+    text = client.get("/metrics").text
+    metrics = Metrics(text)
+    for component, kind, model in (
+        ("guide", "agent", "offline/echo"),
+        ("guide", "agent", "openai/gpt-4o"),
+        ("other", "agent", "anthropic/claude-haiku-4-5"),
+        (INLINE, "agent", "anthropic/claude-haiku-4-5"),
+        (INLINE, "conductor", "offline/echo"),
+    ):
+        labels = {"component": component, "kind": kind, "model": model}
+        series = ",".join(f'{name}="{value}"' for name, value in labels.items())
+        for name in ("cost_usd_total", "unpriced_model_calls_total"):
+            assert f"podwright_{name}{{{series}}} 0.0\n" in text
+        for token_type in ("input", "output", "cached_input", "cache_write", "reasoning"):
+            assert f'podwright_tokens_total{{{series},type="{token_type}"}} 0.0\n' in text
+        for status in ("ok", "failed", "cancelled", "fell_back"):
+            provider = model.partition("/")[0]
+            assert f'podwright_model_calls_total{{{series},provider="{provider}",status="{status}"}} 0.0\n' in text
+    assert 'podwright_tool_calls_total{component="guide",kind="agent",status="ok",tool="look"} 0.0\n' in text
+    assert 'component="other",kind="agent",model="openai/gpt-4o"' not in text
+    assert metrics.get("podwright_budget_stops_total", component="flow") == 0
+
+
+def test_when_series_began(serve: Serve) -> None:
+    """OpenMetrics says it, the text format does not have further series for it."""
+    client = serve(Agent("guide", "Help.", "offline/echo"))
+    plain = client.get("/metrics").text
+    open_metrics = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
+    assert "_created" not in plain
+    assert 'podwright_cost_usd_created{component="guide",kind="agent",model="offline/echo"}' in open_metrics

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
+from podwright.components.base import ModelComponent
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright.models import Model
@@ -44,7 +45,7 @@ class Observability:
         remotes: Collection[str] = (),
     ) -> None:
         # Imported late: prometheus_client reads PROMETHEUS_MULTIPROC_DIR at its import.
-        from podwright_service.observability.metrics import Metrics
+        from podwright_service.observability.metrics import Metrics, Part
 
         digest = blueprints.digest(component.to_blueprint())
         components = list(everything_in(component))
@@ -53,11 +54,15 @@ class Observability:
             component.kind,
             version=__version__,
             digest=digest,
-            components={part.name for part in components},
+            components=[
+                Part(part.name, part.kind, _model_names(part, settings), tuple(_tool_names(part)))
+                for part in components
+            ],
             models={*(model.name for model in models), *policy.models, *component.models()},
             tools={*policy.tools, *(name for part in components for name in _tool_names(part))},
             routes=PATHS,
         )
+        self.metrics.begin_inline(policy.models, list(policy.tools))
         resource = {
             "service.name": component.name,
             "service.version": __version__,
@@ -98,6 +103,13 @@ def _servers(models: Collection[Model]) -> dict[str, tuple[str, int]]:
     for model in models:
         servers.setdefault(model.name, set()).add(model.address())
     return {name: address for name, (address, *others) in servers.items() if address and not others}
+
+
+def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
+    """The models that a component calls itself."""
+    if not isinstance(part, ModelComponent):
+        return ()
+    return (settings.model,) if settings.model else tuple(model.name for model in part.chat_models.all())
 
 
 def _tool_names(part: Component) -> Collection[str]:

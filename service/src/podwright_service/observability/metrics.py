@@ -11,16 +11,19 @@ that several processes share. Set the variable before this module is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from opentelemetry.trace import get_current_span
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 
 from podwright import events
+from podwright.events import Kind
 from podwright.usage import Usage
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.paths import route_of
@@ -43,6 +46,29 @@ _TOKENS_HELP = (
     "Tokens; cached_input and cache_write are part of input, reasoning of output. Input + output is the bill."
 )
 
+_TOKEN_TYPES = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached_input": "cached_input_tokens",
+    "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
+}
+"""Values of the label `type`, and the fields of usage that they count."""
+_CALL_STATUSES = ("ok", "failed", "cancelled")
+_FELL_BACK = "fell_back"
+_CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
+"""The kinds of components that call models and tools."""
+
+
+class Part(NamedTuple):
+    """A component, and what it may call."""
+
+    name: str
+    kind: str
+    models: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
 Labels = tuple[str, str]
 """Name and kind of a component: the labels that every metric has."""
 
@@ -55,7 +81,7 @@ class Metrics:
         kind: Its kind.
         version: Version of Podwright.
         digest: Digest of the served blueprint.
-        components: Names of the served component and all components inside it.
+        components: The served component and all components inside it.
         models: Names of all models that runs may call.
         tools: Names of all tools that runs may call.
         routes: Paths of all routes.
@@ -68,28 +94,63 @@ class Metrics:
         *,
         version: str = "",
         digest: str = "",
-        components: Collection[str] = (),
+        components: Collection[Part] = (),
         models: Collection[str] = (),
         tools: Collection[str] = (),
         routes: Collection[str] = (),
     ) -> None:
-        disable_created_metrics()
         self._served = component, kind
-        self._components, self._models = frozenset(components), frozenset(models)
-        self._tools, self._routes = frozenset(tools), frozenset(routes)
+        self._components = frozenset(part.name for part in components)
+        self._models = frozenset(models)
+        self._tools = frozenset(tools)
+        self._routes = frozenset(routes)
         self._multiprocess = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
         self.registry = CollectorRegistry()
         if not self._multiprocess:
             ProcessCollector(registry=self.registry)
         self._define_metrics()
-        # 0 is exported before the first event, so that the rate of a series includes that event
-        for status in RUN_STATUSES.values():
-            self._runs(*self._served, status).inc(0)
-        self._loops_exhausted(*self._served).inc(0)
-        self._runs_waiting(*self._served).set(0)
-        for labels in (self._served, (INLINE, "agent")):
-            self._runs_in_progress(*labels).set(0)
+        self._begin_series(components)
         self._component_info(*self._served, version, digest).set(1)
+
+    def _begin_series(self, components: Collection[Part]) -> None:
+        """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
+        self._begin_runs(self._served)
+        self._runs_in_progress(*self._served).set(0)
+        self._runs_waiting(*self._served).set(0)
+        self._loops_exhausted(*self._served).inc(0)
+        for part in components:
+            self._begin_calls((part.name, part.kind), part.models, part.tools)
+
+    def begin_inline(self, models: Collection[str], tools: Collection[str]) -> None:
+        """Export 0 for what inline blueprints may use.
+
+        Args:
+            models: Names of the models that they may call.
+            tools: Names of their tools.
+        """
+        for kind in get_args(Kind):
+            self._begin_runs((INLINE, kind))
+            self._runs_in_progress(INLINE, kind).set(0)
+        for kind in _CALLING_KINDS:
+            self._begin_calls((INLINE, kind), models, tools)
+
+    def _begin_runs(self, labels: Labels) -> None:
+        for status in RUN_STATUSES.values():
+            self._runs(*labels, status).inc(0)
+        for limit in _LIMITS:
+            self._budget_stops(*labels, limit).inc(0)
+
+    def _begin_calls(self, labels: Labels, models: Collection[str], tools: Collection[str]) -> None:
+        for model in models:
+            self._cost(*labels, model).inc(0)
+            self._unpriced(*labels, model).inc(0)
+            for token_type in _TOKEN_TYPES:
+                self._tokens(*labels, model, token_type).inc(0)
+            for status in (*_CALL_STATUSES, _FELL_BACK):
+                self._model_calls(*labels, model, model.partition("/")[0], status).inc(0)
+        for tool in tools:
+            for status in _CALL_STATUSES:
+                self._tool_calls(*labels, tool, status).inc(0)
 
     def subscriber(self, *, inline: bool = False) -> events.Subscriber:
         """A subscriber that counts the runs of the served component, or those of inline blueprints."""
@@ -133,6 +194,8 @@ class Metrics:
             encode, media_type = choose_encoder(accept)
         except (TypeError, ValueError):  # an invalid version in the header
             encode, media_type = choose_encoder("")
+        if not media_type.startswith("application/openmetrics-text"):
+            return encode(_WithoutCreated(registry)), media_type
         return encode(registry), media_type
 
     def _define_metrics(self) -> None:
@@ -233,7 +296,7 @@ class Metrics:
                 self._count_model_call(event, labels)
             case events.ModelCallFellBack():
                 model = _bounded(event.model, self._models)
-                self._model_calls(*labels, model, model.partition("/")[0], "fell_back").inc()
+                self._model_calls(*labels, model, model.partition("/")[0], _FELL_BACK).inc()
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
@@ -264,19 +327,27 @@ class Metrics:
             self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
-        for token_type, tokens in (
-            ("input", usage.input_tokens),
-            ("output", usage.output_tokens),
-            ("cached_input", usage.cached_input_tokens),
-            ("cache_write", usage.cache_write_tokens),
-            ("reasoning", usage.reasoning_tokens),
-        ):
-            if tokens:
+        for token_type, field in _TOKEN_TYPES.items():
+            if tokens := getattr(usage, field):
                 self._tokens(*labels, model, token_type).inc(tokens)
         if usage.cost is None:
             self._unpriced(*labels, model).inc(max(1, usage.unpriced_model_calls))
         else:
             self._cost(*labels, model).inc(usage.cost)
+
+
+class _WithoutCreated(Collector):
+    """Metrics without the times at which their series began, which the text format has as further series."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            if metric.name.endswith("_created"):
+                continue
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
 
 
 def _bounded(value: str, known: Collection[str]) -> str:
