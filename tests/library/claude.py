@@ -131,6 +131,7 @@ def broken_rules(body: dict[str, Any]) -> Iterator[str]:
     for name in ("model", "max_tokens", "messages"):
         if not body.get(name):
             yield f"{name}: Field required"
+            return
     known = {
         "model", "max_tokens", "messages", "system", "temperature", "top_p", "stop_sequences", "stream", "tools",
         "tool_choice", "thinking", "output_config",
@@ -157,15 +158,21 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
         if "tool_result" in [block["type"] for block in blocks][len(results) :]:
             yield f"messages.{number}: tool_result blocks must come first"
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
-        for block in blocks:
-            if block["type"] == "tool_use" and not isinstance(block["input"], dict):
-                yield f"messages.{number}: tool_use.input: Input should be a valid dictionary"
-            if block["type"] == "thinking" and not block.get("signature"):
-                yield f"messages.{number}: thinking.signature: Field required"
+        yield from _of_blocks(number, turn)
         if not all(re.fullmatch(r"[a-zA-Z0-9_-]+", id_) for id_ in waiting):
             yield f"messages.{number}: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
         if number and messages[number - 1]["role"] == turn["role"]:
             yield f"messages.{number}: roles must alternate"
+
+
+def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
+    if turn["role"] == "assistant" and turn["content"][-1]["type"] in ("thinking", "redacted_thinking"):
+        yield f"messages.{number}: The final block in an assistant message cannot be `thinking`"
+    for block in turn["content"]:
+        if block["type"] == "tool_use" and not isinstance(block["input"], dict):
+            yield f"messages.{number}: tool_use.input: Input should be a valid dictionary"
+        if block["type"] == "thinking" and not block.get("signature"):
+            yield f"messages.{number}: thinking.signature: Field required"
 
 
 def _of_tools(body: dict[str, Any]) -> Iterator[str]:

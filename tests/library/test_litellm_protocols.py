@@ -21,6 +21,7 @@ from tests.library.upstream import STREAM, Part, Upstream, chunk, delta, reply, 
 
 from podwright import Agent, errors
 from podwright.models import Connection
+from podwright.models.http import MAX_RESPONSE
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.retries import Retries
 
@@ -296,6 +297,20 @@ async def test_no_redirect_takes_the_key_along(provider: Upstream, protocol: Pro
 
 
 @by_protocol
+async def test_no_cookie_is_kept_and_no_endless_response_read(provider: Upstream, protocol: Protocol) -> None:
+    """A cookie of one run must not reach another one, and a response has a limit."""
+    answer = json.dumps(protocol.answer(next(iter(protocol.reasons)))).encode()
+    provider.answers([reply(answer, Set_Cookie="session=of-a-tenant")])
+    model = protocol.model_at(provider)
+    for _ in range(2):
+        await model.complete(question(protocol.model))
+    assert "cookie" not in provider.headers[1]
+    provider.answers([reply(answer + b" " * MAX_RESPONSE)])
+    with pytest.raises(errors.ModelResponseError, match="longer than"):
+        await model.complete(question(protocol.model))
+
+
+@by_protocol
 async def test_nobody_listens(protocol: Protocol) -> None:
     """A refused connection is an error of the connection."""
     model = LiteLLMModel(protocol.model, Connection("key", "http://127.0.0.1:9"))
@@ -322,6 +337,7 @@ async def test_a_response_model_with_a_map(provider: Upstream, protocol: Protoco
     assert await agent.arun("How many?", response_model=City) == City(**answer)
     sent = json.dumps(provider.requests[0])
     assert "final_answer" in sent
+    # how Bedrock and Gemini are told to call a tool
     assert not any(word in sent for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"'))
 
 

@@ -9,7 +9,7 @@ from tests.library.model_clients import question
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, errors
-from podwright.models import Connection, resolve
+from podwright.models import Connection, choose_client, pricing, resolve
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 
@@ -117,6 +117,8 @@ def test_the_client_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve("opneai/m")
     assert "'openai'" in unknown.value.suggestion
     assert isinstance(resolve(unused("opneai"), None, Connection(None, "http://localhost")), ChatModel)
+    with pytest.raises(errors.ConfigurationError, match="no Chat Completions endpoint"):
+        resolve(unused("anthropic"))
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "litellm")
     assert type(resolve(unused("mistral"))).__name__ == "LiteLLMModel"
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "fast")
@@ -134,6 +136,22 @@ def test_the_shared_base_url_is_checked_before_the_first_call(client: str, monke
     assert "pass" not in str(caught.value)
     name = unused("openai")
     assert resolve(name, None, Connection("key", "http://localhost/v1")).name == name
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "anthropic/", "/m", "a b/c"])
+def test_a_name_without_a_provider_has_no_client(name: str) -> None:
+    """A client is chosen for complete names only."""
+    with pytest.raises(errors.UnknownModelError):
+        choose_client(name)
+
+
+@pytest.mark.parametrize("url", ["https://api.anthropic.com", "https://api.anthropic.com/v1/", "https://gw.example/v1"])
+def test_list_prices_hold_at_the_vendor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at a base URL that lacks the suffix; at another URL they do not."""
+    asked: list[bool] = []
+    monkeypatch.setattr(pricing, "warm", lambda _, at_vendor: asked.append(at_vendor))
+    resolve(unused("anthropic"), None, Connection("key", url)).load_prices()
+    assert asked == ["anthropic.com" in url]
 
 
 async def test_invalid_urls_and_keys_are_refused_and_not_shown(provider: Upstream) -> None:

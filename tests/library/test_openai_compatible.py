@@ -25,7 +25,7 @@ from tests.library.upstream import (
 from podwright import Agent, errors
 from podwright.messages import Message, ModelResponse
 from podwright.models import Connection, Model
-from podwright.models.http_model import MAX_RESPONSE
+from podwright.models.http import MAX_RESPONSE
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.retries import Timeouts
 from podwright.usage import Usage

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class InvalidResponseError(Exception):
-    """The data is not a chat completion, or one without an answer."""
+    """The data is not of the provider's protocol, or has no answer."""
 
-    def __init__(self, reason: str = "the response is not a chat completion") -> None:
+    def __init__(self, reason: str = "the response cannot be read as an answer of a model") -> None:
         super().__init__(reason)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
-from podwright.messages import ModelRequest, ModelResponse, ToolSchema
+from podwright.json_data import as_array, as_object
+from podwright.messages import ModelRequest, ModelResponse, ToolCall, ToolSchema
 
 ANSWER_TOOL = "final_answer"
 """Name of the tool."""
@@ -44,4 +46,14 @@ def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
     if others:
         return replace(response, tool_calls=others)
     reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
-    return replace(response, text=answer.arguments, tool_calls=(), finish_reason=reason)
+    fields = _with_text_of(response.provider_fields, answer)
+    return replace(response, text=answer.arguments, tool_calls=(), finish_reason=reason, provider_fields=fields)
+
+
+def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, Any]:
+    """The further fields with the answer as a text in the place of its tool call, where they have the whole content."""
+    if "content" not in fields:
+        return fields
+    blocks = [as_object(block) for block in as_array(fields["content"])]
+    text = {"type": "text", "text": answer.arguments}
+    return {**fields, "content": [text if block.get("id") == answer.id else block for block in blocks]}

@@ -53,7 +53,7 @@ class MessagesModel(HTTPModel):
         """Send one request; a further one while the answer is paused, and one without the thoughts that are refused."""
         paused: list[ModelResponse] = []
         try:
-            response = await self._complete_without_refused_thoughts(request, on_token, on_reasoning)
+            request, response = await self._complete_without_refused_thoughts(request, on_token, on_reasoning)
             while response.finish_reason == PAUSED:
                 paused.append(response)
                 if len(paused) > _MAX_PAUSES:
@@ -68,17 +68,18 @@ class MessagesModel(HTTPModel):
 
     async def _complete_without_refused_thoughts(
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
-    ) -> ModelResponse:
+    ) -> tuple[ModelRequest, ModelResponse]:
+        """The request that was answered, and its response."""
         try:
-            return await super()._complete(request, on_token, on_reasoning)
+            return request, await super()._complete(request, on_token, on_reasoning)
         except errors.ModelRequestError as error:
-            plain = _without_thoughts(request)
+            plain = _without_provider_fields(request)
             if plain == request or not _THOUGHTS_REFUSED.search(error.provider_error or ""):
                 raise
-        return await super()._complete(plain, on_token, on_reasoning)
+        return plain, await super()._complete(plain, on_token, on_reasoning)
 
 
-def _without_thoughts(request: ModelRequest) -> ModelRequest:
+def _without_provider_fields(request: ModelRequest) -> ModelRequest:
     messages = tuple(replace(message, provider_fields={}) for message in request.messages)
     return replace(request, messages=messages)
 

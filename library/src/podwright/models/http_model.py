@@ -21,15 +21,12 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, Model, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import Response, TransportError, post
+from podwright.models.http import MAX_RESPONSE, Response, TransportError, post
 from podwright.models.provider_error import provider_error
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.urls import host_and_port, is_header_value, join_url
 from podwright.usage import Usage
-
-MAX_RESPONSE = 16 * 2**20
-"""Bytes of the longest response, decompressed."""
 
 
 class Answer(Protocol):
@@ -70,6 +67,7 @@ class _Destination(NamedTuple):
     url: str
     headers: dict[str, str]
     key: str
+    """The API key, which is cut out of what is shown of errors."""
 
 
 class HTTPModel(Model):
@@ -92,7 +90,8 @@ class HTTPModel(Model):
         self._endpoint = endpoint
         self._provider, _, model = name.partition("/")
         prefix = endpoint.model_prefix
-        self._model = model if model.startswith(prefix.partition("/")[0]) else prefix + model
+        is_qualified = model.startswith(prefix.partition("/")[0])
+        self._model = prefix + model if prefix and not is_qualified else model
         self._destination: _Destination | None = None
 
     @abstractmethod
@@ -181,8 +180,7 @@ class HTTPModel(Model):
 
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
-        url = self._endpoint.url
-        pricing.warm(self.name, at_vendor=url != "" and self._base_url().startswith(url))
+        pricing.warm(self.name, at_vendor=self._is_vendors(self._base_url()))
 
     async def prepare(self) -> None:
         """See `Model.prepare`."""
@@ -206,9 +204,6 @@ class HTTPModel(Model):
             raise errors.ConfigurationError(
                 f"'{self.name}' has no base URL.", suggestion=f"Set {variables}, or base_url."
             )
-        base_url = base_url.rstrip("/")
-        if not base_url.endswith(endpoint.suffix):
-            base_url += endpoint.suffix
         try:
             url = join_url(base_url, self.path)
         except ValueError:
@@ -224,14 +219,21 @@ class HTTPModel(Model):
         return _Destination(url, headers, key)
 
     def _base_url(self) -> str:
-        return self._connection.base_url or _first_set(self._endpoint.urls) or self._endpoint.url
+        """The base URL with its suffix; empty if none is set."""
+        endpoint = self._endpoint
+        url = (self._connection.base_url or _first_set(endpoint.urls) or endpoint.url).rstrip("/")
+        return url if not url or url.endswith(endpoint.suffix) else url + endpoint.suffix
+
+    def _is_vendors(self, base_url: str) -> bool:
+        """Whether requests go to the provider itself, where its list prices hold and a key is needed."""
+        return base_url.startswith("https:") and base_url == self._endpoint.url
 
     def _key(self, base_url: str) -> str:
         endpoint = self._endpoint
         given = self._connection.api_key
         key = (_first_set(endpoint.keys) if given is None else given).strip()
-        is_vendors = base_url == endpoint.url and base_url.startswith("https:")
-        if not key and (is_vendors or (endpoint.needs_key and given is None)):
+        needs_key = self._is_vendors(base_url) or (endpoint.needs_key and given is None)
+        if not key and needs_key:
             hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
             raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
         if not is_header_value(key):

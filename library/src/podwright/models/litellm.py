@@ -37,13 +37,13 @@ _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ImageFetchError": (errors.ModelRequestError, "it takes no URLs of images; pass the image as a data URL."),
     "Timeout": (errors.ModelTimeoutError, "no answer in time."),
     "APIConnectionError": (errors.ModelConnectionError, "no connection, or it was lost."),
-    "APIResponseValidationError": (errors.ModelResponseError, "the response is not a chat completion."),
+    "APIResponseValidationError": (errors.ModelResponseError, "the response cannot be read as an answer of a model."),
 }
 """What LiteLLM's public exceptions mean."""
 _UNREADABLE = ("Invalid response object", "Empty or invalid response", "'choices' that is not a list", "no 'choices'")
 """What LiteLLM says of responses that are no completions."""
 _ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
-"""Those of them that LiteLLM raises for errors of the provider too: status 408, and errors in a stream."""
+"""Those of them that LiteLLM raises for errors of the provider, too."""
 _PACKAGES = {"google": "google-auth", "azure": "azure-identity", "databricks": "databricks-sdk"}
 """Packages whose modules have other names."""
 _CREDENTIAL_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
@@ -55,7 +55,7 @@ _HOW_TO_AUTHENTICATE = (
 _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
 _OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
-"""Providers of the table that LiteLLM calls in their own protocols."""
+"""Providers of the table that LiteLLM calls in their own protocols; what it adds for Ollama needs no other handling."""
 _BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
 """Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
 _OWN_FIELDS = ("thinking_blocks", "provider_specific_fields")
@@ -81,7 +81,7 @@ class LiteLLMModel(Model):
         self._connection = connection
         self._has_json_schema: bool | None = None
         self._takes_client = False
-        """Whether LiteLLM calls the provider with a client of ours."""
+        """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
 
     def cost(self, usage: Usage) -> float | None:
         """The cost of `usage` in USD; None if the price is unknown."""
@@ -134,7 +134,9 @@ class LiteLLMModel(Model):
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
-            if wire.status is not None and wire.status >= 300:
+            if wire.fault is not None:
+                model_error = transport_error(self.name, wire.fault)
+            elif wire.status is not None and wire.status >= 300:
                 error_body = read_error(wire.error)
                 model_error = refusal(self.name, error_body, wire.status, wire.headers)
             else:
@@ -156,7 +158,7 @@ class LiteLLMModel(Model):
             raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
 
     def max_output_tokens(self) -> int | None:
-        """See `Model.max_output_tokens`; what LiteLLM sends, or the most that it knows of."""
+        """See `Model.max_output_tokens`; LiteLLM sends it to some providers if a request has no `max_tokens`."""
         litellm = litellm_loader.loaded()
         try:
             return None if litellm is None else litellm.get_model_info(self.name)["max_output_tokens"]
@@ -233,12 +235,7 @@ class LiteLLMModel(Model):
             stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
         async with _counting(stream, builder):
-            while True:
-                async with asyncio.timeout(seconds) as deadline:
-                    wire.on_data = partial(_extend, deadline, self.timeouts.idle)
-                    chunk = await anext(stream, None)
-                if chunk is None:
-                    break
+            while (chunk := await self._next_chunk(stream, seconds, wire)) is not None:
                 seconds = self.timeouts.idle
                 data = chunk.model_dump(warnings=False)
                 data.pop("usage", None)
@@ -252,19 +249,33 @@ class LiteLLMModel(Model):
                     on_reasoning(piece.reasoning)
                 if piece.text:
                     on_token(piece.text)
-        # LiteLLM adds a finish reason to a stream that broke off without one
+        self._end_stream(stream, builder, wire)
+        if with_fields:
+            whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
+            message = whole["choices"][0]["message"]
+            builder.add_fields({name: message[name] for name in _OWN_FIELDS if message.get(name)})
+
+    async def _next_chunk(self, stream: Any, seconds: float, wire: Wire) -> Any:
+        """The next chunk; None at the end. Whatever arrives gives it the idle time once more."""
+        async with asyncio.timeout(seconds) as deadline:
+            wire.on_data = partial(_extend, deadline, self.timeouts.idle)
+            return await anext(stream, None)
+
+    def _end_stream(self, stream: Any, builder: ResponseBuilder, wire: Wire) -> None:
+        """Add the provider's own finish reason: LiteLLM has one also for a stream that broke off.
+
+        Raises:
+            InvalidResponseError: The stream ended without one.
+        """
         reason = stream.received_finish_reason or stream.intermittent_finish_reason
         if wire.status is not None:
             reason = wire.stop_reason
         if not reason:
             raise InvalidResponseError("the stream ended before the answer did")
+        if reason == "stop" and self._hides_reason(wire):
+            reason = UNKNOWN
         if builder.finish_reason == "stop":  # or what LiteLLM does not know
-            reason = UNKNOWN if self._hides_reason(wire) and reason == "stop" else reason
             builder.add({"choices": [{"delta": {}, "finish_reason": reason}]})
-        if with_fields:
-            whole = litellm.stream_chunk_builder(with_fields).model_dump(warnings=False)
-            message = whole["choices"][0]["message"]
-            builder.add_fields({name: message[name] for name in _OWN_FIELDS if message.get(name)})
 
     def _hides_reason(self, wire: Wire) -> bool:
         """Whether "stop" may stand for any reason that LiteLLM does not know."""
@@ -305,6 +316,7 @@ class LiteLLMModel(Model):
             message = f"'{self.name}' does not support {names or 'a setting'}."
             return errors.ModelRequestError(message, suggestion="Remove it from the config.")
         headers: Mapping[str, str] = getattr(error, "litellm_response_headers", None) or {}
+        # LiteLLM gives its own time-outs the status 408
         is_timeout_of_provider = isinstance(error, litellm.Timeout) and error.status_code != 408
         is_answer = bool(headers or error_body.code or error_body.message or is_timeout_of_provider)
         if not is_answer and isinstance(error.__cause__ or error.__context__, _FAULTS_OF_LITELLM):

@@ -18,12 +18,13 @@ from typing import Any
 
 import httpx
 
-from podwright.models.http import trusted_certificates, trusts_environment
+from podwright.models.http import MAX_RESPONSE, TransportError, trusted_certificates, trusts_environment
 
 _STOP_REASON = re.compile(rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
 _COUNT = re.compile(rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE)
 _OVERLAP = 200
 """Bytes of a piece that are looked at again with the next one."""
+_NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
 _MAX_ERROR = 100_000
 """Bytes of an error that are kept."""
 
@@ -41,18 +42,29 @@ class Wire:
         """Whether the provider has counted tokens."""
         self.error = b""
         """The body of a refusal."""
-        self.on_data: Callable[[], object] = bool
-        """Called with each piece of the response."""
+        self.on_data: Callable[[], object] = lambda: None
+        """Called for each piece of the response."""
+        self.fault: TransportError | None = None
+        """Why the rest of the response was not read."""
+        self._size = 0
         self._recent = b""
 
     def begin(self, response: httpx.Response) -> None:
-        """A response has begun."""
+        """Note the status and the headers."""
         self.status = response.status_code
         self.headers = response.headers
 
     def add(self, data: bytes) -> None:
-        """A piece of the body has arrived."""
+        """Note what a piece of the body says.
+
+        Raises:
+            TransportError: The response is too long.
+        """
         self.on_data()
+        self._size += len(data)
+        if self._size > MAX_RESPONSE:
+            self.fault = TransportError("too_large", f"the response is longer than {MAX_RESPONSE} bytes")
+            raise self.fault
         if self.status is not None and self.status >= 300:
             self.error = (self.error + data)[:_MAX_ERROR]
             return
@@ -117,12 +129,14 @@ async def client() -> Any:
 async def _keep_client(loop: AbstractEventLoop) -> AsyncGenerator[Any]:
     """Make a client, and close it when the loop shuts down."""
     handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
-    handler = handlers.AsyncHTTPHandler(follow_redirects=False)
-    handler.client = httpx.AsyncClient(
-        verify=trusted_certificates(),
-        trust_env=trusts_environment(),
-        follow_redirects=False,
+    certificates = trusted_certificates()
+    # without a transport, LiteLLM takes one of its own, which uses the proxies of the environment
+    transport = None if trusts_environment() else httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
+    handler = handlers.AsyncHTTPHandler(
+        ssl_verify=certificates,
+        transport=transport,
         event_hooks={"request": [_ask_for_plain_bytes], "response": [_watch]},
+        follow_redirects=False,
     )
     try:
         yield handler

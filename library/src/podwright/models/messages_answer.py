@@ -6,6 +6,7 @@ Source: https://platform.claude.com/docs/en/build-with-claude/streaming
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.pieces import clean_arguments
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError
-from podwright.models.token_counts import TokenCounts
+from podwright.models.token_counts import TokenCounts, read_count
 from podwright.usage import Usage
 
 PAUSED = "pause_turn"
@@ -159,13 +160,18 @@ class MessageAnswer:
         self._model = str(message.get("model") or "")
         pieces = [self._add_block(index, block) for index, block in enumerate(message["content"])]
         usage = dict(as_object(message.get("usage")))
-        if self.is_streamed:  # the answer has not begun, and this count of it is none
+        if self.is_streamed:  # the answer has not begun: the last event has its count
             usage.pop("output_tokens", None)
         self._end(message, usage)
         return Piece("".join(piece.text for piece in pieces), "".join(piece.reasoning for piece in pieces))
 
     def _add_block(self, index: int, block: Mapping[str, Any]) -> Piece:
         fields = dict(block)
+        if fields["type"] == "tool_use":
+            if not (fields.get("id") and fields.get("name")):
+                raise InvalidResponseError
+            if any(other.fields.get("id") == fields["id"] for other in self._blocks.values()):
+                fields["id"] = f"toolu_{os.urandom(8).hex()}"  # each result belongs to one call
         self._blocks[index] = _Block(fields)
         if fields["type"] == "tool_use":
             check_tool_calls(self._name, sum(block.fields["type"] == "tool_use" for block in self._blocks.values()))
@@ -174,7 +180,7 @@ class MessageAnswer:
         return Piece(reasoning=to_text(fields.get("thinking") or ""))
 
     def _end(self, end: Mapping[str, Any], usage: Mapping[str, Any]) -> None:
-        self.finish_reason = str(end.get("stop_reason") or "")
+        self.finish_reason = str(end.get("stop_reason") or self.finish_reason)
         self._counts.update((key, value) for key, value in usage.items() if value is not None)
 
     @property
@@ -227,24 +233,21 @@ class MessageAnswer:
         counts = TokenCounts()
         counts.add({"usage": _usual_counts(self._counts)})
         usage = counts.usage(estimate, reports_cost=endpoint.reports_cost)
-        # the last event has the count of the answer, of which some may not have arrived
+        # without its count the tokens of the answer are an estimate, and a bill must not rest on one
         return usage if "output_tokens" in self._counts else replace(usage, cost=None, unpriced_model_calls=1)
 
 
 def _tool_call(block: _Block) -> ToolCall:
-    name = to_text(block.fields.get("name") or "")
-    if not name:
-        raise InvalidResponseError
-    return ToolCall(str(block.fields["id"]), name, clean_arguments(block.arguments_text))
+    return ToolCall(str(block.fields["id"]), str(block.fields["name"]), clean_arguments(block.arguments_text))
 
 
 def _usual_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
     """The counts as other protocols have them, whose input tokens include those of the cache."""
-    read = counts.get("cache_read_input_tokens") or 0
-    written = counts.get("cache_creation_input_tokens") or 0
+    read = read_count(counts.get("cache_read_input_tokens"))
+    written = read_count(counts.get("cache_creation_input_tokens"))
     details = as_object(counts.get("output_tokens_details"))
     return {
-        "input_tokens": (counts.get("input_tokens") or 0) + read + written,
+        "input_tokens": read_count(counts.get("input_tokens")) + read + written,
         "output_tokens": counts.get("output_tokens"),
         "cache_read_input_tokens": read,
         "cache_creation_input_tokens": written,

@@ -19,16 +19,16 @@ from podwright.models.foreign_fields import short_id, without_foreign_fields
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "parallel_tool_calls", "reasoning_effort", "timeout")
 """The model settings that the protocol has."""
 _SAME_NAME = ("temperature", "top_p")
-_VERSION = re.compile(r"(?:claude-)?(?:[a-z]+-)?(\d+)(?:[-.](\d{1,2}))?(?!\d)")
-"""The generation of a model in its name: `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`."""
+_VERSION = re.compile(r"(\d+)(?:[-.](\d{1,2}))?(?!\d)")
+"""The generation in the name of a Claude: `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`."""
 _NEWEST = (99, 0)
 """Stands for the generation of a model whose name does not say it."""
 _ADAPTIVE = (4, 6)
 """From this generation on a model decides itself how long it thinks."""
 _THINKS = (5, 0)
 """From this generation on a model thinks if a request does not say otherwise."""
-_BETWEEN_TOOLS = (5, 5)
-"""From this generation on `disabled` is called `between_tools`."""
+_BETWEEN_TOOLS = "claude-sonnet-5-5"
+"""The model that calls thinking as little as it can `between_tools`, and takes no `disabled`."""
 _EFFORTS = {"minimal": "low"}
 """What the protocol calls the efforts that it has no name of."""
 _BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
@@ -54,7 +54,7 @@ def max_output_tokens(model: str) -> int:
 
 
 def _version(model: str) -> tuple[int, int]:
-    found = _VERSION.search(model.rpartition("claude")[2].lstrip("-"))
+    found = _VERSION.search(model.partition("claude")[2])
     if found is None:
         return _NEWEST
     return int(found[1]), int(found[2] or 0)
@@ -106,11 +106,14 @@ def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> dict[str,
     if effort == "none":
         if version < _THINKS:
             return {}
-        return {"thinking": {"type": "disabled" if version < _BETWEEN_TOOLS else "between_tools"}}
+        return {"thinking": {"type": "between_tools" if _BETWEEN_TOOLS in model else "disabled"}}
     if version >= _ADAPTIVE:
         # without `display` the newest models show no thoughts
         thinking = {"type": "adaptive", "display": "summarized"}
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS.get(effort, effort)}}
+    if max_tokens <= _MIN_BUDGET:
+        message = f"'{model}' thinks with {_MIN_BUDGET} tokens at least, and its answer may have {max_tokens} in all."
+        raise ModelRequestError(message, suggestion="Raise max_tokens, or remove reasoning_effort.")
     budget = max(_MIN_BUDGET, min(_BUDGETS[effort], max_tokens // 2))
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
@@ -134,7 +137,7 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any]:
 
 
 def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The messages as turns of user and assistant; the results of tools are the first part of a user's turn."""
+    """The messages as turns of user and assistant; results of tools follow their calls, and so come first in a turn."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -186,7 +189,7 @@ def _answer_blocks(message: Message) -> list[dict[str, Any]]:
         if block.get("type") == "tool_use":
             call = calls.pop(str(block.get("id")), None)
             if call is not None:
-                blocks.append({**block, "input": _input(call)})
+                blocks.append({**block, "id": _valid_id(call.id), "input": _input(call)})
         elif block.get("type") != "text" or str(block.get("text") or "").strip():
             blocks.append(dict(block))
     blocks += [_tool_use(call) for call in calls.values()]

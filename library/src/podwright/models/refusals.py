@@ -102,7 +102,7 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
 _BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
     401: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
     403: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
-    404: (errors.ModelRequestError, "unknown model, or no chat completions at this base URL."),
+    404: (errors.ModelRequestError, "unknown model, or wrong base URL."),
     408: (errors.ModelTimeoutError, "time-out at the provider."),
     409: (errors.ModelUnavailableError, "temporary conflict at the provider."),
     425: (errors.ModelUnavailableError, "temporary conflict at the provider."),

@@ -60,7 +60,9 @@ def register_provider(name: str, provider: Provider) -> None:
         ConfigurationError: The name has other characters than letters, digits, `.`, `_` and `-`, or none.
     """
     if not _PROVIDER_NAME.fullmatch(name):
-        raise ConfigurationError(f"Invalid provider name {name!r}.", suggestion="Use letters, digits, '.' and '-'.")
+        raise ConfigurationError(
+            f"Invalid provider name {name!r}.", suggestion="Use letters, digits, '.', '_' and '-'."
+        )
     _providers[name] = provider
     for key in [key for key in list(_resolved) if key[0].partition("/")[0] == name]:
         del _resolved[key]
@@ -91,8 +93,7 @@ def _by_name(name: str, connection: Connection) -> Model:
     model = _resolved.get((name, connection))
     if model is None:
         provider, _, model_name = name.partition("/")
-        if not (_PROVIDER_NAME.fullmatch(provider) and model_name):
-            raise _unknown(name)
+        _check_name(name)
         factory = _providers.get(provider)
         model = factory(model_name, connection) if factory else _by_client(name, connection)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
@@ -101,6 +102,12 @@ def _by_name(name: str, connection: Connection) -> Model:
             model.name = name
         _resolved[name, connection] = model
     return model
+
+
+def _check_name(name: str) -> None:
+    provider, _, model_name = name.partition("/")
+    if not (_PROVIDER_NAME.fullmatch(provider) and model_name):
+        raise _unknown(name)
 
 
 class ClientChoice(NamedTuple):
@@ -124,6 +131,7 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
         UnknownModelError: Unknown provider.
         ConfigurationError: `PODWRIGHT_MODEL_CLIENT` or `PODWRIGHT_MODEL_BASE_URL` is invalid.
     """
+    _check_name(name)
     wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
     if wanted not in MODEL_CLIENTS:
         message = f"PODWRIGHT_MODEL_CLIENT is '{wanted}'."
@@ -148,8 +156,13 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
     if wanted == "litellm":
         return ClientChoice("litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection)
     if wanted == "openai" and (endpoint is None or endpoint.protocol != "chat_completions"):
+        if connection.base_url is None and endpoint is None:
+            raise _unknown(name)
         if connection.base_url is None:
-            raise _unknown(name, "PODWRIGHT_MODEL_CLIENT=openai needs the base URL of a Chat Completions endpoint.")
+            raise ConfigurationError(
+                f"'{name}' has no Chat Completions endpoint, and PODWRIGHT_MODEL_CLIENT is 'openai'.",
+                suggestion="Set PODWRIGHT_MODEL_CLIENT=auto, or the base URL of an endpoint with Chat Completions.",
+            )
         return ClientChoice("openai", "PODWRIGHT_MODEL_CLIENT is openai", ANY, connection)
     if endpoint is None:
         return ClientChoice("litellm", reason, ANY, connection)
@@ -173,7 +186,8 @@ def _by_client(name: str, connection: Connection) -> Model:
                 hint = "Install it: pip install 'podwright[litellm]'."
                 if name.partition("/")[0] not in ENDPOINTS:  # it may be misspelt as well
                     raise _unknown(name, f"Or it needs LiteLLM. {hint}")
-                raise UnknownModelError(f"The model '{name}' needs LiteLLM, which is not installed.", suggestion=hint)
+                message = f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
+                raise UnknownModelError(message, suggestion=hint)
             from podwright.models.litellm import LiteLLMModel
 
             return LiteLLMModel(name, choice.connection)

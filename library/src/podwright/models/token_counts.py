@@ -48,7 +48,7 @@ class TokenCounts:
     def _add_usage(self, usage: Mapping[str, Any]) -> None:
         for key, value in usage.items():
             if kind := _KINDS.get(key):
-                self.counts[kind] = max(self.counts.get(kind, 0), _count(value))
+                self.counts[kind] = max(self.counts.get(kind, 0), read_count(value))
             elif key in _DETAILS:
                 self._add_usage(as_object(value))
             elif key == "cost":
@@ -103,7 +103,7 @@ class TokenCounts:
         )
 
 
-def _count(value: Any) -> int:
+def read_count(value: Any) -> int:
     """A count as a provider writes it; 0 if it is none, or an impossible one."""
     try:
         count = int(value or 0)
