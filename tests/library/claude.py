@@ -146,6 +146,7 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
     if messages[0]["role"] != "user":
         yield "messages: first message must use the user role"
     waiting: list[str] = []
+    seen: list[str] = []
     for number, turn in enumerate(messages):
         blocks: list[Block] = turn["content"]
         if not blocks:
@@ -159,6 +160,9 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
             yield f"messages.{number}: tool_result blocks must come first"
         waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
         yield from _of_blocks(number, turn)
+        seen += waiting
+        if len(set(seen)) < len(seen):
+            yield f"messages.{number}: `tool_use` ids must be unique"
         if not all(re.fullmatch(r"[a-zA-Z0-9_-]+", id_) for id_ in waiting):
             yield f"messages.{number}: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
         if number and messages[number - 1]["role"] == turn["role"]:
@@ -166,6 +170,9 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
+    known = ("text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use")
+    unknown = [block["type"] for block in turn["content"] if block["type"] not in known]
+    yield from (f"messages.{number}: {kind} unknown" for kind in unknown)
     if turn["role"] == "assistant" and turn["content"][-1]["type"] in ("thinking", "redacted_thinking"):
         yield f"messages.{number}: The final block in an assistant message cannot be `thinking`"
     for block in turn["content"]:
@@ -182,7 +189,7 @@ def _of_tools(body: dict[str, Any]) -> Iterator[str]:
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
     if body.get("tool_choice") and not tools:
         yield "tool_choice may only be specified while providing tools"
-    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):  # an error with models that think
         yield "tool_choice forces tool use, which this model does not support"
     for tool in tools:
         if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"]) or tool["input_schema"].get("type") != "object":

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -236,6 +237,7 @@ async def test_thoughts_of_another_model_stay_away(claude: Claude) -> None:
     [
         "messages.1.content.0: Invalid `signature` in `thinking` block",
         "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.",
+        "messages.1.content.0.thinking.signature: Field required",
     ],
 )
 async def test_thoughts_that_are_refused(claude: Claude, refusal: str) -> None:
@@ -326,6 +328,7 @@ async def test_images(claude: Claude) -> None:
         [
             {"type": "text", "text": "What is this?"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            {"type": "image_url", "image_url": {"url": "data:image/jpg;base64,aGk="}},
             {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
         ]
     )
@@ -333,6 +336,7 @@ async def test_images(claude: Claude) -> None:
     assert sources == [
         None,
         {"type": "base64", "media_type": "image/png", "data": "aGk="},
+        {"type": "base64", "media_type": "image/jpeg", "data": "aGk="},
         {"type": "url", "url": "https://example.com/cat.png"},
     ]
 
@@ -361,6 +365,30 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
         {"role": "user", "content": "Go"},
         {"role": "assistant", "content": "Hm", "reasoning_content": "So", "thinking_blocks": [thinking("So")]},
     ],
+    "ids that begin again in each turn": [
+        turn
+        for _ in range(2)
+        for turn in (
+            {"role": "user", "content": "Go"},
+            {"role": "assistant", "content": None, "tool_calls": [call("look:0")]},
+            {"role": "tool", "tool_call_id": "look:0", "content": "x"},
+        )
+    ],
+    "thoughts without a signature": [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": "Hm", "thinking_blocks": [{"type": "thinking", "thinking": "So"}]},
+    ],
+    "parts of another provider": [
+        {"role": "user", "content": "Go"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "So"}]},
+                {"type": "text", "text": "Hm", "annotations": []},
+                {"type": "refusal", "refusal": "no"},
+            ],
+        },
+    ],
     "thoughts of another provider": [
         {"role": "user", "content": "Go"},
         {"role": "assistant", "content": "Hm", "reasoning_details": [{"text": "So"}], "podwright_provider": "xai"},
@@ -373,6 +401,33 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
 async def test_histories_of_other_clients(claude: Claude, history: list[dict[str, Any]], streaming: bool) -> None:
     """A conversation that came from elsewhere follows the rules of the protocol."""
     assert await claude.agent(tools=[look]).arun("And?", messages=history, stream=streaming) == "Ciao."
+
+
+async def test_tools_that_the_agent_has_no_more(claude: Claude) -> None:
+    """A conversation with tool calls goes on without tools; the model cannot call those of the past."""
+    history = [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": None, "tool_calls": [call("a"), call("b")]},
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+        {"role": "tool", "tool_call_id": "b", "content": "x"},
+    ]
+    assert await claude.agent().arun("And?", messages=history) == "Ciao."
+    assert claude.requests[0]["tools"] == [{"name": "look", "input_schema": {"type": "object"}}]
+    assert claude.requests[0]["tool_choice"] == {"type": "none"}
+
+
+async def test_a_budget_of_thoughts_within_the_loop_of_another_model(claude: Claude) -> None:
+    """A loop that began without thoughts ends without them, because the protocol wants them from its begin."""
+    other = Claude()
+    async with upstream(serving=other):
+        first = other.model("claude-opus-4-1")
+        other.says(message(tool_use("t1", "look", word="Rome"), stop="tool_use"))
+        request = question(MODEL, tools=(LOOK_UP,), settings={"reasoning_effort": "low"})
+        begun = await first.complete(request)
+        messages = (*request.messages, begun.message(), Message("tool", "x", tool_call_id="t1"))
+        await claude.model("claude-haiku-4-5").complete(replace(request, messages=messages))
+        assert "thinking" not in claude.requests[0]
+        assert other.requests[0]["thinking"]["type"] == "enabled"
 
 
 async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,6 +455,14 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
         (401, "authentication_error", "invalid x-api-key", errors.ModelAuthenticationError, 1),
         (402, "billing_error", "There is an issue with your billing", errors.ModelRateLimitError, 1),
         (403, "permission_error", "Not allowed", errors.ModelAuthenticationError, 1),
+        (
+            400,
+            "invalid_request_error",
+            "You have reached your specified API usage limits. You will regain access on 2026-12-01",
+            errors.ModelRateLimitError,
+            1,
+        ),
+        (429, "rate_limit_error", "Extra usage is required for long context", errors.ModelRateLimitError, 1),
         (404, "not_found_error", "model: claude-9", errors.ModelRequestError, 1),
         (413, "request_too_large", "Request exceeds the maximum size", errors.ContextWindowError, 1),
         (429, "rate_limit_error", "Number of request tokens", errors.ModelRateLimitError, 3),
@@ -480,6 +543,15 @@ async def test_counts_after_the_stop_reason(claude: Claude) -> None:
     claude.says(streamed(framed(*found, counts, over)))
     response = await claude.model().complete(question(MODEL), print)
     assert (response.text, response.usage.output_tokens) == ("Once", 9)
+
+
+async def test_counts_of_0_take_none_back(claude: Claude) -> None:
+    """The largest count counts, whichever event has it."""
+    *found, end, over = events(message(text("Once"), input_tokens=100, cache_read_input_tokens=900))
+    end["usage"] = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 5}
+    claude.says(streamed(framed(*found, end, over)))
+    usage = (await claude.model().complete(question(MODEL), print)).usage
+    assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (1000, 900, 5)
 
 
 MALFORMED = [

@@ -7,6 +7,7 @@ https://ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
+import base64
 import binascii
 import json
 import struct
@@ -16,6 +17,8 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from tests.library.claude import events, framed, message
+from tests.library.claude import text as text_block
 from tests.library.model_clients import question
 from tests.library.upstream import STREAM, Part, Upstream, chunk, delta, reply, sse, streamed
 
@@ -241,6 +244,7 @@ async def test_a_stream_that_ends_in_the_middle_of_its_last_piece(provider: Upst
 ERRORS = [
     (401, errors.ModelAuthenticationError, 1),
     (403, errors.ModelAuthenticationError, 1),
+    (424, errors.ModelUnavailableError, 3),
     (413, errors.ContextWindowError, 1),
     (429, errors.ModelRateLimitError, 3),
     (500, errors.ModelUnavailableError, 3),
@@ -348,6 +352,59 @@ async def test_a_reason_that_stays_hidden(provider: Upstream, reason: str) -> No
     model = LiteLLMModel("cohere_chat/command-a-03-2025", Connection("key", provider.url))
     response = await model.complete(question(model.name))
     assert (response.text, response.finish_reason) == ("Ciao.", "unknown")
+
+
+def invoke_stream() -> Iterator[bytes]:
+    """Claude's events, encoded within those of AWS."""
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": start},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ciao."}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]
+    for event in events:
+        yield bedrock_frame("chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()})
+
+
+async def test_events_that_are_encoded(provider: Upstream) -> None:
+    """A stop reason that is not in plain words is the one that LiteLLM has read."""
+    name = "bedrock/invoke/anthropic.claude-3-haiku-20240307-v1:0"
+    invoked = Protocol(name, bedrock_answer, lambda _: invoke_stream())
+    script = PROTOCOLS["bedrock"].script("end_turn", streaming=True)[:1]
+    provider.answers([*script, *streamed(*invoke_stream())[1:]])
+    agent = Agent("guide", "Help.", invoked.model_at(provider))
+    assert await agent.arun("Hello?", stream=True) == "Ciao."
+
+
+async def test_a_stream_that_never_says_why(provider: Upstream) -> None:
+    """Some have no stop reason at all, or none that LiteLLM passes on: it is not known, and the text is an answer."""
+    pieces = [json.dumps({"generation": text, "stop_reason": None}) for text in ("Ci", "ao.")]
+    frames = [
+        bedrock_frame("chunk", {"bytes": base64.b64encode(piece.encode()).decode()})
+        for piece in (*pieces, json.dumps({"generation": "", "stop_reason": "stop", "prompt_token_count": 10}))
+    ]
+    head = PROTOCOLS["bedrock"].script("end_turn", streaming=True)[:1]
+    provider.answers([*head, *streamed(*frames)[1:]])
+    name = "bedrock/llama/arn:aws:bedrock:us-east-1:123:imported-model/abc"
+    model = LiteLLMModel(name, Connection("key", provider.url.removesuffix("/v1")))
+    response = await model.complete(question(name), print)
+    assert (response.text, response.finish_reason) == ("Ciao.", "unknown")
+
+
+async def test_a_claude_that_is_cut_off_has_no_price(provider: Upstream) -> None:
+    """The count with which Claude begins is not that of its answer, through LiteLLM either."""
+    begun = events(message(text_block("Once upon a time " * 20)))[:-3]
+    provider.answers(streamed(*(framed(event) for event in begun)))
+    model = LiteLLMModel("anthropic/claude-sonnet-4-5", Connection("key", provider.url.removesuffix("/v1")))
+    with pytest.raises(errors.ModelResponseError) as caught:
+        await model.complete(question(model.name), print)
+    assert caught.value.attempt_usage
+    assert caught.value.attempt_usage.unpriced_model_calls == 1
+    assert caught.value.attempt_usage.output_tokens > 50
 
 
 MISSING = {

@@ -10,6 +10,7 @@ from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, errors
 from podwright.models import Connection, choose_client, pricing, resolve
+from podwright.models.http_model import HTTPModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 
@@ -152,6 +153,23 @@ def test_list_prices_hold_at_the_vendor(url: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pricing, "warm", lambda _, at_vendor: asked.append(at_vendor))
     resolve(unused("anthropic"), None, Connection("key", url)).load_prices()
     assert asked == ["anthropic.com" in url]
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "sent"),
+    [
+        ("anthropic", "https://gw.example/v1/messages", "https://gw.example/v1/messages"),
+        ("gemini", "https://gw.example/v1beta", "https://gw.example/v1beta/openai/chat/completions"),
+        ("azure", "https://gw.example/openai/", "https://gw.example/openai/v1/chat/completions"),
+        ("azure", "https://gw.example/team", "https://gw.example/team/openai/v1/chat/completions"),
+        ("openai", "https://gw.example/v1/chat/completions", "https://gw.example/v1/chat/completions"),
+    ],
+)
+def test_what_a_base_url_lacks(name: str, url: str, sent: str) -> None:
+    """Only the parts that are missing are appended."""
+    model = resolve(unused(name), None, Connection("key", url))
+    assert isinstance(model, HTTPModel)
+    assert model.destination().url == sent
 
 
 async def test_invalid_urls_and_keys_are_refused_and_not_shown(provider: Upstream) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,6 +278,15 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
         ),
         ("openrouter/m", {"prompt_tokens_details": {"cache_write_tokens": -7}}, Usage(20, 4, cost=None)),
         ("openrouter/m", {"cost": 0.25}, Usage(20, 4, cost=0.25)),
+        ("openrouter/m", {"cost": "0.25"}, Usage(20, 4, cost=0.25)),
+        ("openrouter/m", {"cost": "free"}, Usage(20, 4, cost=None)),
+        ("openrouter/m", {"cost": 0.25, "cost_details": {"upstream_inference_cost": 0.2}}, Usage(20, 4, cost=0.25)),
+        (
+            "openrouter/m",
+            {"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": "0.5"}},
+            Usage(20, 4, cost=0.75),
+        ),
+        ("openrouter/m", {"cost": 0.01, "is_byok": True, "cost_details": None}, Usage(20, 4, cost=None)),
         ("perplexity/m", {"cost": {"total_cost": 0.5}}, Usage(20, 4, cost=0.5)),
         ("openai/m", {"cost": 0.25}, Usage(20, 4, cost=None)),
     ],
@@ -285,6 +295,18 @@ async def test_usage_fields_vary(name: str, fields: Any, usage: Usage, provider:
     """Cached, cache write and reasoning tokens are found wherever they are; a reported cost counts if it is in USD."""
     provider.answers([reply(completion(usage={**USAGE, **fields}))])
     assert (await model_at(provider, name).complete(ASK)).usage == usage
+
+
+async def test_the_price_file_wins(provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the operator has a price, it counts, and not the cost that a provider reports."""
+    (tmp_path / "prices.json").write_text('{"openrouter/m": {"input": 1, "output": 2}}')
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
+    provider.answers([reply(completion(usage={**USAGE, "cost": 0.25}))])
+    costs = [
+        (await Agent("a", "", model_at(provider, name)).arun("Hello?", trace=True)).usage.cost
+        for name in ("openrouter/m", "openrouter/other")
+    ]
+    assert costs == [pytest.approx(28e-6), 0.25]
 
 
 def test_a_client_is_imported_when_it_is_needed() -> None:

@@ -16,12 +16,14 @@ import pytest
 from pydantic import BaseModel
 from tests.library.upstream import USAGE, Upstream, call, completion, delta, reply, sse, streamed
 
-from podwright import Agent, errors
+from podwright import Agent, RunLimits, errors
 from podwright.models import Connection, Model, resolve
 from podwright.models.retries import Retries
 
 streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 SIGNED = {"google": {"thought_signature": "EjQKMg=="}}
+UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Google wants with calls that another model has made."""
 
 
 def look(word: str) -> str:
@@ -82,7 +84,7 @@ def _of_gemini(body: dict[str, Any]) -> Iterator[str]:
         yield "Function calling with a response mime type: 'application/json' is unsupported"
     for message in body["messages"]:
         for called in message.get("tool_calls", []):
-            if called.get("extra_content") != SIGNED:
+            if called.get("extra_content") not in (SIGNED, UNSIGNED):
                 yield "Function call is missing a thought_signature in functionCall parts"
 
 
@@ -92,6 +94,8 @@ def _of_cohere(body: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_azure(body: dict[str, Any]) -> Iterator[str]:
+    if "max_tokens" in body:
+        yield "Unsupported parameter: 'max_tokens' is not supported with this model"
     if body["model"] != "my-deployment":
         yield "DeploymentNotFound"
 
@@ -153,6 +157,45 @@ async def test_a_response_model_beside_tools(provider: Upstream, vendor: Vendor,
     vendor.serve(provider, {"content": None, "tool_calls": calls}, final)
     agent = Agent("guide", "Help.", vendor.model_at(provider), tools=[look])
     assert await agent.arun("How many?", stream=streaming, response_model=City) == City(**answer)
+
+
+async def test_within_limits(provider: Upstream, vendor: Vendor) -> None:
+    """A limit of tokens is one of the answer, in the words of the vendor."""
+    vendor.serve(provider, {"content": "Ciao."})
+    agent = Agent("guide", "Help.", vendor.model_at(provider), limits=RunLimits(tokens=1000))
+    assert await agent.arun("Hello?") == "Ciao."
+
+
+async def test_the_loop_of_another_model_goes_on(provider: Upstream, vendor: Vendor) -> None:
+    """Tool calls of another provider's model are taken, as after a fallback."""
+    vendor.serve(provider, {"content": "Found."})
+    history = [
+        {"role": "user", "content": "Where?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call(id="call_1", type="function", name="look", arguments="{}")],
+            "podwright_provider": "openai",
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "x"},
+    ]
+    agent = Agent("guide", "Help.", vendor.model_at(provider), tools=[look])
+    assert await agent.arun("And?", messages=history) == "Found."
+
+
+FILTERED = [
+    sse(delta(content="When in the course of"), delta("content_filter: RECITATION")),
+    {"id": "c", "choices": [{"index": 0, "finish_reason": "content_filter: PROHIBITED_CONTENT"}]},
+]
+
+
+@pytest.mark.parametrize("body", FILTERED, ids=["streamed", "whole, without a message"])
+async def test_the_content_filter_of_google(provider: Upstream, body: Any) -> None:
+    """It names its reason, and may leave out the message."""
+    provider.answers(streamed(body) if isinstance(body, bytes) else [reply(body)])
+    with pytest.raises(errors.ContentFilterError):
+        await Agent("guide", "", VENDORS["gemini"].model_at(provider)).arun("Hi", stream=isinstance(body, bytes))
+    assert len(provider.requests) == 1
 
 
 async def test_an_error(provider: Upstream, vendor: Vendor) -> None:

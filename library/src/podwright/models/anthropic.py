@@ -15,12 +15,17 @@ from podwright.models.base import TokenCallback
 from podwright.models.http_model import HTTPModel
 from podwright.models.messages_answer import PAUSED, MessageAnswer
 from podwright.models.messages_request import max_output_tokens, request_body
+from podwright.models.refusals import RefusedError
 from podwright.usage import Usage
 
 _MAX_PAUSES = 10
 """How often a paused answer is continued."""
-_THOUGHTS_REFUSED = re.compile(r"thinking.{0,40}block", re.IGNORECASE)
+_THOUGHTS_REFUSED = re.compile(r"thinking.{0,40}block|thinking\.signature", re.IGNORECASE)
 """In a refusal of thoughts that another model, or this one in another conversation, has signed."""
+
+
+class _ThoughtsRefusedError(errors.ModelRequestError):
+    """The provider does not take the thoughts of the conversation."""
 
 
 class MessagesModel(HTTPModel):
@@ -42,6 +47,13 @@ class MessagesModel(HTTPModel):
     def new_answer(self) -> MessageAnswer:
         """See `HTTPModel.new_answer`."""
         return MessageAnswer(self.name)
+
+    def refused(self, error: RefusedError) -> errors.ModelError:
+        """See `HTTPModel.refused`."""
+        failure = super().refused(error)
+        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(error.error.message):
+            return _ThoughtsRefusedError(failure.message)
+        return failure
 
     def max_output_tokens(self) -> int:
         """See `Model.max_output_tokens`."""
@@ -72,9 +84,9 @@ class MessagesModel(HTTPModel):
         """The request that was answered, and its response."""
         try:
             return request, await super()._complete(request, on_token, on_reasoning)
-        except errors.ModelRequestError as error:
+        except _ThoughtsRefusedError:
             plain = _without_provider_fields(request)
-            if plain == request or not _THOUGHTS_REFUSED.search(error.provider_error or ""):
+            if plain == request:
                 raise
         return plain, await super()._complete(plain, on_token, on_reasoning)
 

@@ -49,6 +49,8 @@ _FINISH_REASONS = {
     "refusal": "content_filter", "content_filtered": "content_filter", "guardrail_intervened": "content_filter",
     "error_toxic": "content_filter", "blocklist": "content_filter", "spii": "content_filter",
     "language": "content_filter", "image_safety": "content_filter", "other": "content_filter",
+    "image_prohibited_content": "content_filter", "image_recitation": "content_filter",
+    "image_other": "content_filter", "no_image": "content_filter",
     "tool_calls": "tool_calls", "function_call": "tool_calls", UNKNOWN: UNKNOWN,
 }  # fmt: skip
 
@@ -68,8 +70,10 @@ def request_body(
     own = without_foreign_fields(request.messages, provider)
     body: dict[str, Any] = {"model": model, "messages": list(map(chat_message, own))}
     body.update((key, value) for key, value in request.settings.items() if key != "timeout")
-    if "max_tokens" in body and _REASONING_MODEL.match(model):
+    if "max_tokens" in body and (endpoint.completion_tokens or _REASONING_MODEL.match(model)):
         body["max_completion_tokens"] = body.pop("max_tokens")
+    if endpoint.unsigned_call:
+        _sign_calls(body["messages"], endpoint.unsigned_call)
     if "seed" in body:
         body[endpoint.seed] = body.pop("seed")
     if request.tools:
@@ -86,6 +90,13 @@ def request_body(
         if endpoint.stream_options:
             body["stream_options"] = {"include_usage": True}
     return body
+
+
+def _sign_calls(messages: list[dict[str, Any]], fields: Mapping[str, Any]) -> None:
+    """Add fields to the first tool call of each message, where it has none of its provider."""
+    for message in messages:
+        for call in message.get("tool_calls", [])[:1]:
+            call.update((key, value) for key, value in fields.items() if key not in call)
 
 
 class ResponseBuilder:
@@ -214,7 +225,7 @@ class ResponseBuilder:
             raise InvalidResponseError
         calls = tuple(self._calls.tool_calls())
         text = _whole("".join(self._text))
-        reason = _FINISH_REASONS.get(self.finish_reason.lower(), "stop")
+        reason = _finish_reason(self.finish_reason)
         if not (text or calls or reason in ("length", "content_filter")):
             raise InvalidResponseError("the answer has neither text nor tool calls")
         if calls and reason in ("stop", UNKNOWN):
@@ -249,8 +260,14 @@ class ResponseBuilder:
         return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
 
 
+def _finish_reason(reason: str) -> str:
+    """What a provider's finish reason means; Google writes `content_filter: RECITATION`."""
+    return _FINISH_REASONS.get(reason.lower().partition(":")[0].strip(), "stop")
+
+
 def _is_failure(reason: str) -> bool:
-    return reason not in _FINISH_REASONS and any(failure in reason for failure in _FAILURES)
+    is_known = reason.partition(":")[0].strip() in _FINISH_REASONS
+    return not is_known and any(failure in reason for failure in _FAILURES)
 
 
 def _calls_of(part: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -63,7 +64,9 @@ class Answer(Protocol):
         ...
 
 
-class _Destination(NamedTuple):
+class Destination(NamedTuple):
+    """Where requests go."""
+
     url: str
     headers: dict[str, str]
     key: str
@@ -92,7 +95,7 @@ class HTTPModel(Model):
         prefix = endpoint.model_prefix
         is_qualified = model.startswith(prefix.partition("/")[0])
         self._model = prefix + model if prefix and not is_qualified else model
-        self._destination: _Destination | None = None
+        self._destination: Destination | None = None
 
     @abstractmethod
     def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
@@ -101,6 +104,10 @@ class HTTPModel(Model):
         Raises:
             ModelRequestError: The protocol has no such setting.
         """
+
+    def refused(self, error: RefusedError) -> errors.ModelError:
+        """The error for a refusal."""
+        return refusal(self.name, error.error, error.status, error.headers)
 
     @abstractmethod
     def new_answer(self) -> Answer:
@@ -125,8 +132,11 @@ class HTTPModel(Model):
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
         url, headers, key = await self._prepare()
+        endpoint = self._endpoint
+        if endpoint.reports_cost and pricing.is_overridden(self.name):
+            endpoint = replace(endpoint, reports_cost=False)
         answer_tool = ""
-        if not self._endpoint.json_schema:
+        if not endpoint.json_schema:
             request, answer_tool = with_answer_tool(request)
         streams = on_token is not None
         body = self.body(request, stream=streams)
@@ -144,23 +154,23 @@ class HTTPModel(Model):
             except TransportError:
                 if not reading.answer.finish_reason:  # after it, only the counts are missing
                     raise
-            return from_answer_tool(reading.answer.build(request, self._endpoint), answer_tool)
+            return from_answer_tool(reading.answer.build(request, endpoint), answer_tool)
         except TransportError as error:
             failure = transport_error(self.name, error)
             cause = error
         except errors.ModelResponseError as error:
             failure = error
         except RefusedError as error:
-            failure = refusal(self.name, error.error, error.status, error.headers)
+            failure = self.refused(error)
             failure.provider_error = provider_error(error.error, request, key)
         except asyncio.CancelledError as error:
-            note_attempt(error, reading.answer.usage_so_far(request, self._endpoint))
+            note_attempt(error, reading.answer.usage_so_far(request, endpoint))
             raise
         except (InvalidResponseError, json.JSONDecodeError, RecursionError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
             failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
             failure.provider_error = provider_error(reading.first_words(), request, key)
-        failure.attempt_usage = reading.answer.usage_so_far(request, self._endpoint)
+        failure.attempt_usage = reading.answer.usage_so_far(request, endpoint)
         raise failure from cause
 
     def cost(self, usage: Usage) -> float | None:
@@ -170,13 +180,13 @@ class HTTPModel(Model):
     def address(self) -> tuple[str, int] | None:
         """Host and port of the endpoint; None if no base URL is set."""
         try:
-            return host_and_port((self._destination or self._find_destination()).url)
+            return host_and_port((self._destination or self.destination()).url)
         except errors.PodwrightError:  # raised again by the first call
             return None
 
     def check(self) -> None:
         """See `Model.check`; a key is required only at the provider's own URL."""
-        self._find_destination()
+        self.destination()
 
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
@@ -187,15 +197,15 @@ class HTTPModel(Model):
         with contextlib.suppress(errors.PodwrightError):
             await self._prepare()
 
-    async def _prepare(self) -> _Destination:
+    async def _prepare(self) -> Destination:
         """Where requests go, once the prices are loaded."""
         if self._destination is None:
-            destination = self._find_destination()
+            destination = self.destination()
             await asyncio.to_thread(self.load_prices)
             self._destination = destination
         return self._destination
 
-    def _find_destination(self) -> _Destination:
+    def destination(self) -> Destination:
         """Where requests go; read at the first call, because it may fail."""
         endpoint = self._endpoint
         base_url = self._base_url()
@@ -216,13 +226,14 @@ class HTTPModel(Model):
         if key:
             is_token = endpoint.key_header == "Authorization"
             headers[endpoint.key_header] = f"Bearer {key}" if is_token else key
-        return _Destination(url, headers, key)
+        return Destination(url, headers, key)
 
     def _base_url(self) -> str:
         """The base URL with its suffix; empty if none is set."""
         endpoint = self._endpoint
         url = (self._connection.base_url or _first_set(endpoint.urls) or endpoint.url).rstrip("/")
-        return url if not url or url.endswith(endpoint.suffix) else url + endpoint.suffix
+        url = url.removesuffix(self.path)
+        return _with_suffix(url, endpoint.suffix) if url else ""
 
     def _is_vendors(self, base_url: str) -> bool:
         """Whether requests go to the provider itself, where its list prices hold and a key is needed."""
@@ -298,6 +309,16 @@ async def _body_of(response: Response) -> bytes:
         return await response.read()
     except TransportError:
         return b""
+
+
+def _with_suffix(url: str, suffix: str) -> str:
+    """The URL with its suffix, of which it may have the first parts."""
+    parts = suffix.split("/")
+    for count in range(len(parts), 1, -1):
+        begun = "/".join(parts[:count])
+        if url.endswith(begun):
+            return url.removesuffix(begun) + suffix
+    return url + suffix
 
 
 def _first_set(variables: tuple[str, ...]) -> str:

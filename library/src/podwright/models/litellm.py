@@ -56,8 +56,11 @@ _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
 _OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
 """Providers of the table that LiteLLM calls in their own protocols; what it adds for Ollama needs no other handling."""
+_SAY_WHY = ("anthropic", "bedrock", "gemini", "ollama", "ollama_chat", "vertex_ai")
+"""Providers whose streams have a stop reason, so that one without it was cut off."""
 _BY_SDK = ("openai", "azure", "text-completion-openai", "azure_text")
 """Providers that LiteLLM calls through the package `openai`, besides those that it lists as compatible."""
+_COUNTS_OF_ANSWER = ("completion_tokens", "total_tokens")
 _OWN_FIELDS = ("thinking_blocks", "provider_specific_fields")
 """Further fields of a message that LiteLLM makes itself."""
 
@@ -212,7 +215,7 @@ class LiteLLMModel(Model):
         async with asyncio.timeout(seconds):
             response = await litellm_loader.loaded().acompletion(**arguments)
         data = response.model_dump(warnings=False)
-        if wire.status is not None and not wire.has_counts:
+        if wire.status is not None and wire.is_readable and not wire.has_counts:
             del data["usage"]  # an estimate
         for choice in data["choices"]:
             choice["finish_reason"] = self._finish_reason(choice, wire)
@@ -267,9 +270,11 @@ class LiteLLMModel(Model):
         Raises:
             InvalidResponseError: The stream ended without one.
         """
-        reason = stream.received_finish_reason or stream.intermittent_finish_reason
-        if wire.status is not None:
+        reason = _said_reason(stream)
+        if wire.status is not None and wire.is_readable and self._provider in _SAY_WHY:
             reason = wire.stop_reason
+        elif not reason and self._takes_client:
+            reason = UNKNOWN
         if not reason:
             raise InvalidResponseError("the stream ended before the answer did")
         if reason == "stop" and self._hides_reason(wire):
@@ -279,7 +284,7 @@ class LiteLLMModel(Model):
 
     def _hides_reason(self, wire: Wire) -> bool:
         """Whether "stop" may stand for any reason that LiteLLM does not know."""
-        return self._takes_client and wire.status is None
+        return self._takes_client and (wire.status is None or not wire.is_readable)
 
     def _finish_reason(self, choice: dict[str, Any], wire: Wire) -> str:
         """The finish reason of the provider, where LiteLLM has made it "stop" because it does not know it."""
@@ -376,6 +381,11 @@ def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
         deadline.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
+def _said_reason(stream: Any) -> str:
+    """The finish reason that LiteLLM has read in a stream; empty if there was none."""
+    return stream.received_finish_reason or stream.intermittent_finish_reason or ""
+
+
 @asynccontextmanager
 async def _counting(stream: Any, builder: ResponseBuilder) -> AsyncGenerator[None]:
     """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates."""
@@ -385,7 +395,10 @@ async def _counting(stream: Any, builder: ResponseBuilder) -> AsyncGenerator[Non
     finally:
         for chunk in stream.chunks:
             if usage := getattr(chunk, "usage", None):
-                builder.add({"usage": usage.model_dump(warnings=False)})
+                counts = usage.model_dump(warnings=False)
+                if not _said_reason(stream):  # how Claude begins, and no count of the answer
+                    counts = {key: value for key, value in counts.items() if key not in _COUNTS_OF_ANSWER}
+                builder.add({"usage": counts})
 
 
 def _unpack(message: dict[str, Any]) -> None:

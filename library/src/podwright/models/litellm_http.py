@@ -22,6 +22,8 @@ from podwright.models.http import MAX_RESPONSE, TransportError, trusted_certific
 
 _STOP_REASON = re.compile(rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
 _COUNT = re.compile(rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE)
+_ENCODED = re.compile(rb'"bytes"\s*:\s*"')
+"""How AWS encodes the events of a provider within its own."""
 _OVERLAP = 200
 """Bytes of a piece that are looked at again with the next one."""
 _NO_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -36,6 +38,8 @@ class Wire:
         self.status: int | None = None
         """The HTTP status; None before there is a response, and for providers that LiteLLM calls in another way."""
         self.headers: Mapping[str, str] = {}
+        self.is_readable = True
+        """Whether the response says in plain words what is looked for."""
         self.stop_reason = ""
         """Why the model stopped, in the provider's words; empty if it has not said it."""
         self.has_counts = False
@@ -53,6 +57,7 @@ class Wire:
         """Note the status and the headers."""
         self.status = response.status_code
         self.headers = response.headers
+        self.is_readable = response.headers.get("Content-Encoding", "identity") == "identity"
 
     def add(self, data: bytes) -> None:
         """Note what a piece of the body says.
@@ -69,6 +74,8 @@ class Wire:
             self.error = (self.error + data)[:_MAX_ERROR]
             return
         text = self._recent + data
+        if _ENCODED.search(text):
+            self.is_readable = False
         for reason in _STOP_REASON.findall(text):
             self.stop_reason = reason.decode(errors="replace")
         self.has_counts = self.has_counts or bool(_COUNT.search(text))

@@ -140,9 +140,9 @@ class MessageAnswer:
                 self.is_streamed = True
                 return self._add_message(fields["message"])
             case "content_block_start":
-                return self._add_block(fields["index"], fields["content_block"])
+                return self._add_block(int(fields["index"]), fields["content_block"])
             case "content_block_delta":
-                return self._blocks[fields["index"]].add(as_object(fields["delta"]))
+                return self._blocks[int(fields["index"])].add(as_object(fields["delta"]))
             case "message_delta":
                 self._end(as_object(fields.get("delta")), as_object(fields.get("usage")))
             case "message_stop":
@@ -181,7 +181,11 @@ class MessageAnswer:
 
     def _end(self, end: Mapping[str, Any], usage: Mapping[str, Any]) -> None:
         self.finish_reason = str(end.get("stop_reason") or self.finish_reason)
-        self._counts.update((key, value) for key, value in usage.items() if value is not None)
+        for key, value in usage.items():
+            if isinstance(value, dict):
+                self._counts[key] = value
+            elif value is not None:
+                self._counts[key] = max(read_count(self._counts.get(key)), read_count(value))
 
     @property
     def content(self) -> list[dict[str, Any]]:

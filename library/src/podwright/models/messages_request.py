@@ -39,6 +39,9 @@ _MAX_OUTPUT = {(3, 0): 4096, (3, 5): 8192}
 _DEFAULT_MAX_OUTPUT = 32_000
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,(.*)", re.ASCII | re.DOTALL)
+_IMAGE_TYPES = {"image/jpg": "image/jpeg"}
+"""Media types that clients write, and what the protocol calls them."""
+_THOUGHTS = ("thinking", "redacted_thinking")
 _START = "(The conversation begins with the assistant.)"
 _NOTHING = "(empty)"
 """Stands for a text of white space, which the protocol refuses."""
@@ -80,7 +83,7 @@ def request_body(request: ModelRequest, model: str, *, source: str, stream: bool
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": settings.get("max_tokens", max_output_tokens(model)),
-        "messages": _turns(message for message in messages if message.role != "system"),
+        "messages": _turns((message for message in messages if message.role != "system"), source),
     }
     system = "\n\n".join(message.text for message in messages if message.role == "system")
     if system.strip():
@@ -89,10 +92,17 @@ def request_body(request: ModelRequest, model: str, *, source: str, stream: bool
     if "stop" in settings:
         stop = settings["stop"]
         body["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-    body.update(_thinking(settings, model, body["max_tokens"]))
-    if request.tools:
-        body["tools"] = [_tool(tool["function"]) for tool in request.tools]
+    thinking = _thinking(settings, model, body["max_tokens"])
+    if thinking.get("thinking", {}).get("type") != "enabled" or _may_think(body["messages"]):
+        body.update(thinking)
+    tools = [_tool(tool["function"]) for tool in request.tools]
+    if tools:
+        body["tools"] = tools
         body.update(_tool_choice(request))
+    elif used := _tools_used_in(body["messages"]):
+        # the protocol wants them declared; the agent has them no more
+        body["tools"] = used
+        body["tool_choice"] = {"type": "none"}
     if stream:
         body["stream"] = True
     return body
@@ -113,9 +123,23 @@ def _thinking(settings: ModelSettings, model: str, max_tokens: int) -> dict[str,
         return {"thinking": thinking, "output_config": {"effort": _EFFORTS.get(effort, effort)}}
     if max_tokens <= _MIN_BUDGET:
         message = f"'{model}' thinks with {_MIN_BUDGET} tokens at least, and its answer may have {max_tokens} in all."
-        raise ModelRequestError(message, suggestion="Raise max_tokens, or remove reasoning_effort.")
+        hint = "Raise max_tokens and the limits of the run, or remove reasoning_effort."
+        raise ModelRequestError(message, suggestion=hint)
     budget = max(_MIN_BUDGET, min(_BUDGETS[effort], max_tokens // 2))
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _may_think(turns: list[dict[str, Any]]) -> bool:
+    """Whether a model with a budget of thoughts may think: in a tool loop only if that began with a thought."""
+    first = len(turns)
+    while first > 1 and turns[first - 1]["content"][0]["type"] == "tool_result":
+        first -= 2
+    return first == len(turns) or turns[first]["content"][0]["type"] in _THOUGHTS
+
+
+def _tools_used_in(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = [block["name"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
+    return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
 
 def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,12 +160,39 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any]:
     return {} if choice == {"type": "auto"} else {"tool_choice": choice}
 
 
-def _turns(messages: Iterable[Message]) -> list[dict[str, Any]]:
+class _CallIds:
+    """Ids of tool calls in the characters that the protocol takes, each once in a request."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._of_turn: dict[str, str] = {}
+
+    def begin(self, message: Message) -> None:
+        """Give each call of an answer its id."""
+        self._of_turn = {}
+        for call in message.tool_calls:
+            id_ = call.id if _ID.fullmatch(call.id) else short_id(call.id)
+            if id_ in self._taken:  # some providers begin again in each turn
+                id_ = short_id(f"{len(self._taken)} {call.id}")
+            self._taken.add(id_)
+            self._of_turn[call.id] = id_
+
+    def __getitem__(self, id_: str) -> str:
+        return self._of_turn.get(id_, id_)
+
+
+def _turns(messages: Iterable[Message], source: str) -> list[dict[str, Any]]:
     """The messages as turns of user and assistant; results of tools follow their calls, and so come first in a turn."""
     turns: list[dict[str, Any]] = []
+    ids = _CallIds()
     for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        blocks = _answer_blocks(message) if role == "assistant" else _user_blocks(message)
+        if message.role == "assistant":
+            ids.begin(message)
+            role = "assistant"
+            blocks = _answer_blocks(message, ids, is_own=message.provider == source)
+        else:
+            role = "user"
+            blocks = _user_blocks(message, ids)
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role:
@@ -157,9 +208,9 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _user_blocks(message: Message) -> list[dict[str, Any]]:
+def _user_blocks(message: Message, ids: _CallIds) -> list[dict[str, Any]]:
     if message.role == "tool":
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _valid_id(message.tool_call_id or "")}
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids[message.tool_call_id or ""]}
         if message.text.strip():
             result["content"] = message.text
         return [result]
@@ -175,29 +226,40 @@ def _part(part: ContentPart) -> dict[str, Any]:
     data = _DATA_URL.match(url)
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}
-    return {"type": "image", "source": {"type": "base64", "media_type": data[1], "data": data[2]}}
+    media_type = _IMAGE_TYPES.get(data[1], data[1])
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data[2]}}
 
 
-def _answer_blocks(message: Message) -> list[dict[str, Any]]:
-    """The content of an answer: as it came if that is kept, else its text and its tool calls."""
+def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dict[str, Any]]:
+    """The content of an answer: as it came if that is kept, else its text and its tool calls.
+
+    Args:
+        message: The answer.
+        ids: The ids of its calls.
+        is_own: Whether it is certain that the content is of this protocol.
+    """
     calls = {call.id: call for call in message.tool_calls}
     blocks: list[dict[str, Any]] = []
     kept = [as_object(block) for block in as_array(message.provider_fields.get("content"))]
     # as LiteLLM has them
     thoughts = [as_object(block) for block in as_array(message.provider_fields.get("thinking_blocks"))]
     for block in kept or [*thoughts, _text(message.text)]:
-        if block.get("type") == "tool_use":
+        kind = block.get("type")
+        if kind == "tool_use":
             call = calls.pop(str(block.get("id")), None)
             if call is not None:
-                blocks.append({**block, "id": _valid_id(call.id), "input": _input(call)})
-        elif block.get("type") != "text" or str(block.get("text") or "").strip():
+                blocks.append({**block, "id": ids[call.id], "input": _input(call)})
+        elif kind == "text":
+            if str(block.get("text") or "").strip():
+                blocks.append(dict(block) if is_own else _text(str(block["text"])))
+        elif is_own or (kind in _THOUGHTS and (block.get("signature") or block.get("data"))):
             blocks.append(dict(block))
-    blocks += [_tool_use(call) for call in calls.values()]
+    blocks += [_tool_use(call, ids[call.id]) for call in calls.values()]
     return blocks
 
 
-def _tool_use(call: ToolCall) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _valid_id(call.id), "name": call.name, "input": _input(call)}
+def _tool_use(call: ToolCall, id_: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id_, "name": call.name, "input": _input(call)}
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
@@ -207,8 +269,3 @@ def _input(call: ToolCall) -> dict[str, Any]:
         if isinstance(data, dict):
             return cast("dict[str, Any]", data)
     return {"INVALID_JSON": call.arguments}
-
-
-def _valid_id(id_: str) -> str:
-    """The id of a tool call in the characters that the protocol takes."""
-    return id_ if _ID.fullmatch(id_) else short_id(id_)

@@ -89,6 +89,12 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     return _lookup(model, tokens, os.environ.get(VARIABLE, ""), int(time.time() // 60))
 
 
+def is_overridden(model: str) -> bool:
+    """Whether the operator's file has a price of the model, which then counts more than what a provider reports."""
+    file = os.environ.get(VARIABLE, "")
+    return bool(file) and model in _read_file(file, int(time.time() // 60))
+
+
 def cost(model: str, usage: Usage) -> float | None:
     """What `usage` costs in USD; None if the price is unknown. Otherwise as `lookup`."""
     return priced.amount if (priced := lookup(model, usage)) else None

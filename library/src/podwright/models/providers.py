@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -43,6 +44,10 @@ class Endpoint:
     """Whether `usage.cost` of its responses is the cost of the call in USD."""
     seed: str = "seed"
     """Its name for the setting `seed`."""
+    completion_tokens: bool = False
+    """Whether the setting `max_tokens` is `max_completion_tokens` for all of its models."""
+    unsigned_call: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What it wants with a tool call that another model has made."""
     model_prefix: str = ""
     """Put before the name of a model that does not begin with the first part of this."""
     self_hosted: bool = False

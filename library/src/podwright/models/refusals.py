@@ -21,7 +21,7 @@ _TRANSPORT_ERRORS: dict[Fault, type[errors.ModelError]] = {
 _NO_CREDIT = (
     "insufficient quota", "insufficient user quota", "insufficient balance", "insufficient account balance",
     "insufficient credit", "billing hard limit", "credit balance is too low", "out of credit",
-    "exceeded current quota", "余额",
+    "exceeded current quota", "api usage limits", "extra usage is required", "余额",
 )  # fmt: skip
 _TOO_LONG = (
     "context length", "context window", "context size", "context limit", "prompt is too long",
@@ -33,7 +33,7 @@ _FILTERED = (
 )  # fmt: skip
 _BAD_KEY = (
     "invalid api key", "api key invalid", "api key not valid", "incorrect api key", "api key expired",
-    "authentication fail", "invalid authentication",
+    "authentication fail", "invalid authentication", "api key could not be found",
 )  # fmt: skip
 _BAD_TOOL_CALL = (
     "tool use failed", "malformed function call", "failed to call a function", "tool call validation failed",
@@ -105,6 +105,7 @@ _BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
     404: (errors.ModelRequestError, "unknown model, or wrong base URL."),
     408: (errors.ModelTimeoutError, "time-out at the provider."),
     409: (errors.ModelUnavailableError, "temporary conflict at the provider."),
+    424: (errors.ModelUnavailableError, "a part of the provider failed."),
     425: (errors.ModelUnavailableError, "temporary conflict at the provider."),
     429: (errors.ModelRateLimitError, "too many requests or tokens."),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,13 +52,14 @@ class TokenCounts:
                 self.counts[kind] = max(self.counts.get(kind, 0), read_count(value))
             elif key in _DETAILS:
                 self._add_usage(as_object(value))
-            elif key == "cost":
-                self._add_cost(value)
-
-    def _add_cost(self, cost: Any) -> None:
-        cost = as_object(cost).get("total_cost", cost)
-        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < math.inf:
-            self.cost = max(self.cost or 0.0, float(cost))
+        cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
+        if cost is None:
+            return
+        if usage.get("is_byok"):  # OpenRouter's own fee; the provider behind it bills the owner of the key
+            upstream = read_amount(as_object(usage.get("cost_details")).get("upstream_inference_cost"))
+            cost = None if upstream is None else cost + upstream
+        if cost is not None:
+            self.cost = max(self.cost or 0.0, cost)
 
     def usage(self, estimate: Callable[[], Usage], *, reports_cost: bool) -> Usage:
         """The usage of the response.
@@ -101,6 +103,16 @@ class TokenCounts:
             cache_write_tokens=written,
             cache_write_1h_tokens=min(self.counts.get("written_1h", 0), written),
         )
+
+
+def read_amount(value: Any) -> float | None:
+    """An amount of money as a provider writes it, which may be a text; None if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    with suppress(ValueError, OverflowError):
+        amount = float(value)
+        return amount if 0 <= amount < math.inf else None
+    return None
 
 
 def read_count(value: Any) -> int:
