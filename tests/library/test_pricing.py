@@ -15,6 +15,7 @@ from podwright.errors import ConfigurationError
 from podwright.models import Connection, litellm_loader, pricing
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
+from podwright.models.price_lists import listed_prices
 from podwright.models.pricing import Cost, lookup
 from podwright.models.providers import ENDPOINTS
 from podwright.usage import Usage
@@ -223,3 +224,24 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(time, "time", lambda hour=hour: real + hour * 3600)
         costs.add(lookup(by_hour[0], Usage(1_000_000, 1_000_000)))
     assert len(costs) > 1
+
+
+def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All lists that know a model are shown, the one that counts first; rates of long requests where they differ."""
+    (tmp_path / "prices.json").write_text('{"openai/gpt-4o": {"input": 1, "output": 2, "cached_input": 0.5}}')
+    monkeypatch.setenv(pricing.VARIABLE, str(tmp_path / "prices.json"))
+    own, listed, *_ = listed_prices("openai/gpt-4o")
+    assert (own.source, own.version) == ("override", str(tmp_path / "prices.json"))
+    assert own.rates == {
+        "input": 1,
+        "cached_input": 0.5,
+        "cache_write": 1,
+        "cache_write_1h": 1,
+        "output": 2,
+        "reasoning": 2,
+    }
+    assert (listed.source, listed.rates["input"], listed.long_rates) == ("genai-prices", 2.5, {})
+    claude = listed_prices("anthropic/claude-sonnet-4-5")[0]
+    assert (claude.rates["cache_write"], claude.rates["cache_write_1h"]) == (3.75, 6)
+    assert claude.long_rates["input"] == 6
+    assert listed_prices("hosted_vllm/ours") == []

@@ -252,3 +252,30 @@ def test_the_settings(shell: Shell, tmp_path: Path) -> None:
     assert "writer:8000" in rows["PODWRIGHT_AGENTS"]["value"]["writer"]
     assert all(row["description"] for row in rows.values())
     assert "sk-" not in done.stdout + listed.stdout
+
+
+def test_a_model_without_a_price(shell: Shell, newsroom: Path) -> None:
+    """It is a warning, before the first bill: the blueprint is valid."""
+    path = str(newsroom / "researcher" / "blueprint.json")
+    local = {"PODWRIGHT_MODEL": "hosted_vllm/ours", "HOSTED_VLLM_API_BASE": "http://127.0.0.1:1/v1"}
+    done = shell("validate", path, **local)
+    assert done.returncode == 0
+    assert f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown" in done.stdout
+    assert "price" not in shell("validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k").stdout
+
+
+def test_prices(shell: Shell, tmp_path: Path) -> None:
+    """Each list has a row; the exit code tells whether all models have a price."""
+    (tmp_path / "prices.json").write_text('{"openai/gpt-4o": {"input": 1, "output": 10}}')
+    own = {"PODWRIGHT_PRICES": str(tmp_path / "prices.json")}
+    done = shell("prices", "openai/gpt-4o", **own)
+    assert done.returncode == 0
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [(row[0], row[1], row[-1]) for row in rows[:2]] == [
+        ("openai/gpt-4o", "override", "counts"),
+        ("openai/gpt-4o", "genai-prices", "cache_write_1h"),
+    ]
+    done = shell("prices", "--json", "openai/gpt-4o", "hosted_vllm/ours", **own)
+    listed = json.loads(done.stdout)
+    assert (done.returncode, listed["hosted_vllm/ours"]) == (1, [])
+    assert listed["openai/gpt-4o"][0]["rates"]["input"] == 1

@@ -24,7 +24,7 @@ from podwright_service.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.documentation import EXPOSED_HEADERS, common_responses, extend_openapi
 from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
-from podwright_service.inline_blueprints import inline_policy, model_errors, models_of
+from podwright_service.inline_blueprints import inline_policy, model_errors, models_of, price_warnings
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
 from podwright_service.remotes import remotes_in
@@ -120,8 +120,8 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         if not isinstance(error, ModelAuthenticationError):
             raise error
         _log.warning("%s %s", error.message, error.suggestion)
-    for model in models:  # now, because it would delay the first run
-        model.load_prices()
+    for warning in price_warnings(models):  # loads the prices now, because that would delay the first run
+        _log.warning("%s %s", warning.detail, warning.suggestion)
     policy = inline_policy(component, settings)
     admission, active_runs = Admission(settings), ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))

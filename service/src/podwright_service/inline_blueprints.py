@@ -17,12 +17,14 @@ from podwright.json_data import as_object, json_pointer
 from podwright.models import Model, choose_client, resolve
 from podwright.text import did_you_mean
 from podwright.tools import Tool
+from podwright.usage import Usage
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline_checks import Inspection, Objects
 from podwright_service.remotes import everything_in, remotes_of
 from podwright_service.schemas import ModelClient
 from podwright_service.settings import Settings
 
+_ONE_CALL = Usage(input_tokens=1, output_tokens=1)
 _STAND_IN = Agent("invalid", "", "offline/echo")
 """Takes the place of an invalid agent, so that the blueprints that name it are checked too."""
 
@@ -166,6 +168,19 @@ def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
             choice = choose_client(name)
             clients[name] = ModelClient(client=choice.client, reason=choice.reason)
     return clients
+
+
+def price_warnings(models: Iterable[Model | str]) -> Iterator[Problem]:
+    """The models, or those with these names, whose calls have no known cost; see `Model.load_prices`."""
+    for model in models:
+        with suppress(PodwrightError):
+            resolved = resolve(model) if isinstance(model, str) else model
+            resolved.load_prices()
+            # a model without a method of its own reports what its calls cost
+            has_list_price = type(resolved).cost is not Model.cost
+            if has_list_price and resolved.cost(_ONE_CALL) is None:
+                reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
+                yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
 
 
 def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, get_args
 
 from annotated_types import Ge
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -35,6 +35,8 @@ _valid_rates: dict[str, Mapping[str, _Rates]] = {}
 """The last valid content of each price file."""
 
 Source = Literal["override", "genai-prices", "litellm"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+"""The lists, in the order in which they count."""
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
@@ -50,7 +52,9 @@ class Cost:
     """`override` (the operator's file), `genai-prices` or `litellm`."""
 
 
-class _Tokens(NamedTuple):
+class Tokens(NamedTuple):
+    """The tokens of one call."""
+
     input: int
     cached: int
     """The cached part of `input`."""
@@ -78,7 +82,7 @@ def lookup(model: str, usage: Usage) -> Cost | None:
     sent, produced = usage.input_tokens, usage.output_tokens
     cached = min(usage.cached_input_tokens, sent)
     written = min(usage.cache_write_tokens, sent - cached)
-    tokens = _Tokens(
+    tokens = Tokens(
         sent,
         cached,
         produced,
@@ -122,15 +126,36 @@ def warm(model: str, *, at_vendor: bool = True) -> None:
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
-def _lookup(model: str, tokens: _Tokens, file: str, minute: int) -> Cost | None:
-    rates = _read_file(file, minute).get(model) if file else None
-    if rates is not None:
-        return Cost(_from_rates(rates, tokens), "override")
-    amount = _from_genai_prices(model, tokens, datetime.fromtimestamp(minute * 60, UTC))
-    if amount is not None:
-        return Cost(amount, "genai-prices")
-    amount = _from_litellm(model, tokens)
-    return None if amount is None else Cost(amount, "litellm")
+def _lookup(model: str, tokens: Tokens, file: str, minute: int) -> Cost | None:
+    for source in SOURCES:
+        amount = cost_in_list(source, model, tokens, datetime.fromtimestamp(minute * 60, UTC), file)
+        if amount is not None:
+            return Cost(amount, source)
+    return None
+
+
+def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime, file: str | None = None) -> float | None:
+    """What tokens cost by one of the lists, in USD; None if it does not know the model.
+
+    Args:
+        source: The list.
+        model: As in `lookup`.
+        tokens: The tokens of one call.
+        now: The time of the call: some prices depend on it.
+        file: The path of the operator's file; by default that of the environment.
+
+    Raises:
+        ConfigurationError: As `lookup`.
+    """
+    match source:
+        case "override":
+            path = os.environ.get(VARIABLE, "") if file is None else file
+            rates = _read_file(path, int(now.timestamp() // 60)).get(model) if path else None
+            return None if rates is None else _from_rates(rates, tokens)
+        case "genai-prices":
+            return _from_genai_prices(model, tokens, now)
+        case "litellm":
+            return _from_litellm(model, tokens)
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -175,7 +200,7 @@ def _parse_file(file: str) -> Mapping[str, _Rates]:
     )
 
 
-def _from_rates(rates: _Rates, tokens: _Tokens) -> float:
+def _from_rates(rates: _Rates, tokens: Tokens) -> float:
     cache_write = rates.get("cache_write", rates["input"])
     per_million = (
         (tokens.input - tokens.cached - tokens.cache_write) * rates["input"]
@@ -188,7 +213,7 @@ def _from_rates(rates: _Rates, tokens: _Tokens) -> float:
     return float(per_million / 10**6)
 
 
-def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | None:
+def _from_genai_prices(model: str, tokens: Tokens, now: datetime) -> float | None:
     import genai_prices  # takes a third of a second, which models without a price do not need
 
     provider, _, name = model.partition("/")
@@ -212,7 +237,7 @@ def _from_genai_prices(model: str, tokens: _Tokens, now: datetime) -> float | No
     return None if unknown else float(result.total_price)
 
 
-def _from_litellm(model: str, tokens: _Tokens) -> float | None:
+def _from_litellm(model: str, tokens: Tokens) -> float | None:
     litellm = litellm_loader.loaded()
     if litellm is None or "/" not in model or ENDPOINTS.get(model.partition("/")[0], ANY).self_hosted:
         return None

@@ -21,7 +21,7 @@ from podwright_service.auth import ApiKeys
 from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.cli.flowchart import mermaid
-from podwright_service.inline_blueprints import clients_of, model_errors
+from podwright_service.inline_blueprints import clients_of, model_errors, price_warnings
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component
@@ -75,6 +75,7 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
             facts = {"kind": blueprints.kind_of(blueprint), "name": blueprint["name"]}
             facts["digest"] = blueprints.digest(blueprint)
             models = [settings.model] if settings.model else _models_in(component, blueprint)
+            warnings += price_warnings(models)
             facts["clients"] = {name: choice.model_dump() for name, choice in clients_of(models).items()}
     except BlueprintValidationError as error:
         problems = list(error.problems)

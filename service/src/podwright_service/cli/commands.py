@@ -151,6 +151,22 @@ def validate(
 
 
 @app.command()
+def prices(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print what models cost by each price list.
+
+    Rates are in USD per million tokens. The first list counts.
+
+    Exit codes: 0 all have a price, 1 some have none.
+    """
+    from podwright_service.cli.prices import print_prices
+
+    raise typer.Exit(print_prices(models, as_json))
+
+
+@app.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],

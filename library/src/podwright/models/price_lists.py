@@ -1,0 +1,76 @@
+"""What each price list says of a model, for people to compare."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from podwright.models import litellm_loader
+from podwright.models.pricing import VARIABLE, Source, Tokens, cost_in_list
+
+_SHORT = 1_000
+_LONG = 1_000_000
+"""Tokens of a request of which the rates are shown, and of one that is long: some lists have tiers."""
+_TOKENS: dict[str, Callable[[int], Tokens]] = {
+    "input": lambda count: Tokens(count, 0, 0, 0, 0, 0),
+    "cached_input": lambda count: Tokens(count, count, 0, 0, 0, 0),
+    "cache_write": lambda count: Tokens(count, 0, 0, 0, count, 0),
+    "cache_write_1h": lambda count: Tokens(count, 0, 0, 0, count, count),
+    "output": lambda count: Tokens(0, 0, count, 0, 0, 0),
+    "reasoning": lambda count: Tokens(0, 0, count, count, 0, 0),
+}
+"""A request with one kind of tokens only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPrice:
+    """What a price list says of a model."""
+
+    source: Source
+    """The list: `override` is the operator's file."""
+    version: str
+    """The version of the list's package, or the path of the file."""
+    rates: dict[str, float]
+    """USD per million tokens by kind, of a request of 1 000 tokens."""
+    long_rates: dict[str, float]
+    """The rates that differ for a request of a million tokens."""
+
+
+def listed_prices(model: str) -> list[ListedPrice]:
+    """What the lists say of a model, the one that counts first. Takes seconds if LiteLLM is installed.
+
+    Args:
+        model: "<provider>/<model_name>", as a blueprint names it.
+
+    Raises:
+        ConfigurationError: The operator's file cannot be read, or is invalid.
+    """
+    if litellm_loader.installed():
+        litellm_loader.load()
+    file = os.environ.get(VARIABLE, "")
+    versions: dict[Source, str] = {"override": file, "genai-prices": version("genai-prices")}
+    if litellm_loader.loaded() is not None:
+        versions["litellm"] = version("litellm")
+    found: list[ListedPrice] = []
+    for source, listed_in in versions.items():
+        rates = _rates(source, model, _SHORT)
+        if rates is not None:
+            long_rates = _rates(source, model, _LONG) or {}
+            others = {kind: rate for kind, rate in long_rates.items() if rate != rates[kind]}
+            found.append(ListedPrice(source, listed_in, rates, others))
+    return found
+
+
+def _rates(source: Source, model: str, count: int) -> dict[str, float] | None:
+    """USD per million tokens by kind; None if the list does not know the model."""
+    rates: dict[str, float] = {}
+    for kind, tokens_of in _TOKENS.items():
+        amount = cost_in_list(source, model, tokens_of(count), datetime.fromtimestamp(time.time(), UTC))
+        if amount is None:
+            return None
+        rates[kind] = round(amount / count * 1_000_000, 6)
+    return rates
