@@ -187,5 +187,6 @@ def test_prometheus_3_reads_a_scrape() -> None:
     content, media_type = counted().render(PROMETHEUS_3_ACCEPT)
     assert media_type.startswith("application/openmetrics-text; version=1.0.0")
     families = {family.name: family for family in text_string_to_metric_families(content.decode())}
-    (sample,) = families["podwright_http_requests"].samples
+    sample, began = families["podwright_http_requests"].samples
     assert (sample.labels["route"], sample.value) == ("/run", 1)
+    assert (began.name, began.labels) == ("podwright_http_requests_created", sample.labels)

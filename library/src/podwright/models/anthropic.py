@@ -12,10 +12,10 @@ from podwright import errors
 from podwright.json_data import as_array
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import TokenCallback
+from podwright.models.error_body import ErrorBody
 from podwright.models.http_model import HTTPModel
 from podwright.models.messages_answer import PAUSED, MessageAnswer
 from podwright.models.messages_request import max_output_tokens, request_body
-from podwright.models.refusals import RefusedError
 from podwright.usage import Usage
 
 _MAX_PAUSES = 10
@@ -24,8 +24,12 @@ _THOUGHTS_REFUSED = re.compile(r"thinking.{0,40}block|thinking\.signature", re.I
 """In a refusal of thoughts that another model, or this one in another conversation, has signed."""
 
 
-class _ThoughtsRefusedError(errors.ModelRequestError):
+class _ThoughtsRefusedError(Exception):
     """The provider does not take the thoughts of the conversation."""
+
+    def __init__(self, failure: errors.ModelError) -> None:
+        super().__init__()
+        self.failure = failure
 
 
 class MessagesModel(HTTPModel):
@@ -48,12 +52,10 @@ class MessagesModel(HTTPModel):
         """See `HTTPModel.new_answer`."""
         return MessageAnswer(self.name)
 
-    def refused(self, error: RefusedError) -> errors.ModelError:
-        """See `HTTPModel.refused`."""
-        failure = super().refused(error)
-        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(error.error.message):
-            return _ThoughtsRefusedError(failure.message)
-        return failure
+    def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+        """See `HTTPModel.look_at_refusal`."""
+        if isinstance(failure, errors.ModelRequestError) and _THOUGHTS_REFUSED.search(error.message):
+            raise _ThoughtsRefusedError(failure)
 
     def max_output_tokens(self) -> int:
         """See `Model.max_output_tokens`."""
@@ -84,11 +86,15 @@ class MessagesModel(HTTPModel):
         """The request that was answered, and its response."""
         try:
             return request, await super()._complete(request, on_token, on_reasoning)
-        except _ThoughtsRefusedError:
-            plain = _without_provider_fields(request)
-            if plain == request:
-                raise
-        return plain, await super()._complete(plain, on_token, on_reasoning)
+        except _ThoughtsRefusedError as error:
+            failure = error.failure
+        plain = _without_provider_fields(request)
+        if plain == request:
+            raise failure
+        try:
+            return plain, await super()._complete(plain, on_token, on_reasoning)
+        except _ThoughtsRefusedError as error:
+            raise error.failure from None
 
 
 def _without_provider_fields(request: ModelRequest) -> ModelRequest:

@@ -105,9 +105,9 @@ class HTTPModel(Model):
             ModelRequestError: The protocol has no such setting.
         """
 
-    def refused(self, error: RefusedError) -> errors.ModelError:
-        """The error for a refusal."""
-        return refusal(self.name, error.error, error.status, error.headers)
+    def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
+        """Called before a refusal is raised: a protocol may raise an exception of its own instead."""
+        return
 
     @abstractmethod
     def new_answer(self) -> Answer:
@@ -161,8 +161,9 @@ class HTTPModel(Model):
         except errors.ModelResponseError as error:
             failure = error
         except RefusedError as error:
-            failure = self.refused(error)
+            failure = refusal(self.name, error.error, error.status, error.headers)
             failure.provider_error = provider_error(error.error, request, key)
+            self.look_at_refusal(error.error, failure)
         except asyncio.CancelledError as error:
             note_attempt(error, reading.answer.usage_so_far(request, endpoint))
             raise

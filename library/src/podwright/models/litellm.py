@@ -163,10 +163,10 @@ class LiteLLMModel(Model):
     def max_output_tokens(self) -> int | None:
         """See `Model.max_output_tokens`; LiteLLM sends it to some providers if a request has no `max_tokens`."""
         litellm = litellm_loader.loaded()
-        try:
-            return None if litellm is None else litellm.get_model_info(self.name)["max_output_tokens"]
-        except Exception:  # noqa: BLE001 - LiteLLM raises a plain one for a model that it does not know
-            return None
+        facts: Any = {}
+        if litellm is not None:
+            facts = litellm.model_cost.get(self.name) or litellm.model_cost.get(self.name.partition("/")[2]) or {}
+        return facts.get("max_output_tokens")
 
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
@@ -237,7 +237,8 @@ class LiteLLMModel(Model):
         async with asyncio.timeout(seconds):
             stream = await litellm.acompletion(**arguments)
         with_fields: list[Any] = []
-        async with _counting(stream, builder):
+        is_claude = "claude" in self.name
+        async with _counting(stream, builder, begins_with_count=self._takes_client or is_claude):
             while (chunk := await self._next_chunk(stream, seconds, wire)) is not None:
                 seconds = self.timeouts.idle
                 data = chunk.model_dump(warnings=False)
@@ -387,8 +388,14 @@ def _said_reason(stream: Any) -> str:
 
 
 @asynccontextmanager
-async def _counting(stream: Any, builder: ResponseBuilder) -> AsyncGenerator[None]:
-    """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates."""
+async def _counting(stream: Any, builder: ResponseBuilder, *, begins_with_count: bool) -> AsyncGenerator[None]:
+    """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates.
+
+    Args:
+        stream: LiteLLM's stream.
+        builder: What the counts are added to.
+        begins_with_count: Whether the provider begins with a count of the answer, which says nothing of its end.
+    """
     try:
         async with aclosing(stream):
             yield
@@ -396,7 +403,7 @@ async def _counting(stream: Any, builder: ResponseBuilder) -> AsyncGenerator[Non
         for chunk in stream.chunks:
             if usage := getattr(chunk, "usage", None):
                 counts = usage.model_dump(warnings=False)
-                if not _said_reason(stream):  # how Claude begins, and no count of the answer
+                if begins_with_count and not _said_reason(stream):
                     counts = {key: value for key, value in counts.items() if key not in _COUNTS_OF_ANSWER}
                 builder.add({"usage": counts})
 
