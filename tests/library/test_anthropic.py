@@ -93,6 +93,16 @@ async def test_a_paused_answer_goes_on(claude: Claude, streaming: bool) -> None:
     assert claude.requests[1]["messages"][-1] == {"role": "assistant", "content": [text("Let me see. "), search]}
 
 
+async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
+    """They are an error of the provider, with what the paused part has used."""
+    refused = error(400, "invalid_request_error", "Invalid `signature` in `thinking` block")
+    claude.says(message(text("Hm… "), stop="pause_turn"), [refused])
+    with pytest.raises(errors.ModelRequestError, match="answered 400") as caught:
+        await claude.model().complete(question(MODEL))
+    assert caught.value.attempt_usage
+    assert caught.value.attempt_usage.output_tokens == 7
+
+
 async def test_an_answer_that_is_paused_for_ever(claude: Claude) -> None:
     """A provider that never goes on is an error, with the tokens that it took."""
     claude.says(message(text("…"), stop="pause_turn"))

@@ -54,7 +54,7 @@ class MessagesModel(HTTPModel):
 
     def look_at_refusal(self, error: ErrorBody, failure: errors.ModelError) -> None:
         """See `HTTPModel.look_at_refusal`."""
-        if isinstance(failure, errors.ModelRequestError) and _THOUGHTS_REFUSED.search(error.message):
+        if type(failure) is errors.ModelRequestError and _THOUGHTS_REFUSED.search(error.message):
             raise _ThoughtsRefusedError(failure)
 
     def max_output_tokens(self) -> int:
@@ -73,7 +73,7 @@ class MessagesModel(HTTPModel):
                 if len(paused) > _MAX_PAUSES:
                     raise errors.ModelResponseError(f"'{self.name}': the answer was paused too often.")
                 request = replace(request, messages=(*request.messages, response.message()))
-                response = await super()._complete(request, on_token, on_reasoning)
+                response = await self._ask_once(request, on_token, on_reasoning)
         except errors.ModelError as error:
             if paused:
                 error.attempt_usage = _sum([error.attempt_usage or Usage(cost=None), *_usages(paused)])
@@ -91,8 +91,14 @@ class MessagesModel(HTTPModel):
         plain = _without_provider_fields(request)
         if plain == request:
             raise failure
+        return plain, await self._ask_once(plain, on_token, on_reasoning)
+
+    async def _ask_once(
+        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> ModelResponse:
+        """Send one request; refused thoughts are an error like others."""
         try:
-            return plain, await super()._complete(plain, on_token, on_reasoning)
+            return await super()._complete(request, on_token, on_reasoning)
         except _ThoughtsRefusedError as error:
             raise error.failure from None
 
