@@ -11,7 +11,9 @@ from podwright import Usage
 from podwright.events import (
     Event,
     LoopExhausted,
+    ModelCallFailed,
     ModelCallFinished,
+    ModelCallRetried,
     RunFailed,
     RunStarted,
     ToolCallFinished,
@@ -35,6 +37,8 @@ def counted() -> Metrics:
         RunStarted(**own),
         ModelCallFinished(model="a/b", response=ModelResponse("x", usage=priced), first_token_ms=1.0, **own),
         ModelCallFinished(model="a/b", response=ModelResponse("x", usage=unpriced), **own),
+        ModelCallRetried(model="a/b", error={"code": "model_unavailable"}, **own),
+        ModelCallFailed(model="a/b", error={"code": "model_unavailable"}, **own),
         ToolCallFinished(tool="look", **own),
         LoopExhausted(**own),
         RunFailed(error={"code": "limit_exceeded", "limit": "tokens"}, **own),

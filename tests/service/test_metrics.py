@@ -6,6 +6,7 @@ import re
 from typing import Any, Literal
 
 import httpx
+import pytest
 from tests.helpers import ROOT, until
 from tests.service.exported_metrics import exported
 from tests.service.support import Gate, Serve, connect
@@ -187,3 +188,34 @@ def test_when_series_began(serve: Serve) -> None:
     open_metrics = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
     assert "_created" not in plain
     assert 'podwright_cost_usd_created{component="guide",kind="agent",model="offline/echo"}' in open_metrics
+
+
+def test_failures_are_counted_by_their_code() -> None:
+    """Retries, failed calls and failed runs have the code of the error; one that is not known is bounded."""
+    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    count = metrics.subscriber()
+    failed = {"code": "model_unavailable"}
+    count(events.RunStarted(component="guide"))
+    count(events.ModelCallRetried(component="guide", model="openai/a", error=failed))
+    count(events.ModelCallFailed(component="guide", model="openai/a", error=failed))
+    count(events.RunFailed(component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5)))
+    shown = Metrics(metrics.render("")[0].decode())
+    assert shown.get("podwright_model_call_retries_total", model="openai/a", code="model_unavailable") == 1
+    assert shown.get("podwright_model_call_failures_total", model="openai/a", code="model_unavailable") == 1
+    assert shown.get("podwright_run_failures_total", code=UNKNOWN) == 1
+    assert (shown.get("podwright_run_tokens_sum"), shown.get("podwright_run_cost_usd_sum")) == (34, 0.5)
+
+
+def test_the_time_per_output_token() -> None:
+    """It is that of the tokens after the first one, of streamed calls only."""
+    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    count = metrics.subscriber()
+    response = ModelResponse("Hi.", usage=Usage(20, 5, cost=0.5))
+    for first in (None, 200.0):
+        finished = events.ModelCallFinished(
+            component="guide", model="openai/a", response=response, duration_ms=1000.0, first_token_ms=first
+        )
+        count(finished)
+    shown = Metrics(metrics.render("")[0].decode())
+    assert shown.get("podwright_time_per_output_token_seconds_count") == 1
+    assert shown.get("podwright_time_per_output_token_seconds_sum") == pytest.approx(0.2)

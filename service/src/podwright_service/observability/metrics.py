@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from opentelemetry.trace import get_current_span
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -23,6 +23,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from podwright import events
+from podwright.errors import ModelError, PodwrightError
 from podwright.events import Kind
 from podwright.usage import Usage
 from podwright_service.observability.semconv import RUN_STATUSES
@@ -42,6 +43,9 @@ _LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _RUN_SECONDS = [0.1 * 2**n for n in range(13)]
 _CALL_SECONDS = [0.01 * 2**n for n in range(14)]
+_TOKEN_SECONDS = [0.001 * 2**n for n in range(12)]
+_RUN_TOKENS = [100.0 * 4**n for n in range(9)]
+_RUN_COSTS = [0.0001 * 4**n for n in range(10)]
 _TOKENS_HELP = (
     "Tokens; cached_input and cache_write are part of input, reasoning of output. Input + output is the bill."
 )
@@ -139,6 +143,8 @@ class Metrics:
             self._runs(*labels, status).inc(0)
         for limit in _LIMITS:
             self._budget_stops(*labels, limit).inc(0)
+        for code in _CODES:
+            self._run_failures(*labels, code).inc(0)
 
     def _begin_calls(self, labels: Labels, models: Collection[str], tools: Collection[str]) -> None:
         for model in models:
@@ -148,6 +154,9 @@ class Metrics:
                 self._tokens(*labels, model, token_type).inc(0)
             for status in (*_CALL_STATUSES, _FELL_BACK):
                 self._model_calls(*labels, model, model.partition("/")[0], status).inc(0)
+            for code in _MODEL_CODES:
+                self._model_call_retries(*labels, model, code).inc(0)
+                self._model_call_failures(*labels, model, code).inc(0)
         for tool in tools:
             for status in _CALL_STATUSES:
                 self._tool_calls(*labels, tool, status).inc(0)
@@ -215,6 +224,18 @@ class Metrics:
         )
         self._first_token = histogram(
             "time_to_first_token_seconds", "Time to the first token of streamed calls.", _CALL_SECONDS, "model"
+        )
+        self._model_call_retries = counter(
+            "model_call_retries_total", "Attempts of model calls that failed and were repeated.", "model", "code"
+        )
+        self._model_call_failures = counter("model_call_failures_total", "Failed model calls.", "model", "code")
+        self._time_per_output_token = histogram(
+            "time_per_output_token_seconds", "Time per output token after the first one.", _TOKEN_SECONDS, "model"
+        )
+        self._run_failures = counter("run_failures_total", "Failed outermost runs.", "code")
+        self._run_tokens = histogram("run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS)
+        self._run_cost = histogram(
+            "run_cost_usd", "Cost in USD of outermost runs with a known one, nested runs included.", _RUN_COSTS
         )
         self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
         self._tool_call_duration = histogram(
@@ -294,6 +315,9 @@ class Metrics:
                 self._count_run(event, labels)
             case events.ModelCallFinished() | events.ModelCallFailed():
                 self._count_model_call(event, labels)
+            case events.ModelCallRetried():
+                model = _bounded(event.model, self._models)
+                self._model_call_retries(*labels, model, _code(event.error)).inc()
             case events.ModelCallFellBack():
                 model = _bounded(event.model, self._models)
                 self._model_calls(*labels, model, model.partition("/")[0], _FELL_BACK).inc()
@@ -310,7 +334,13 @@ class Metrics:
         self._runs_in_progress(*labels).dec()
         self._runs(*labels, RUN_STATUSES[type(event)]).inc()
         self._run_duration(*labels).observe(event.duration_ms / 1000, _exemplar())
-        if isinstance(event, events.RunFailed) and (limit := event.error.get("limit")):
+        self._run_tokens(*labels).observe(event.usage.total_tokens)
+        if event.usage.cost is not None:
+            self._run_cost(*labels).observe(event.usage.cost)
+        if not isinstance(event, events.RunFailed):
+            return
+        self._run_failures(*labels, _code(event.error)).inc()
+        if limit := event.error.get("limit"):
             self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
 
     def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels) -> None:
@@ -321,10 +351,16 @@ class Metrics:
         for name, usage in failed.by_model.items():
             self._count_usage(usage, labels, _bounded(name, self._models))
         if isinstance(event, events.ModelCallFailed):
+            self._model_call_failures(*labels, model, _code(event.error)).inc()
             return
         self._count_usage(event.response.usage, labels, model)
-        if event.first_token_ms is not None:
-            self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+        if event.first_token_ms is None:
+            return
+        self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
+        further_tokens = event.response.usage.output_tokens - 1
+        if further_tokens > 0:
+            seconds = (event.duration_ms - event.first_token_ms) / 1000
+            self._time_per_output_token(*labels, model).observe(max(0.0, seconds) / further_tokens)
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
         for token_type, field in _TOKEN_TYPES.items():
@@ -348,6 +384,22 @@ class _WithoutCreated(Collector):
                 continue
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
+
+
+def _codes(error_class: type[PodwrightError]) -> Iterator[str]:
+    yield error_class.code
+    for subclass in error_class.__subclasses__():
+        yield from _codes(subclass)
+
+
+_CODES = frozenset(_codes(PodwrightError))
+"""The codes of errors."""
+_MODEL_CODES = frozenset(_codes(ModelError))
+"""Those of models."""
+
+
+def _code(error: Mapping[str, Any]) -> str:
+    return _bounded(str(error.get("code")), _CODES)
 
 
 def _bounded(value: str, known: Collection[str]) -> str:
