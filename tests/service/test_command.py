@@ -150,15 +150,19 @@ def test_errors_at_the_start(
         assert text in output, output
 
 
-def test_a_missing_key_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """The service of a model without its API key starts with a warning for each such model."""
+def test_what_models_lack_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The service of models without an API key, or without a price, starts with a warning for each of them."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     models = ("openai/m", "groq/m", "openai/m", "offline/echo")
     line = Pipeline("p", [Agent(f"a{n}", "Do.", name) for n, name in enumerate(models)])
     create_app(read_settings(), line)
-    assert [name in record.getMessage() for name, record in zip(models, caplog.records, strict=False)] == [True, True]
+    expected = [
+        f"{what} '{name}'" for what in ("Missing API key for", "The price of") for name in ("openai/m", "groq/m")
+    ]
+    logged = [record.getMessage() for record in caplog.records]
+    assert [text.startswith(begin) for text, begin in zip(logged, expected, strict=True)] == [True] * 4
     create_app(read_settings(model="offline/echo"), line)
-    assert len(caplog.records) == 2
+    assert len(caplog.records) == 4
 
 
 INVALID_FILES: dict[str, Callable[[Path], object]] = {

@@ -171,16 +171,20 @@ def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
 
 
 def price_warnings(models: Iterable[Model | str]) -> Iterator[Problem]:
-    """The models, or those with these names, whose calls have no known cost; see `Model.load_prices`."""
+    """The models, or those with these names, whose calls have no known cost; see `Model.load_prices`.
+
+    Raises:
+        UnknownModelError: No installed provider serves one of them.
+        ConfigurationError: The price file is invalid.
+    """
     for model in models:
-        with suppress(PodwrightError):
-            resolved = resolve(model) if isinstance(model, str) else model
-            resolved.load_prices()
-            # a model without a method of its own reports what its calls cost
-            has_list_price = type(resolved).cost is not Model.cost
-            if has_list_price and resolved.cost(_ONE_CALL) is None:
-                reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
-                yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
+        resolved = resolve(model) if isinstance(model, str) else model
+        resolved.load_prices()
+        # a model without a method of its own reports what its calls cost
+        has_list_price = type(resolved).cost is not Model.cost
+        if has_list_price and resolved.cost(_ONE_CALL) is None:
+            reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
+            yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
 
 
 def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
