@@ -64,6 +64,9 @@ class Watchers:
     def stop(self) -> None:
         """Delete them."""
         self._cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        # the operator gives Prometheus ten minutes to end, and the next worker that starts them waits for that
+        hurry = ("--grace-period=1", "--wait=false", "--ignore-not-found")
+        self._cluster.kubectl("delete", "pods", "--all", f"--namespace={NAMESPACE}", *hurry)
         self._cluster.kubectl("delete", "clusterrolebinding", NAMESPACE)
         self._cluster.unload(*map(image, PROGRAMS))
 
