@@ -61,7 +61,7 @@ class MessagesModel(HTTPModel):
         """See `Model.max_output_tokens`."""
         return max_output_tokens(self._model)
 
-    async def _complete(
+    async def attempt(
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
         """Send one request; a further one while the answer is paused, and one without the thoughts that are refused."""
@@ -85,7 +85,7 @@ class MessagesModel(HTTPModel):
     ) -> tuple[ModelRequest, ModelResponse]:
         """The request that was answered, and its response."""
         try:
-            return request, await super()._complete(request, on_token, on_reasoning)
+            return request, await super().attempt(request, on_token, on_reasoning)
         except _ThoughtsRefusedError as error:
             failure = error.failure
         plain = _without_provider_fields(request)
@@ -98,7 +98,7 @@ class MessagesModel(HTTPModel):
     ) -> ModelResponse:
         """Send one request; refused thoughts are an error like others."""
         try:
-            return await super()._complete(request, on_token, on_reasoning)
+            return await super().attempt(request, on_token, on_reasoning)
         except _ThoughtsRefusedError as error:
             raise error.failure from None
 

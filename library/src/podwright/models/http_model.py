@@ -19,11 +19,12 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
-from podwright.models.base import Connection, Model, TokenCallback, note_attempt
+from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.http import MAX_RESPONSE, Response, TransportError, post
 from podwright.models.provider_error import provider_error
+from podwright.models.provider_model import ProviderModel
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.models.urls import host_and_port, is_header_value, join_url
@@ -73,7 +74,7 @@ class Destination(NamedTuple):
     """The API key, which is cut out of what is shown of errors."""
 
 
-class HTTPModel(Model):
+class HTTPModel(ProviderModel):
     """A model behind an HTTP endpoint; subclasses know the protocol.
 
     Args:
@@ -113,24 +114,10 @@ class HTTPModel(Model):
     def new_answer(self) -> Answer:
         """An answer of which nothing has arrived."""
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Send one request to the endpoint.
-
-        Raises:
-            ModelError: See the table in `docs/models.md`.
-            ConfigurationError: The base URL is missing or invalid.
-        """
-        return await self._complete(request, on_token, None)
-
-    async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
-    ) -> ModelResponse:
-        """See `Model.stream`."""
-        return await self._complete(request, on_token, on_reasoning)
-
-    async def _complete(
+    async def attempt(
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
+        """See `ProviderModel.attempt`."""
         url, headers, key = await self._prepare()
         endpoint = self._endpoint
         if endpoint.reports_cost and pricing.is_overridden(self.name):
@@ -173,10 +160,6 @@ class HTTPModel(Model):
             failure.provider_error = provider_error(reading.first_words(), request, key)
         failure.attempt_usage = reading.answer.usage_so_far(request, endpoint)
         raise failure from cause
-
-    def cost(self, usage: Usage) -> float | None:
-        """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.cost(self.name, usage)
 
     def address(self) -> tuple[str, int] | None:
         """Host and port of the endpoint; None if no base URL is set."""

@@ -20,16 +20,16 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import litellm_loader, pricing
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
-from podwright.models.base import Connection, Model, TokenCallback, note_attempt
+from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.http import certificate_fault, connection_fault
 from podwright.models.litellm_http import Wire, client, watched
 from podwright.models.provider_error import provider_error
+from podwright.models.provider_model import ProviderModel
 from podwright.models.providers import ANY, ENDPOINTS
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.text import causes
-from podwright.usage import Usage
 
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ContextWindowExceededError": (errors.ContextWindowError, "the request is too long for the model."),
@@ -65,7 +65,7 @@ _OWN_FIELDS = ("thinking_blocks", "provider_specific_fields")
 """Further fields of a message that LiteLLM makes itself."""
 
 
-class LiteLLMModel(Model):
+class LiteLLMModel(ProviderModel):
     """A model that is called through LiteLLM.
 
     A setting that the provider does not support is an error. If LiteLLM knows no JSON Schema mode of the model,
@@ -86,28 +86,10 @@ class LiteLLMModel(Model):
         self._takes_client = False
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
 
-    def cost(self, usage: Usage) -> float | None:
-        """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.cost(self.name, usage)
-
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
-        """Send one request through LiteLLM.
-
-        Raises:
-            ModelError: See the table in `docs/models.md`.
-            UnknownModelError: LiteLLM does not know the provider.
-        """
-        return await self._complete(request, on_token, None)
-
-    async def stream(
-        self, request: ModelRequest, on_token: TokenCallback, on_reasoning: TokenCallback
-    ) -> ModelResponse:
-        """See `Model.stream`."""
-        return await self._complete(request, on_token, on_reasoning)
-
-    async def _complete(
+    async def attempt(
         self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
     ) -> ModelResponse:
+        """See `ProviderModel.attempt`."""
         answer_tool = ""
         if not await self._prepare() or self._needs_answer_tool(request):
             request, answer_tool = with_answer_tool(request)
