@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -13,6 +14,7 @@ from tests.library.upstream import Upstream, upstream
 
 from podwright import Agent, Conductor, Event, EventManager, FunctionModel, Pipeline, Usage, Workflow
 from podwright.events import RunEnded, RunStarted
+from podwright.models.price_file import VARIABLE
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 # a busy machine is slow, which is no fault of a test
@@ -26,6 +28,13 @@ async def provider() -> AsyncGenerator[Upstream]:
     """A model provider on a local socket."""
     async with upstream() as serving:
         yield serving
+
+
+@pytest.fixture
+def list_prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """List prices hold at every base URL, as the price file says."""
+    (tmp_path / "list_prices.json").write_text('{"*": {"as": "*"}}')
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "list_prices.json"))
 
 
 @pytest.fixture(params=CLIENTS)

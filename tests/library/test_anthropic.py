@@ -646,6 +646,7 @@ async def test_many_equal_pieces(claude: Claude) -> None:
     ],
     ids=["plain", "cache read", "5 min write", "1 h write", "thinking"],
 )
+@pytest.mark.usefixtures("list_prices")
 async def test_cost(
     claude: Claude, usage: dict[str, Any], tokens: tuple[int, ...], cost: float, streaming: bool
 ) -> None:

@@ -214,6 +214,7 @@ REJECTED = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 400
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("list_prices")
 async def test_answers_that_are_rejected_count(provider: Upstream, limits: dict[str, Any], answers: int) -> None:
     """An answer that cannot be used is billed: it counts, and another attempt needs what is left for it."""
     provider.answers([reply(REJECTED)])

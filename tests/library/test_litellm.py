@@ -109,6 +109,7 @@ MESSAGE = {
 }
 
 
+@pytest.mark.usefixtures("list_prices")
 async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: Any) -> None:
     """A provider that does not offer Chat Completions is called too, at the same price as in a look-up."""
     provider.answers([reply(MESSAGE)])
@@ -129,6 +130,7 @@ ONE_HOUR = {**CACHED, "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephe
 
 
 @pytest.mark.parametrize("usage", [CACHED, ONE_HOUR])
+@pytest.mark.usefixtures("list_prices")
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_writing_to_the_cache_is_counted_and_priced(provider: Upstream, streaming: bool, usage: Any) -> None:
     """Input that Anthropic writes to its cache is part of the input, and costs a quarter more."""

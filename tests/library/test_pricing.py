@@ -12,7 +12,7 @@ from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import TimeOfDateConstraint
 
 from podwright.errors import ConfigurationError
-from podwright.models import Connection, litellm_loader, pricing
+from podwright.models import Connection, litellm_loader, pricing, resolve
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.price_lists import listed_prices
@@ -78,14 +78,15 @@ def test_the_cost_is_that_of_genai_prices(model: str) -> None:
 @pytest.mark.parametrize("model", BY_LITELLM)
 def test_the_cost_is_that_of_litellm(model: str) -> None:
     """A model that only LiteLLM knows costs what it says."""
-    pricing.warm(model)
     litellm = litellm_loader.load()
     for usage in USAGES:
         cached = {
             "cache_read_input_tokens": usage.cached_input_tokens,
             "cache_creation_input_tokens": usage.cache_write_tokens,
         }
-        parts = litellm.cost_per_token(model, usage.input_tokens, usage.output_tokens, **cached)
+        counts = litellm.Usage(usage.input_tokens, usage.output_tokens, **cached)
+        counts.completion_tokens_details = {"reasoning_tokens": usage.reasoning_tokens}
+        parts = litellm.cost_per_token(model, usage_object=counts)
         assert lookup(model, usage) == Cost(sum(parts), "litellm")
         assert sum(parts) > 0
 
@@ -111,15 +112,14 @@ def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> N
     """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
     monkeypatch.setattr(litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded"))
     for provider in (name for name, endpoint in ENDPOINTS.items() if endpoint.self_hosted):
-        pricing.warm(f"{provider}/ours")
-    pricing.warm("openai/gpt-4o")
-    pricing.warm("mine/model")
+        ChatModel(f"{provider}/ours", Connection("key", "https://gw.example/v1"), ENDPOINTS[provider]).load_prices()
+    ChatModel("openai/gpt-4o", Connection("key"), ENDPOINTS["openai"]).load_prices()
     ChatModel("openai/ours", Connection("key", "http://localhost/v1"), ENDPOINTS["openai"]).load_prices()
-    monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
-    pricing.warm("openai/ours")
-    monkeypatch.delenv("PODWRIGHT_MODEL_BASE_URL")
+    with monkeypatch.context() as patch:
+        patch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
+        resolve("openai/also-ours").load_prices()
     with pytest.raises(pytest.fail.Exception):
-        pricing.warm("openai/ours")
+        ChatModel("openai/ours", Connection("key"), ENDPOINTS["openai"]).load_prices()
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-5", "openai/nobody-knows-it"])
@@ -127,7 +127,8 @@ def test_both_clients_give_the_same_cost(model: str) -> None:
     """A model costs the same with either client, and in a look-up."""
     usage = Usage(12_345, 6_789, 2_345, 789)
     cost = lookup(model, usage)
-    prices = [client(model, Connection("key")).cost(usage) for client in (ChatModel, LiteLLMModel)]
+    models = [ChatModel(model, Connection("key"), ENDPOINTS["openai"]), LiteLLMModel(model, Connection("key"))]
+    prices = [client.cost(usage) for client in models]
     assert prices == [cost and cost.amount] * 2
 
 

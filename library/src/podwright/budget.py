@@ -94,8 +94,9 @@ class Budget:
         self._reservations.remove(reservation)
         if usage is not None:
             self.calls += calls
-            self.tokens += usage.total_tokens
-            # an unknown cost counts as reserved
+            # what is not known counts as reserved
+            is_estimate = usage.uncounted_model_calls > 0 and not reservation.lent
+            self.tokens += max(usage.total_tokens, reservation.tokens if is_estimate else 0)
             self.cost = add_cost(self.cost, reservation.cost if usage.cost is None else usage.cost) or 0.0
         self._released.set()
 

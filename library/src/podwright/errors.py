@@ -280,7 +280,7 @@ class ModelError(RunError):
     """Code, parameter and message of the provider's own error, without keys and text of the request; not for callers:
     `to_dict` leaves it out."""
     attempt_usage: Usage | None = None
-    """What the failed attempt used, if an answer had begun: as the provider counted it, or estimated."""
+    """What the failed attempt used, if the provider may bill it: as the provider counted it, or estimated."""
 
     def details(self) -> Sequence[str]:
         """The provider's own error, if it is known."""

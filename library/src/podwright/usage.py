@@ -32,13 +32,26 @@ class Usage:
     cost: float | None = 0.0
     """USD, exact to 1e-12; None when the price of at least one call is unknown."""
     unpriced_model_calls: int = 0
-    """Model calls of unknown price."""
+    """Model calls, failed attempts included, of which the cost is unknown, for whatever reason."""
     by_model: Mapping[str, Usage] = field(default_factory=dict[str, "Usage"])
     """The same by model name; empty inside the entries."""
     cache_write_tokens: int = 0
     """Part of `input_tokens`: written to the provider's cache."""
     cache_write_1h_tokens: int = 0
     """Part of `cache_write_tokens`: kept there for an hour, which costs more."""
+    known_cost: float = 0.0
+    """USD, exact to 1e-12: what is known of the cost, which is all of it unless `cost` is None."""
+    uncounted_model_calls: int = 0
+    """Those of `unpriced_model_calls` of which the provider gave no count: their tokens are estimates."""
+    incomplete_model_calls: int = 0
+    """Those of `unpriced_model_calls` of which only a part has a known price, which is in `known_cost`."""
+    cost_source: str = ""
+    """Where the cost comes from: `override` (the operator's file), `genai-prices`, `litellm`, `provider` (its response)
+    or `offline`; `mixed` if several calls differ, and empty if nothing says it."""
+
+    def __post_init__(self) -> None:
+        if self.cost is not None and self.cost != self.known_cost:
+            object.__setattr__(self, "known_cost", self.cost)
 
     @property
     def total_tokens(self) -> int:
@@ -61,6 +74,10 @@ class Usage:
             by_model,
             self.cache_write_tokens + other.cache_write_tokens,
             self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+            add_cost(self.known_cost, other.known_cost) or 0.0,
+            self.uncounted_model_calls + other.uncounted_model_calls,
+            self.incomplete_model_calls + other.incomplete_model_calls,
+            _common_source(self, other),
         )
 
     def as_call(self, model: str) -> Usage:
@@ -72,8 +89,15 @@ class Usage:
         return self._of(model, calls=0)
 
     def _of(self, model: str, calls: int) -> Usage:
-        unpriced, cost = (1, None) if self.cost is None else (0, round(self.cost * _PICO) / _PICO)
-        call = replace(self, model_calls=calls, tool_calls=0, cost=cost, unpriced_model_calls=unpriced, by_model={})
+        call = replace(
+            self,
+            model_calls=calls,
+            tool_calls=0,
+            cost=None if self.cost is None else _rounded(self.cost),
+            known_cost=_rounded(self.known_cost),
+            unpriced_model_calls=0 if self.cost is not None else max(1, self.unpriced_model_calls),
+            by_model={},
+        )
         return replace(call, by_model={model: call})
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,6 +109,16 @@ class Usage:
 
 NO_USAGE = Usage()
 """The usage of a run at its start."""
+
+
+def _rounded(amount: float) -> float:
+    return round(amount * _PICO) / _PICO
+
+
+def _common_source(one: Usage, other: Usage) -> str:
+    """The source of two costs, one of which may be that of nothing."""
+    sources = {usage.cost_source for usage in (one, other) if usage.cost_source}
+    return "mixed" if len(sources) > 1 else "".join(sources)
 
 
 def add_cost(cost: float | None, other: float | None) -> float | None:

@@ -60,7 +60,7 @@ class Allowance:
         return replace(request, settings=settings)
 
     async def renew(self, request: ModelRequest) -> ModelRequest:
-        """Count an attempt that was answered in vain, and hold back the worst case of the next one; see `reserve`."""
+        """Count an attempt that was made in vain, and hold back the worst case of the next one; see `reserve`."""
         self.settle()
         return await self.reserve(request)
 
@@ -69,9 +69,9 @@ class Allowance:
         self._used = NO_USAGE
 
     def use(self, usage: Usage) -> None:
-        """An answer has arrived, whatever it is worth, and has used this."""
+        """An attempt is over, whatever it is worth, and has used this; what was not counted is no answer."""
         self._used = usage if self._used is None else self._used + usage
-        self._has_answer = True
+        self._has_answer = self._has_answer or not usage.uncounted_model_calls or usage.output_tokens > 0
 
     def settle(self) -> None:
         """Release what is held back, and count what was used; an answer counts as a model call."""

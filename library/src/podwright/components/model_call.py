@@ -310,8 +310,8 @@ class _Attempts:
         self._model = model
         self._request = request
         self._allowance = allowance
-        self._was_answered = False
-        """Whether the last attempt had an answer, which could not be used."""
+        self._was_billed = False
+        """Whether the last attempt has used something in vain."""
         self._is_last = is_last
         self._seconds = seconds
         """How long it may take until the model begins to answer."""
@@ -325,10 +325,10 @@ class _Attempts:
                 in the next attempt.
             LimitExceededError: The attempts before have used what the run may use.
         """
-        if self._was_answered:
+        if self._was_billed:
             self._request = await self._allowance.renew(self._request)
             self._allowance.begin()
-            self._was_answered = False
+            self._was_billed = False
         try:
             response = await self._begin_in_time()
             if not isinstance(response, ModelResponse):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's model
@@ -351,9 +351,9 @@ class _Attempts:
         return response if usage is response.usage else replace(response, usage=usage)
 
     def _count_failed(self, used: Usage | None) -> None:
-        """Count what a failed attempt used, if an answer had begun."""
+        """Count what a failed attempt used, if the provider may bill it."""
         if used is not None:
-            self._was_answered = True
+            self._was_billed = True
             self._allowance.use(self._call.count_failed(self._model, used))
 
     async def _begin_in_time(self) -> ModelResponse:

@@ -39,6 +39,9 @@ class Model(ABC):
     retries: Retries = Retries()
     """Retries after failed attempts; set like `timeouts`."""
 
+    reports_cost: bool = False
+    """Whether its responses say what they cost, whatever `cost` knows of it."""
+
     @abstractmethod
     async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
         """Answer one request in one attempt; the caller repeats it with `podwright.models.retries.with_retries`.
@@ -128,5 +131,5 @@ def note_attempt(error: asyncio.CancelledError, usage: Usage | None) -> None:
 
 
 def noted_attempt(error: asyncio.CancelledError) -> Usage | None:
-    """What the attempt used that a cancellation has ended; None if no answer had begun."""
+    """What the attempt used that a cancellation has ended; None if nothing was sent."""
     return vars(error).get("attempt_usage")

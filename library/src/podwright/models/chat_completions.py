@@ -20,6 +20,7 @@ from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.foreign_fields import without_foreign_fields
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.pieces import ToolCallPieces, merge_fields, merge_items
+from podwright.models.pricing import Terms
 from podwright.models.providers import Endpoint
 from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
@@ -258,6 +259,10 @@ class ResponseBuilder:
             return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
 
         return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
+
+    def terms(self) -> Terms:
+        """What the price depends on besides the tokens."""
+        return self._counts.terms(str(self._model))
 
 
 def _finish_reason(reason: str) -> str:

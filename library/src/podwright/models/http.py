@@ -26,6 +26,8 @@ Fault = Literal[
 ]
 """What failed: `disconnected` before the response, `truncated` within it; `timeout` is that of first byte or idle."""
 
+NOT_SENT: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "tls")
+"""The faults before a request was sent."""
 MAX_RESPONSE = 16 * 2**20
 """Bytes of the longest response of a model, decompressed."""
 _KEEP_ALIVE = 30.0

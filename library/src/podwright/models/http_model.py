@@ -8,7 +8,6 @@ import json
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -16,22 +15,22 @@ from podwright import errors
 from podwright._version import __version__
 from podwright.json_data import to_json_bytes
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models import pricing
 from podwright.models.answer import InvalidResponseError, Piece
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import MAX_RESPONSE, Response, TransportError, post
+from podwright.models.http import MAX_RESPONSE, NOT_SENT, Response, TransportError, post
 from podwright.models.provider_error import provider_error
-from podwright.models.provider_model import ProviderModel
-from podwright.models.providers import Endpoint
+from podwright.models.provider_model import Answer, Bill, ProviderModel
+from podwright.models.providers import Endpoint, is_vendors
 from podwright.models.refusals import RefusedError, refusal, transport_error
+from podwright.models.token_counts import read_amount
 from podwright.models.urls import host_and_port, is_header_value, join_url
 from podwright.usage import Usage
 
 
-class Answer(Protocol):
+class DocumentAnswer(Answer, Protocol):
     """An answer of one protocol that is put together from the documents of a response."""
 
     finish_reason: str
@@ -58,10 +57,6 @@ class Answer(Protocol):
         Raises:
             InvalidResponseError: The answer has neither text nor tool calls.
         """
-        ...
-
-    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
-        """The usage of an answer that has failed; None if it had not begun."""
         ...
 
 
@@ -97,6 +92,7 @@ class HTTPModel(ProviderModel):
         is_qualified = model.startswith(prefix.partition("/")[0])
         self._model = prefix + model if prefix and not is_qualified else model
         self._destination: Destination | None = None
+        self.reports_cost = endpoint.reports_cost
 
     @abstractmethod
     def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
@@ -111,7 +107,7 @@ class HTTPModel(ProviderModel):
         return
 
     @abstractmethod
-    def new_answer(self) -> Answer:
+    def new_answer(self) -> DocumentAnswer:
         """An answer of which nothing has arrived."""
 
     async def attempt(
@@ -119,11 +115,8 @@ class HTTPModel(ProviderModel):
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
         url, headers, key = await self._prepare()
-        endpoint = self._endpoint
-        if endpoint.reports_cost and pricing.is_overridden(self.name):
-            endpoint = replace(endpoint, reports_cost=False)
         answer_tool = ""
-        if not endpoint.json_schema:
+        if not self._endpoint.json_schema:
             request, answer_tool = with_answer_tool(request)
         streams = on_token is not None
         body = self.body(request, stream=streams)
@@ -131,34 +124,38 @@ class HTTPModel(ProviderModel):
         if not streams:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
         reading = _Reading(self.new_answer(), on_token, on_reasoning)
+        bill = Bill(self, reading.answer, request, self._endpoint)
         cause: Exception | None = None
         try:
             try:
                 async with post(
                     url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
                 ) as response:
+                    bill.reported = read_amount(response.headers.get(bill.endpoint.cost_header))
                     await reading.read(response)
             except TransportError:
                 if not reading.answer.finish_reason:  # after it, only the counts are missing
                     raise
-            return from_answer_tool(reading.answer.build(request, endpoint), answer_tool)
+            return from_answer_tool(bill.of(reading.answer.build(request, bill.endpoint)), answer_tool)
         except TransportError as error:
             failure = transport_error(self.name, error)
             cause = error
+            bill.may_be_sent = error.fault not in NOT_SENT
         except errors.ModelResponseError as error:
             failure = error
         except RefusedError as error:
+            bill.may_be_sent = False
             failure = refusal(self.name, error.error, error.status, error.headers)
             failure.provider_error = provider_error(error.error, request, key)
             self.look_at_refusal(error.error, failure)
         except asyncio.CancelledError as error:
-            note_attempt(error, reading.answer.usage_so_far(request, endpoint))
+            note_attempt(error, bill.of_failure())
             raise
         except (InvalidResponseError, json.JSONDecodeError, RecursionError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
             failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
             failure.provider_error = provider_error(reading.first_words(), request, key)
-        failure.attempt_usage = reading.answer.usage_so_far(request, endpoint)
+        failure.attempt_usage = bill.of_failure()
         raise failure from cause
 
     def address(self) -> tuple[str, int] | None:
@@ -174,7 +171,8 @@ class HTTPModel(ProviderModel):
 
     def load_prices(self) -> None:
         """See `Model.load_prices`; the price of a vendor holds only at its own URL."""
-        pricing.warm(self.name, at_vendor=self._is_vendors(self._base_url()))
+        self.is_at_vendor = is_vendors(self._provider, self._base_url())
+        self.cost(Usage(1, 1))
 
     async def prepare(self) -> None:
         """See `Model.prepare`."""
@@ -220,7 +218,7 @@ class HTTPModel(ProviderModel):
         return _with_suffix(url, endpoint.suffix) if url else ""
 
     def _is_vendors(self, base_url: str) -> bool:
-        """Whether requests go to the provider itself, where its list prices hold and a key is needed."""
+        """Whether requests go to the provider itself, where a key is needed."""
         return base_url.startswith("https:") and base_url == self._endpoint.url
 
     def _key(self, base_url: str) -> str:
@@ -239,7 +237,9 @@ class HTTPModel(ProviderModel):
 class _Reading:
     """The reading of one response."""
 
-    def __init__(self, answer: Answer, on_token: TokenCallback | None, on_reasoning: TokenCallback | None) -> None:
+    def __init__(
+        self, answer: DocumentAnswer, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+    ) -> None:
         self.answer = answer
         self._on_token = on_token
         self._on_reasoning = on_reasoning

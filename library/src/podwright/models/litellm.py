@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -17,19 +18,20 @@ from podwright import errors
 from podwright.json_data import as_object
 from podwright.json_schema import has_open_objects
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models import litellm_loader, pricing
+from podwright.models import litellm_loader
 from podwright.models.answer import InvalidResponseError
 from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
-from podwright.models.http import certificate_fault, connection_fault
+from podwright.models.http import NOT_SENT, certificate_fault, connection_fault
 from podwright.models.litellm_http import Wire, client, watched
 from podwright.models.provider_error import provider_error
-from podwright.models.provider_model import ProviderModel
-from podwright.models.providers import ANY, ENDPOINTS
+from podwright.models.provider_model import Bill, ProviderModel
+from podwright.models.providers import ANY, ENDPOINTS, is_vendors
 from podwright.models.refusals import RefusedError, refusal, transport_error
 from podwright.text import causes
+from podwright.usage import Usage
 
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
     "ContextWindowExceededError": (errors.ContextWindowError, "the request is too long for the model."),
@@ -82,6 +84,7 @@ class LiteLLMModel(ProviderModel):
         self._endpoint = ENDPOINTS.get(self._provider, ANY)
         self._speaks_chat_completions = self._provider in ENDPOINTS and self._provider not in _OWN_PROTOCOLS
         self._connection = connection
+        self.reports_cost = self._endpoint.reports_cost
         self._has_json_schema: bool | None = None
         self._takes_client = False
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
@@ -96,20 +99,22 @@ class LiteLLMModel(ProviderModel):
         builder = ResponseBuilder(self.name)
         error_body = ErrorBody()
         wire = Wire()
+        bill = Bill(self, builder, request, self._endpoint)
         try:
             with watched(wire):
                 if on_token is None:
                     await self._fetch(request, builder, wire)
                 else:
                     await self._stream(request, builder, wire, on_token, on_reasoning)
-            return from_answer_tool(builder.build(request, self._endpoint), answer_tool)
+            return from_answer_tool(bill.of(builder.build(request, bill.endpoint)), answer_tool)
         except RefusedError as error:
+            bill.may_be_sent = False
             error_body = error.error
             model_error = refusal(self.name, error_body, error.status)
         except InvalidResponseError as error:
             model_error = errors.ModelResponseError(f"'{self.name}': {error}.")
         except asyncio.CancelledError as error:
-            note_attempt(error, builder.usage_so_far(request, self._endpoint))
+            note_attempt(error, bill.of_failure())
             raise
         except errors.ModelResponseError as error:
             model_error = error
@@ -118,19 +123,24 @@ class LiteLLMModel(ProviderModel):
         except TimeoutError:
             model_error = errors.ModelTimeoutError(f"'{self.name}': no data in time.")
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
-            cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
-            if wire.fault is not None:
-                model_error = transport_error(self.name, wire.fault)
-            elif wire.status is not None and wire.status >= 300:
-                error_body = read_error(wire.error)
-                model_error = refusal(self.name, error_body, wire.status, wire.headers)
-            else:
-                error_body = _error_body(cause)
-                model_error = self._translate(cause, error_body, request)
+            model_error, error_body = self._failure(error, wire, request)
+            is_refused = (wire.status or 0) >= 300 or bool(error_body.code or error_body.message)
+            bill.may_be_sent = not is_refused and _was_sent(error, model_error)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
-        model_error.attempt_usage = builder.usage_so_far(request, self._endpoint)
+        model_error.attempt_usage = bill.of_failure()
         raise model_error
+
+    def _failure(self, error: Exception, wire: Wire, request: ModelRequest) -> tuple[errors.ModelError, ErrorBody]:
+        """Our error for one of LiteLLM's, or of a library behind it, and the provider's."""
+        if wire.fault is not None:
+            return transport_error(self.name, wire.fault), ErrorBody()
+        if wire.status is not None and wire.status >= 300:
+            error_body = read_error(wire.error)
+            return refusal(self.name, error_body, wire.status, wire.headers), error_body
+        cause = getattr(error, "original_exception", None) or error  # of a stream that broke off
+        error_body = _error_body(cause)
+        return self._translate(cause, error_body, request), error_body
 
     def check(self) -> None:
         """See `Model.check`; a key is required only where LiteLLM knows its variable, and no base URL is given."""
@@ -152,7 +162,9 @@ class LiteLLMModel(ProviderModel):
 
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
-        pricing.warm(self.name)
+        url = self._connection.base_url or next(filter(None, map(os.environ.get, self._endpoint.urls)), None)
+        self.is_at_vendor = not self._endpoint.self_hosted and (url is None or is_vendors(self._provider, url))
+        self.cost(Usage(1, 1))
 
     async def prepare(self) -> None:
         """Load LiteLLM and the prices."""
@@ -167,7 +179,7 @@ class LiteLLMModel(ProviderModel):
 
     def _load(self) -> bool:
         litellm = litellm_loader.load()
-        pricing.warm(self.name)
+        self.load_prices()
         try:
             litellm.get_llm_provider(self.name, api_base=self._connection.base_url)
         except litellm.BadRequestError:
@@ -324,6 +336,14 @@ class LiteLLMModel(ProviderModel):
         if has_own_status or not isinstance(status, int) or status < 300:
             status = error_body.status or 500
         return refusal(self.name, error_body, status, headers)
+
+
+def _was_sent(error: Exception, model_error: errors.ModelError) -> bool:
+    """Whether a request may have been sent that was not answered."""
+    if isinstance(model_error, errors.ModelConnectionError):
+        fault = connection_fault(error)
+        return fault is None or fault.fault not in NOT_SENT
+    return isinstance(model_error, errors.ModelTimeoutError | errors.ModelResponseError)
 
 
 def _missing_credentials(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from podwright.json_data import as_array, as_object, to_text
@@ -18,9 +18,10 @@ from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.pieces import clean_arguments
+from podwright.models.pricing import Terms
 from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError
-from podwright.models.token_counts import TokenCounts, read_count
+from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
 from podwright.usage import Usage
 
 PAUSED = "pause_turn"
@@ -182,7 +183,7 @@ class MessageAnswer:
     def _end(self, end: Mapping[str, Any], usage: Mapping[str, Any]) -> None:
         self.finish_reason = str(end.get("stop_reason") or self.finish_reason)
         for key, value in usage.items():
-            if isinstance(value, dict):
+            if isinstance(value, dict | str):
                 self._counts[key] = value
             elif value is not None:
                 self._counts[key] = max(read_count(self._counts.get(key)), read_count(value))
@@ -234,11 +235,17 @@ class MessageAnswer:
             written = "".join(json.dumps(block, ensure_ascii=False) for block in self.content)
             return Usage(estimate_input(request), estimate_tokens(written))
 
+        usage = self._token_counts().usage(estimate, reports_cost=endpoint.reports_cost)
+        return usage if "output_tokens" in self._counts else as_uncounted(usage)
+
+    def terms(self) -> Terms:
+        """What the price depends on besides the tokens."""
+        return self._token_counts().terms(self._model)
+
+    def _token_counts(self) -> TokenCounts:
         counts = TokenCounts()
         counts.add({"usage": _usual_counts(self._counts)})
-        usage = counts.usage(estimate, reports_cost=endpoint.reports_cost)
-        # without its count the tokens of the answer are an estimate, and a bill must not rest on one
-        return usage if "output_tokens" in self._counts else replace(usage, cost=None, unpriced_model_calls=1)
+        return counts
 
 
 def _tool_call(block: _Block) -> ToolCall:
@@ -257,4 +264,7 @@ def _usual_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
         "cache_creation_input_tokens": written,
         "cache_creation": counts.get("cache_creation"),
         "reasoning_tokens": details.get("thinking_tokens"),
+        "server_tool_use": counts.get("server_tool_use"),
+        "service_tier": counts.get("service_tier"),
+        "speed": counts.get("speed"),
     }

@@ -83,7 +83,12 @@ class OfflineModel(Model):
             return response
         output = estimate_tokens(response.text)
         output += sum(estimate_tokens(call.name + call.arguments) for call in response.tool_calls)
-        usage = Usage(input_tokens=estimate_input(request), output_tokens=output, cost=response.usage.cost or 0.0)
+        usage = Usage(
+            input_tokens=estimate_input(request),
+            output_tokens=output,
+            cost=response.usage.cost or 0.0,
+            cost_source="offline",
+        )
         return replace(response, usage=usage, model=response.model or self.name)
 
 

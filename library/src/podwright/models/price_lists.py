@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from podwright.models import litellm_loader
-from podwright.models.pricing import VARIABLE, Source, Tokens, cost_in_list
+from podwright.models.price_file import VARIABLE
+from podwright.models.pricing import Source, Tokens, cost_in_list
 
 _SHORT = 1_000
 _LONG = 1_000_000

@@ -1,45 +1,36 @@
 """What model calls cost, with either client.
 
 The operator's file (`PODWRIGHT_PRICES`) comes first, then genai-prices, then LiteLLM's own price list if LiteLLM is
-loaded. A price that none of them knows is unknown, never 0.
+installed and genai-prices does not know the model. A price that none of them knows is unknown, never 0. On servers of
+the operator's own only the file counts.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from annotated_types import Ge
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
-
-from podwright.blueprints.files import read_data
-from podwright.errors import ConfigurationError
 from podwright.models import litellm_loader
-from podwright.models.providers import ANY, ENDPOINTS, PRICE_NAMES
+from podwright.models.price_file import VARIABLE, Entry, Rates, read_prices
+from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
-from podwright.validation_errors import to_problems
-
-VARIABLE = "PODWRIGHT_PRICES"
-"""The environment variable that names the operator's file, which is read again every minute."""
-_log = logging.getLogger("podwright.models")
-_valid_rates: dict[str, Mapping[str, _Rates]] = {}
-"""The last valid content of each price file."""
 
 Source = Literal["override", "genai-prices", "litellm"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 """The lists, in the order in which they count."""
+_LISTS: tuple[Source, ...] = ("genai-prices", "litellm")
+"""Those that are published."""
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
+_USUAL = ("", "auto", "default", "on_demand", "standard")
+"""Conditions under which the usual price holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +41,8 @@ class Cost:
     """USD."""
     source: Source
     """`override` (the operator's file), `genai-prices` or `litellm`."""
+    is_complete: bool = True
+    """Whether it is all of the cost: otherwise something that the call used has no known price."""
 
 
 class Tokens(NamedTuple):
@@ -67,14 +60,58 @@ class Tokens(NamedTuple):
     """The part of `cache_write` that is kept for an hour."""
 
 
-def lookup(model: str, usage: Usage) -> Cost | None:
+class Terms(NamedTuple):
+    """What the price of a call depends on, besides the tokens and the model that was asked for."""
+
+    model: str = ""
+    """The model that answered, in the provider's words; empty if it is not known."""
+    service_tier: str = ""
+    """The service tier that served it, such as `priority` or `flex`."""
+    speed: str = ""
+    """The speed that served it: `fast` has another price at Anthropic."""
+    searches: int = 0
+    """Searches of the web that the provider made."""
+    input_audio: int = 0
+    """Part of the input tokens: audio."""
+    output_audio: int = 0
+    """Part of the output tokens: audio."""
+
+
+PLAIN = Terms()
+"""A call at the usual price."""
+
+
+class _Call(NamedTuple):
+    tokens: Tokens
+    terms: Terms
+    at: datetime
+    """When it began."""
+
+    def conditions(self) -> dict[str, str]:
+        """The conditions that have a price of their own."""
+        named = {"service_tier": self.terms.service_tier, "speed": self.terms.speed}
+        return {name: value for name, value in named.items() if value not in _USUAL}
+
+
+class _Amount(NamedTuple):
+    usd: float
+    is_complete: bool
+
+
+def lookup(
+    model: str, usage: Usage, terms: Terms = PLAIN, *, at_vendor: bool = True, at: float | None = None
+) -> Cost | None:
     """What `usage` costs; None if the price is unknown.
 
-    The first call of a process reads price tables: see `warm`.
+    Takes up to seconds for the first model of a process that genai-prices does not know, because LiteLLM is imported:
+    on an event loop, call it in a thread.
 
     Args:
-        model: "<provider>/<model_name>", as a blueprint names it.
+        model: "<provider>/<model_name>", as a blueprint names it. The price of the model that answered counts more.
         usage: The tokens of one call; cached input is a part of the input, reasoning a part of the output.
+        terms: What else the price depends on.
+        at_vendor: Whether the vendor itself was called, for which list prices hold.
+        at: When the call began, as Unix time in seconds; by default now.
 
     Raises:
         ConfigurationError: The operator's file cannot be read, or is invalid.
@@ -90,51 +127,59 @@ def lookup(model: str, usage: Usage) -> Cost | None:
         written,
         min(usage.cache_write_1h_tokens, written),
     )
-    return _lookup(model, tokens, os.environ.get(VARIABLE, ""), int(time.time() // 60))
+    minute = int((time.time() if at is None else at) // 60)
+    return _lookup(model, tokens, terms, os.environ.get(VARIABLE, ""), minute, at_vendor)
+
+
+def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
+    """What `usage` costs in USD at the usual price; None if the price is unknown. Otherwise as `lookup`."""
+    priced = lookup(model, usage, at_vendor=at_vendor)
+    return priced.amount if priced else None
 
 
 def is_overridden(model: str) -> bool:
-    """Whether the operator's file has a price of the model, which then counts more than what a provider reports."""
-    file = os.environ.get(VARIABLE, "")
-    return bool(file) and model in _read_file(file, int(time.time() // 60))
-
-
-def cost(model: str, usage: Usage) -> float | None:
-    """What `usage` costs in USD; None if the price is unknown. Otherwise as `lookup`."""
-    return priced.amount if (priced := lookup(model, usage)) else None
-
-
-def warm(model: str, *, at_vendor: bool = True) -> None:
-    """Read the tables that know the price of a model. Takes up to seconds; on an event loop, call it in a thread.
-
-    LiteLLM is imported for this only if genai-prices does not know the model of a vendor.
-
-    Args:
-        model: As in `lookup`.
-        at_vendor: Whether the model is called at the vendor's own endpoint, for which list prices hold.
-
-    Raises:
-        ConfigurationError: As `lookup`.
-    """
-    at_vendor = at_vendor and not os.environ.get("PODWRIGHT_MODEL_BASE_URL")
-    endpoint = ENDPOINTS.get(model.partition("/")[0])
-    has_list_price = at_vendor and endpoint is not None and not endpoint.self_hosted
-    if lookup(model, Usage(1, 1)) is None and has_list_price and litellm_loader.installed():
-        litellm_loader.load()
-        _lookup.cache_clear()
+    """Whether the operator's file has rates of the model, which then count more than what a provider reports."""
+    match = read_prices(os.environ.get(VARIABLE, ""), int(time.time() // 60)).find(model)
+    return match is not None and match.entry is not None
 
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
-def _lookup(model: str, tokens: Tokens, file: str, minute: int) -> Cost | None:
-    for source in SOURCES:
-        amount = cost_in_list(source, model, tokens, datetime.fromtimestamp(minute * 60, UTC), file)
-        if amount is not None:
-            return Cost(amount, source)
+def _lookup(model: str, tokens: Tokens, terms: Terms, file: str, minute: int, at_vendor: bool) -> Cost | None:
+    call = _Call(tokens, terms, datetime.fromtimestamp(minute * 60, UTC))
+    prices = read_prices(file, minute)
+    provider = model.partition("/")[0]
+    # some providers name the model with themselves in front of it
+    answered = f"{provider}/{terms.model.removeprefix(f'{provider}/')}" if terms.model else model
+    names = dict.fromkeys((answered, model))
+    for name in names:
+        match = prices.find(name)
+        if match is not None and match.entry is not None:
+            return _cost(_from_entry(match.entry, call), "override")
+        if match is not None:
+            return _from_lists(match.alias, call=call)
+    return _from_lists(*names, call=call) if at_vendor else None
+
+
+def _from_lists(*names: str, call: _Call) -> Cost | None:
+    """What a call costs by the published lists, of the first of these names that one knows."""
+    for source in _LISTS:
+        for name in names:
+            amount = _from_list(source, name, call)
+            if amount is not None:
+                return _cost(amount, source)
     return None
 
 
-def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime, file: str | None = None) -> float | None:
+def _cost(amount: _Amount, source: Source) -> Cost:
+    return Cost(amount.usd, source, amount.is_complete)
+
+
+def _from_list(source: Source, name: str, call: _Call) -> _Amount | None:
+    return _from_genai_prices(name, call) if source == "genai-prices" else _from_litellm(name, call)
+
+
+def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime) -> float | None:
     """What tokens cost by one of the lists, in USD; None if it does not know the model.
 
     Args:
@@ -142,113 +187,134 @@ def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime, file
         model: As in `lookup`.
         tokens: The tokens of one call.
         now: The time of the call: some prices depend on it.
-        file: The path of the operator's file; by default that of the environment.
 
     Raises:
         ConfigurationError: As `lookup`.
     """
-    match source:
-        case "override":
-            path = os.environ.get(VARIABLE, "") if file is None else file
-            rates = _read_file(path, int(now.timestamp() // 60)).get(model) if path else None
-            return None if rates is None else _from_rates(rates, tokens)
-        case "genai-prices":
-            return _from_genai_prices(model, tokens, now)
-        case "litellm":
-            return _from_litellm(model, tokens)
+    call = _Call(tokens, PLAIN, now)
+    if source != "override":
+        amount = _from_list(source, model, call)
+        return None if amount is None else amount.usd
+    match = read_prices(os.environ.get(VARIABLE, ""), int(now.timestamp() // 60)).find(model)
+    if match is None:
+        return None
+    if match.entry is None:
+        priced = _from_lists(match.alias, call=call)
+        return priced.amount if priced else None
+    return _from_entry(match.entry, call).usd
 
 
-@with_config(ConfigDict(extra="forbid"))
-class _Rates(TypedDict):
-    """A model in the operator's file, in USD per million tokens."""
-
-    input: Annotated[Decimal, Ge(0)]
-    output: Annotated[Decimal, Ge(0)]
-    cached_input: NotRequired[Annotated[Decimal, Ge(0)]]
-    cache_write: NotRequired[Annotated[Decimal, Ge(0)]]
-    cache_write_1h: NotRequired[Annotated[Decimal, Ge(0)]]
-    reasoning: NotRequired[Annotated[Decimal, Ge(0)]]
-
-
-_KEYS = ", ".join([*sorted(_Rates.__required_keys__), *(f"{key}?" for key in sorted(_Rates.__optional_keys__))])
-
-
-@lru_cache(maxsize=1)
-def _read_file(file: str, minute: int) -> Mapping[str, _Rates]:
-    try:
-        _valid_rates[file] = _parse_file(file)
-    except ConfigurationError as error:
-        if file not in _valid_rates:
-            raise
-        _log.error("%s The previous prices stay valid.", error.message)
-    return _valid_rates[file]
+def _from_entry(entry: Entry, call: _Call) -> _Amount:
+    """What a call costs by the operator's file."""
+    tokens, terms = call.tokens, call.terms
+    rates = cast("dict[str, Any]", {**entry})
+    for tier in sorted(entry.get("tiers", ()), key=lambda tier: tier["above"]):
+        if tokens.input > tier["above"]:
+            rates |= tier
+    service_tier = entry.get("service_tiers", {}).get(terms.service_tier)
+    rates |= service_tier or {}
+    is_complete = all(name == "service_tier" and service_tier is not None for name in call.conditions())
+    if terms.searches and "searches" not in rates:
+        is_complete = False
+    return _Amount(float(_by_rates(cast("Rates", rates), tokens, terms)), is_complete)
 
 
-def _parse_file(file: str) -> Mapping[str, _Rates]:
-    data: Any = None
-    try:
-        data = read_data(file)
-        return TypeAdapter(dict[str, _Rates]).validate_python(data)
-    except ConfigurationError as error:
-        details = "; ".join([error.message, *error.details()])
-    except ValidationError as error:
-        problems = to_problems(error.errors(), data, lambda _: _Rates.__annotations__)
-        details = "; ".join(map(str, problems))
-    raise ConfigurationError(
-        f"Invalid price file '{file}' ({VARIABLE}): {details}",
-        suggestion=f"Write {{model: {{{_KEYS}}}}} in USD per million tokens.",
-    )
-
-
-def _from_rates(rates: _Rates, tokens: Tokens) -> float:
-    cache_write = rates.get("cache_write", rates["input"])
+def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
+    sent = rates.get("input", Decimal(0))
+    produced = rates.get("output", Decimal(0))
+    cache_write = rates.get("cache_write", sent)
     per_million = (
-        (tokens.input - tokens.cached - tokens.cache_write) * rates["input"]
+        (tokens.input - tokens.cached - tokens.cache_write - terms.input_audio) * sent
         + (tokens.cache_write - tokens.cache_write_1h) * cache_write
         + tokens.cache_write_1h * rates.get("cache_write_1h", cache_write)
-        + tokens.cached * rates.get("cached_input", rates["input"])
-        + (tokens.output - tokens.reasoning) * rates["output"]
-        + tokens.reasoning * rates.get("reasoning", rates["output"])
+        + tokens.cached * rates.get("cached_input", sent)
+        + terms.input_audio * rates.get("input_audio", sent)
+        + (tokens.output - tokens.reasoning - terms.output_audio) * produced
+        + tokens.reasoning * rates.get("reasoning", produced)
+        + terms.output_audio * rates.get("output_audio", produced)
     )
-    return float(per_million / 10**6)
+    return per_million / 10**6 + terms.searches * rates.get("searches", Decimal(0)) / 1000
 
 
-def _from_genai_prices(model: str, tokens: Tokens, now: datetime) -> float | None:
+def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
     import genai_prices  # takes a third of a second, which models without a price do not need
 
     provider, _, name = model.partition("/")
     provider = PRICE_NAMES.get(provider, provider)
-    usage = genai_prices.Usage(
-        input_tokens=tokens.input,
-        cache_read_tokens=tokens.cached,
-        cache_write_tokens=tokens.cache_write,
-        # most providers have no price of it
-        **({"cache_write_1h_tokens": tokens.cache_write_1h} if tokens.cache_write_1h else {}),
-        output_tokens=tokens.output,
-        output_reasoning_tokens=tokens.reasoning,
-    )
+    tokens, terms = call.tokens, call.terms
+    counts = {
+        "input_tokens": tokens.input,
+        "cache_read_tokens": tokens.cached,
+        "cache_write_tokens": tokens.cache_write,
+        "output_tokens": tokens.output,
+        "output_reasoning_tokens": tokens.reasoning,
+    }
+    rare = {
+        "cache_write_1h_tokens": tokens.cache_write_1h,
+        "input_audio_tokens": terms.input_audio,
+        "output_audio_tokens": terms.output_audio,
+        "web_searches": terms.searches,
+    }
+    # most providers have no price of these
+    counts |= {name: count for name, count in rare.items() if count}
+    conditions = call.conditions()
     try:
-        result = genai_prices.calc_price(usage, _API.sub("", name), provider_id=provider, genai_request_timestamp=now)
+        result = genai_prices.calc_price(
+            genai_prices.Usage(**counts),
+            _API.sub("", name),
+            provider_id=provider,
+            genai_request_timestamp=call.at,
+            price_context=conditions,
+        )
     except LookupError:
         return None
     rates = result.model_price
     # its search also accepts names that only resemble a provider's id
-    unknown = result.provider.id != provider or rates.input_mtok is None or rates.output_mtok is None
-    return None if unknown else float(result.total_price)
-
-
-def _from_litellm(model: str, tokens: Tokens) -> float | None:
-    litellm = litellm_loader.loaded()
-    if litellm is None or "/" not in model or ENDPOINTS.get(model.partition("/")[0], ANY).self_hosted:
+    if result.provider.id != provider or rates.input_mtok is None or rates.output_mtok is None:
         return None
+    variants = [variant.when for variant in result.model.price_variants or ()]
+    is_complete = all(any(when.get(name) == value for when in variants) for name, value in conditions.items())
+    if terms.searches and rates.web_searches_kcount is None:
+        is_complete = False
+    return _Amount(float(result.total_price), is_complete)
+
+
+def _from_litellm(model: str, call: _Call) -> _Amount | None:
+    if "/" not in model or not litellm_loader.installed():
+        return None
+    litellm = litellm_loader.load()
+    tokens, terms = call.tokens, call.terms
+    tier = call.conditions().get("service_tier", "")
+    usage = litellm.Usage(
+        prompt_tokens=tokens.input,
+        completion_tokens=tokens.output,
+        total_tokens=tokens.input + tokens.output,
+        prompt_tokens_details={
+            "cached_tokens": tokens.cached,
+            "cache_creation_tokens": tokens.cache_write,
+            "audio_tokens": terms.input_audio,
+            "cache_creation_token_details": {
+                "ephemeral_5m_input_tokens": tokens.cache_write - tokens.cache_write_1h,
+                "ephemeral_1h_input_tokens": tokens.cache_write_1h,
+            },
+        },
+        completion_tokens_details={"reasoning_tokens": tokens.reasoning, "audio_tokens": terms.output_audio},
+        cache_read_input_tokens=tokens.cached,
+        cache_creation_input_tokens=tokens.cache_write,
+    )
     try:
+        facts: dict[str, Any] = {**litellm.get_model_info(model)}
         parts = litellm.cost_per_token(
             model=model,
             prompt_tokens=tokens.input,
             completion_tokens=tokens.output,
-            cache_read_input_tokens=tokens.cached,
-            cache_creation_input_tokens=tokens.cache_write,
+            usage_object=usage,
+            service_tier=tier or None,
         )
     except Exception:  # noqa: BLE001 - LiteLLM raises several classes for a model that it does not know
         return None
-    return float(sum(parts)) or None  # with LiteLLM, 0 may also mean that the price is unknown
+    amount = float(sum(parts))
+    if not amount and not (facts.get("input_cost_per_token") or facts.get("output_cost_per_token")):
+        return None  # with LiteLLM, 0 may also mean that the price is unknown
+    has_tier = not tier or facts.get(f"input_cost_per_token_{tier}") is not None
+    return _Amount(amount, has_tier and not terms.speed and not terms.searches)

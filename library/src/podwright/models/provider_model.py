@@ -2,12 +2,75 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
+from dataclasses import replace
+from typing import Protocol
 
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import pricing
 from podwright.models.base import Model, TokenCallback
+from podwright.models.offline import estimate_input
+from podwright.models.providers import Endpoint
+from podwright.models.token_counts import as_uncounted
 from podwright.usage import Usage
+
+
+class Answer(Protocol):
+    """An answer that arrives, as far as it tells what it costs."""
+
+    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
+        """The usage of what has arrived; None if the answer has not begun."""
+        ...
+
+    def terms(self) -> pricing.Terms:
+        """What the price depends on besides the tokens."""
+        ...
+
+
+class Bill:
+    """What one attempt costs, whatever becomes of it.
+
+    Args:
+        model: The model that is asked.
+        answer: Its answer.
+        request: The request.
+        endpoint: What is known of the provider.
+    """
+
+    def __init__(self, model: ProviderModel, answer: Answer, request: ModelRequest, endpoint: Endpoint) -> None:
+        self._model = model
+        self._answer = answer
+        self._request = request
+        self._began = time.time()
+        is_overridden = endpoint.reports_cost and pricing.is_overridden(model.name)
+        self.endpoint = replace(endpoint, reports_cost=False, cost_header="") if is_overridden else endpoint
+        """What is known of the provider, whose reported cost counts less than the operator's file."""
+        self.reported: float | None = None
+        """The cost in USD that a header of the response has."""
+        self.may_be_sent = True
+        """Whether the provider may bill the request, though it has not been counted."""
+
+    def of(self, response: ModelResponse) -> ModelResponse:
+        """The response of the attempt, with its cost."""
+        return replace(response, usage=self._priced(response.usage))
+
+    def of_failure(self) -> Usage | None:
+        """What an attempt has used that failed; an estimate without a price if the provider has not counted it."""
+        usage = self._answer.usage_so_far(self._request, self.endpoint)
+        if usage is not None:
+            return self._priced(usage)
+        return as_uncounted(Usage(estimate_input(self._request))) if self.may_be_sent else None
+
+    def _priced(self, usage: Usage) -> Usage:
+        if usage.cost is not None:
+            return usage
+        if self.reported:  # 0 may also mean that it is not known
+            counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
+            return replace(counted, cost=self.reported, cost_source="provider")
+        if usage.uncounted_model_calls:
+            return usage
+        return self._model.priced(usage, self._answer.terms(), self._began)
 
 
 class ProviderModel(Model):
@@ -40,6 +103,30 @@ class ProviderModel(Model):
         """See `Model.stream`."""
         return await self.attempt(request, on_token, on_reasoning)
 
+    is_at_vendor = True
+    """Whether the vendor itself is called, for which list prices hold; known once the prices are loaded."""
+
     def cost(self, usage: Usage) -> float | None:
-        """The cost of `usage` in USD; None if the price is unknown."""
-        return pricing.cost(self.name, usage)
+        """The cost of `usage` in USD at the usual price; None if the price is unknown."""
+        return pricing.cost(self.name, usage, at_vendor=self.is_at_vendor)
+
+    def priced(self, usage: Usage, terms: pricing.Terms, began: float) -> Usage:
+        """The usage of an attempt with its cost, as far as it is known.
+
+        Args:
+            usage: The tokens.
+            terms: What else the price depends on.
+            began: When the attempt began, as Unix time in seconds.
+        """
+        cost = pricing.lookup(self.name, usage, terms, at_vendor=self.is_at_vendor, at=began)
+        if cost is None:
+            return usage
+        if cost.is_complete:
+            return replace(usage, cost=cost.amount, cost_source=cost.source)
+        return replace(
+            usage,
+            known_cost=cost.amount,
+            cost_source=cost.source,
+            unpriced_model_calls=1,
+            incomplete_model_calls=1,
+        )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
@@ -41,7 +43,11 @@ class Endpoint:
     stream_options: bool = True
     """Whether it takes `stream_options`, which ask for the usage of a stream."""
     reports_cost: bool = False
-    """Whether `usage.cost` of its responses is the cost of the call in USD."""
+    """Whether its responses say what the call costs in USD, in `usage.cost` or as Vercel's gateway does."""
+    cost_header: str = ""
+    """The header of its responses that says it."""
+    hosts: tuple[str, ...] = ()
+    """Further hosts of the vendor, where its list prices hold as at `url`; `*.` stands for any subdomain."""
     seed: str = "seed"
     """Its name for the setting `seed`."""
     completion_tokens: bool = False
@@ -64,3 +70,13 @@ PRICE_NAMES: dict[str, str] = _tables["price_names"]
 
 ANY = Endpoint()
 """An unknown provider at a base URL of the operator."""
+
+
+def is_vendors(provider: str, base_url: str) -> bool:
+    """Whether a base URL is that of a provider itself, where its list prices hold."""
+    endpoint = ENDPOINTS.get(provider, ANY)
+    parts = urlsplit(base_url)
+    if parts.scheme != "https" or endpoint.self_hosted:
+        return False
+    hosts = [urlsplit(endpoint.url).hostname or "", *endpoint.hosts]
+    return any(fnmatchcase(parts.hostname or "", host) for host in hosts)

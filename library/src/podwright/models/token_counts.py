@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podwright.json_data import as_object
+from podwright.json_data import as_object, to_text
+from podwright.models.pricing import Terms
 from podwright.usage import Usage
 
 MAX_TOKENS = 10**12
@@ -22,13 +23,16 @@ _KINDS = {
     "cache_write_tokens": "written", "cache_creation_tokens": "written", "cache_creation_input_tokens": "written",
     "ephemeral_1h_input_tokens": "written_1h",
     "reasoning_tokens": "reasoning",
+    "web_search_requests": "searches", "num_search_queries": "searches", "num_sources_used": "searches",
 }  # fmt: skip
 """What providers call the kinds of tokens, in the usage and in the objects inside it."""
-_DETAILS = (
-    "prompt_tokens_details", "input_tokens_details", "completion_tokens_details", "output_tokens_details",
-    "cache_creation", "cache_creation_token_details",
-)  # fmt: skip
-"""The objects inside the usage that have further counts."""
+_DETAILS = {
+    "prompt_tokens_details": "input", "input_tokens_details": "input",
+    "completion_tokens_details": "output", "output_tokens_details": "output",
+    "cache_creation": "input", "cache_creation_token_details": "input",
+    "server_tool_use": "",
+}  # fmt: skip
+"""The objects inside the usage that have further counts, and what their audio is a part of."""
 
 
 @dataclass(slots=True)
@@ -38,20 +42,39 @@ class TokenCounts:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     cost: float | None = None
     """The cost in USD that the provider reports."""
+    service_tier: str = ""
+    """The service tier that the provider reports."""
+    speed: str = ""
+    """The speed that the provider reports."""
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Add the counts of a response, a chunk or a choice; what is null, 0 or impossible changes nothing."""
+        self._add_terms(data)
         if usage := data.get("usage"):
             self._add_usage(as_object(usage))
         if more := data.get("x_groq"):
             self._add_usage(as_object(as_object(more).get("usage")))
+        if more := as_object(data.get("delta") or data.get("message")).get("provider_metadata"):
+            self._add_cost(as_object(as_object(more).get("gateway")))
 
     def _add_usage(self, usage: Mapping[str, Any]) -> None:
-        for key, value in usage.items():
-            if kind := _KINDS.get(key):
+        self._add_terms(usage)
+        self._add_counts(usage)
+        self._add_cost(usage)
+
+    def _add_counts(self, counts: Mapping[str, Any], part_of: str = "") -> None:
+        for key, value in counts.items():
+            kind = f"{part_of}_audio" if key == "audio_tokens" and part_of else _KINDS.get(key)
+            if kind:
                 self.counts[kind] = max(self.counts.get(kind, 0), read_count(value))
             elif key in _DETAILS:
-                self._add_usage(as_object(value))
+                self._add_counts(as_object(value), _DETAILS[key])
+
+    def _add_terms(self, data: Mapping[str, Any]) -> None:
+        self.service_tier = to_text(data.get("service_tier") or self.service_tier).lower()
+        self.speed = to_text(data.get("speed") or self.speed).lower()
+
+    def _add_cost(self, usage: Mapping[str, Any]) -> None:
         cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
         if cost is None:
             return
@@ -92,17 +115,40 @@ class TokenCounts:
         cached = min(self.counts.get("cached", 0), sent)
         written = min(self.counts.get("written", 0), sent - cached)
         reasoning = min(max(self.counts.get("reasoning", 0), thoughts), produced)
-        is_priced = is_complete or (reports_cost and self.cost is not None)
-        return Usage(
+        usage = Usage(
             sent,
             produced,
             cached,
             reasoning,
-            cost=self.cost if reports_cost else None,
-            unpriced_model_calls=0 if is_priced else 1,
+            cost=None,
             cache_write_tokens=written,
             cache_write_1h_tokens=min(self.counts.get("written_1h", 0), written),
         )
+        if reports_cost and self.cost is not None:
+            return replace(usage, cost=self.cost, cost_source="provider")
+        return usage if is_complete else as_uncounted(usage)
+
+    def terms(self, model: str) -> Terms:
+        """What the price depends on besides.
+
+        Args:
+            model: The model that answered, in the provider's words.
+        """
+        sent = self.counts.get("input", 0) - self.counts.get("cached", 0) - self.counts.get("written", 0)
+        produced = self.counts.get("output", 0) - self.counts.get("reasoning", 0)
+        return Terms(
+            model,
+            service_tier=self.service_tier,
+            speed=self.speed,
+            searches=self.counts.get("searches", 0),
+            input_audio=max(0, min(self.counts.get("input_audio", 0), sent)),
+            output_audio=max(0, min(self.counts.get("output_audio", 0), produced)),
+        )
+
+
+def as_uncounted(usage: Usage) -> Usage:
+    """The usage of a call whose tokens are estimated: its cost is unknown, because a bill must not rest on one."""
+    return replace(usage, cost=None, unpriced_model_calls=1, uncounted_model_calls=1)
 
 
 def read_amount(value: Any) -> float | None:
