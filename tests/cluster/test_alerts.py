@@ -21,7 +21,7 @@ from tests.observability.support import ALERTS, TARGETS
 PODS = Path(__file__).parent / "pods"
 FAILING = {"PodwrightFailingFast", "PodwrightFailingSlowly"}
 EXPECTED = {
-    "failing": {"PodwrightModelFailing"} | FAILING,
+    "failing": {"PodwrightModelFailing", "PodwrightRetries"} | FAILING,
     "limited": {"PodwrightBudgetStops"} | FAILING,
     "costly": {"PodwrightCostPerHour"},
     "unpriced": {"PodwrightUnpricedModelCalls"},
@@ -32,6 +32,11 @@ EXPECTED = {
     "interrupted": {"PodwrightRunsInterrupted"},
 }
 """The alerts of each component."""
+ELSEWHERE = {
+    "PodwrightBudgetBurn", "PodwrightCostSpike", "PodwrightInvalidPriceFile", "PodwrightSlow", "PodwrightSpansDropped",
+    "PodwrightToolFailing",
+}  # fmt: skip
+"""Alerts that only the tests of the rules have: their causes take a day, or a failure of something else."""
 PRICES = {"openai/good": 1, "openai/down": 1, "openai/slow-0.5": 1, "openai/costly": 100_000}
 """USD per million tokens."""
 CALLERS = [
@@ -170,7 +175,7 @@ def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]
 
 def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
     """Alertmanager gets each alert for its cause, and no other, with a link to its section of the runbook."""
-    assert set[str]().union(*EXPECTED.values()) == ALERTS
+    assert set[str]().union(*EXPECTED.values()) == ALERTS - ELSEWHERE
     wait(namespace, watchers, {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts})
     sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
     links = [alert["annotations"]["runbook_url"].rpartition("/")[2] for alert in watchers.alerts(namespace.name)]
@@ -179,7 +184,14 @@ def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
 
 def fill(expression: str, namespace: str) -> str:
     """The expression as Grafana sends it with all jobs and components of a namespace selected."""
-    variables = {"namespace": namespace, "job": ".*", "component": ".*", "__range": "1m", "__rate_interval": "10s"}
+    variables = {
+        "namespace": namespace,
+        "job": ".*",
+        "component": ".*",
+        "root": ".*",
+        "__range": "1m",
+        "__rate_interval": "10s",
+    }
     for name, value in variables.items():
         expression = expression.replace(f"${name}", value)
     assert "$" not in expression, expression

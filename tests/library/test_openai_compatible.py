@@ -280,7 +280,11 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
         ("openrouter/m", {"cost": 0.25}, Usage(20, 4, cost=0.25, cost_source="provider")),
         ("openrouter/m", {"cost": "0.25"}, Usage(20, 4, cost=0.25, cost_source="provider")),
         ("openrouter/m", {"cost": "free"}, Usage(20, 4, cost=None)),
-        ("openrouter/m", {"cost": 0.25, "cost_details": {"upstream_inference_cost": 0.2}}, Usage(20, 4, cost=0.25, cost_source="provider")),
+        (
+            "openrouter/m",
+            {"cost": 0.25, "cost_details": {"upstream_inference_cost": 0.2}},
+            Usage(20, 4, cost=0.25, cost_source="provider"),
+        ),
         (
             "openrouter/m",
             {"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": "0.5"}},

@@ -31,11 +31,12 @@ def counted() -> Metrics:
     metrics.count_attempt("succeeded")
     metrics.set_background_runs({"queued": (1, 1.0)})
     priced = Usage(10, 5, 4, 2, cost=0.01)
+    answer = ModelResponse("x", usage=priced, model="b-2026-01-01")
     unpriced = Usage(10, 5, cost=None)
     own: dict[str, Any] = {"component": "looker", "kind": "agent"}
     events: list[Event] = [
         RunStarted(**own),
-        ModelCallFinished(model="a/b", response=ModelResponse("x", usage=priced), first_token_ms=1.0, **own),
+        ModelCallFinished(model="a/b", response=answer, first_token_ms=1.0, **own),
         ModelCallFinished(model="a/b", response=ModelResponse("x", usage=unpriced), **own),
         ModelCallRetried(model="a/b", error={"code": "model_unavailable"}, **own),
         ModelCallFailed(model="a/b", error={"code": "model_unavailable"}, **own),

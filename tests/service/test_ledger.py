@@ -137,7 +137,7 @@ async def test_usage_metrics_and_spans_agree() -> None:
     assert scrape.get("podwright_unpriced_model_calls_total") == total.unpriced_model_calls > 0
     assert {status: scrape.get("podwright_runs_total", status=status) for status in statuses} == statuses
     assert scrape.get("podwright_runs_in_progress") == 0
-    costs: list[Any] = [chat.get("gen_ai.usage.cost.amount", 0) for chat in chats]
+    costs: list[Any] = [chat.get("gen_ai.usage.cost", 0) for chat in chats]
     assert sum(costs) == pytest.approx(scrape.get("podwright_cost_usd_total"), abs=1e-9)
 
 

@@ -169,10 +169,13 @@ def test_series_begin_with_0(serve: Serve) -> None:
     ):
         labels = {"component": component, "kind": kind, "model": model}
         series = ",".join(f'{name}="{value}"' for name, value in labels.items())
-        for name in ("cost_usd_total", "unpriced_model_calls_total"):
-            assert f"podwright_{name}{{{series}}} 0.0\n" in text
+        root = INLINE if component == INLINE else "flow"
+        own = f'caller="",component="{component}",kind="{kind}",model="{model}",root="{root}"'
+        assert f"podwright_cost_usd_total{{{own}}} 0.0\n" in text
+        for reason in ("price", "count", "incomplete"):
+            assert f'podwright_unpriced_model_calls_total{{{series},reason="{reason}"}} 0.0\n' in text
         for token_type in ("input", "output", "cached_input", "cache_write", "reasoning"):
-            assert f'podwright_tokens_total{{{series},type="{token_type}"}} 0.0\n' in text
+            assert f'podwright_tokens_total{{{own},type="{token_type}"}} 0.0\n' in text
         for status in ("ok", "failed", "cancelled", "fell_back"):
             provider = model.partition("/")[0]
             assert f'podwright_model_calls_total{{{series},provider="{provider}",status="{status}"}} 0.0\n' in text
@@ -187,7 +190,8 @@ def test_when_series_began(serve: Serve) -> None:
     plain = client.get("/metrics").text
     open_metrics = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
     assert "_created" not in plain
-    assert 'podwright_cost_usd_created{component="guide",kind="agent",model="offline/echo"}' in open_metrics
+    own = 'caller="",component="guide",kind="agent",model="offline/echo",root="guide"'
+    assert f"podwright_cost_usd_created{{{own}}}" in open_metrics
 
 
 def test_failures_are_counted_by_their_code() -> None:

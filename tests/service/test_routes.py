@@ -64,7 +64,7 @@ def test_info_describes_the_component(example: Example, newsroom: Path, name: st
     assert info["clients"] == {"offline/echo": {"client": "own", "reason": "it needs no provider"}}
     assert info["accepts"]["models"] == ["openai/gpt-4o-mini", "offline/echo"]
     assert info["tools"] == ([] if name in ("writer", "reviewer") else ["search_archive"])
-    assert set(info["versions"]) == {"podwright", "blueprint", "python"}
+    assert set(info["versions"]) == {"podwright", "blueprint", "python", "genai-prices", "litellm"}
     assert info["limits"]["run_wall_time"] == 600
     assert info["limits"]["run_cost"] is None
 

@@ -126,8 +126,9 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     assert result["podwright.run.status"] == "ok"
     assert (result["podwright.run.model_calls"], result["podwright.run.tool_calls"]) == (2, 1)
     for way in ("input", "output"):
-        name = f"gen_ai.usage.{way}_tokens"
-        assert result[name] == sum(attributes(span)[name] for span in chats)
+        used = sum(attributes(span)[f"gen_ai.usage.{way}_tokens"] for span in chats)
+        assert result[f"podwright.run.{way}_tokens"] == used
+    assert not [name for name in result if name.startswith("gen_ai.usage.")], "backends would count them twice"
 
 
 async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> None:
@@ -244,13 +245,13 @@ async def test_a_cut_history_ends_no_span(recorder: Recorder) -> None:
     assert [message["parts"][0]["content"] for message in sent] == ["Help.", "three", "go"]
 
 
-async def test_cached_tokens_are_on_the_spans_of_the_call_and_the_run(recorder: Recorder) -> None:
+async def test_cached_tokens_are_on_the_span_of_the_call(recorder: Recorder) -> None:
     """Tokens read from the provider's cache, and those written to it, have attributes of the conventions."""
     usage = Usage(100, 10, 30, 0, cost=None, cache_write_tokens=40)
     await recorder.run(Agent("guide", "Help.", scripted(ModelResponse("done", usage=usage))))
-    for span in recorder.spans:
-        assert attributes(span)[GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS] == 30
-        assert attributes(span)[GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS] == 40
+    chat = attributes(recorder.named("chat scripted"))
+    assert chat[GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS] == 30
+    assert chat[GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS] == 40
 
 
 async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> None:
@@ -329,8 +330,8 @@ async def test_an_exhausted_loop_is_seen_in_its_span(recorder: Recorder) -> None
     assert attributes(recorder.named("invoke_workflow flow"))["error.type"] == "loop_exhausted"
 
 
-async def test_unknown_costs_are_left_out(recorder: Recorder) -> None:
-    """A call without a known price has no cost, and neither has its run."""
+async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:
+    """A call without a known price has no cost, and says why; its run has what is known, and how many calls are not."""
 
     class Unpriced(FunctionModel):
         def cost(self, usage: Usage) -> float | None:
@@ -338,7 +339,12 @@ async def test_unknown_costs_are_left_out(recorder: Recorder) -> None:
 
     unpriced = Unpriced(lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None)))
     await recorder.run(Agent("agent", "Go.", unpriced))
-    assert not [key for span in recorder.spans for key in attributes(span) if "cost" in key]
+    chat = attributes(recorder.named("chat function"))
+    assert not [key for key in chat if "cost" in key]
+    assert chat["podwright.model_call.unpriced"] == "price"
+    run = attributes(recorder.named("invoke_agent agent"))
+    assert {key: run[key] for key in run if "cost" in key} == {"podwright.run.known_cost.usd": 0.0}
+    assert run["podwright.run.unpriced_model_calls"] == 1
 
 
 class RecordingSampler(Sampler):

@@ -15,6 +15,8 @@ BUDGET = "Podwright-Budget"
 """Request header: what is left of the caller's limits. Example: `wall_time=12.5, tokens=1000, cost="0.5"`."""
 HOPS = "Podwright-Hops"
 """Request header: how many more containers the run may pass through. Example: `2`."""
+ROOT = "Podwright-Root"
+"""Request header: the outermost component of the run. Example: `newsroom`."""
 UNFINISHED_CALLS = "Podwright-Unfinished-Calls"
 """Request header, with an `Idempotency-Key`: an earlier request with that key may have been cut off during its run.
 `interrupt` refuses the request unless its response is stored; `repeat` runs it again although that run called tools."""

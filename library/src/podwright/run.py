@@ -171,6 +171,14 @@ class Run:
         return self._tree.loop
 
     @property
+    def outermost(self) -> Run:
+        """The run that no other run of this process is around."""
+        run = self
+        while run.parent is not None:
+            run = run.parent
+        return run
+
+    @property
     def hops(self) -> int:
         """Further containers that the run may pass through."""
         return self._tree.hops

@@ -145,6 +145,10 @@ class RunLimits:
     cost: float | None = None
     """USD. With this limit, models of unknown price are refused."""
 
+    def to_dict(self) -> dict[str, float | None]:
+        """The limits by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value, whole = getattr(self, name), name in ("model_calls", "tokens")

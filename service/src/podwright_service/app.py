@@ -24,7 +24,8 @@ from podwright_service.auth import ApiKeys, AuthenticationMiddleware
 from podwright_service.documentation import EXPOSED_HEADERS, common_responses, extend_openapi
 from podwright_service.hosts import HostMiddleware
 from podwright_service.idempotency import IdempotencyStore
-from podwright_service.inline_blueprints import inline_policy, model_errors, models_of, price_warnings
+from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.model_checks import check_cost_limits, model_errors, price_warnings
 from podwright_service.observability import Observability, RequestTelemetryMiddleware
 from podwright_service.problems import add_exception_handlers
 from podwright_service.remotes import remotes_in
@@ -120,9 +121,11 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         if not isinstance(error, ModelAuthenticationError):
             raise error
         _log.warning("%s %s", error.message, error.suggestion)
-    for warning in price_warnings(models):  # loads the prices now, because that would delay the first run
-        _log.warning("%s %s", warning.detail, warning.suggestion)
     policy = inline_policy(component, settings)
+    # loads the prices now, because that would delay the first run
+    for warning in price_warnings(models, policy.models):
+        _log.warning("%s", warning)
+    check_cost_limits(component, settings, models)
     admission, active_runs = Admission(settings), ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))
     observability.metrics.track(admission)
@@ -136,7 +139,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
-        lifecycle=Lifecycle(settings, active_runs, observability.shutdown, background_runs),
+        lifecycle=Lifecycle(settings, active_runs, observability.start, observability.shutdown, background_runs),
         observability=observability,
         background=background_runs,
     )

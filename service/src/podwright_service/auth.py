@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,8 +31,19 @@ _NEW_KEY = "Make a key with `openssl rand -hex 32`."
 
 _log = logging.getLogger("podwright.service")
 
-_Digests = dict[bytes, frozenset[str]]
-"""The scopes of each key by the key's SHA-256 digest; the keys themselves are not kept."""
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Caller(NamedTuple):
+    """Who has a key."""
+
+    name: str
+    """Empty if the key has none."""
+    scopes: frozenset[str]
+
+
+_Digests = dict[bytes, Caller]
+"""The caller by the SHA-256 digest of its key; the keys themselves are not kept."""
 
 
 class ApiKeys:
@@ -55,8 +67,8 @@ class ApiKeys:
         """Whether the service has any keys."""
         return bool(self._keys)
 
-    def authorize(self, headers: Headers, method: str, path: str) -> frozenset[str]:
-        """Check the API key of a request, and return its scopes.
+    def authorize(self, headers: Headers, method: str, path: str) -> Caller:
+        """Check the API key of a request, and return its caller.
 
         Raises:
             RequestError: 401: no known key. 403: the key lacks the scope of the path.
@@ -65,21 +77,21 @@ class ApiKeys:
         scheme, _, key = (values[0] if len(values) == 1 else "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             raise _denied("Expected one header 'Authorization: Bearer KEY'." if values else "The API key is missing.")
-        scopes = self._scopes(key.strip().encode("latin-1"))
-        if scopes is None:
+        caller = self._caller(key.strip().encode("latin-1"))
+        if caller is None:
             raise _denied("Unknown API key.", 'error="invalid_token"')
         required = scopes_of(method, path)
-        if required and scopes.isdisjoint(required):
+        if required and caller.scopes.isdisjoint(required):
             raise scope_missing(required[0])
-        return scopes
+        return caller
 
-    def _scopes(self, key: bytes) -> frozenset[str] | None:
+    def _caller(self, key: bytes) -> Caller | None:
         self._reload_if_changed()
-        digest, scopes = hashlib.sha256(key).digest(), None
-        for known, known_scopes in self._keys.items():  # no early exit, so that the time reveals nothing
+        digest, caller = hashlib.sha256(key).digest(), None
+        for known, known_caller in self._keys.items():  # no early exit, so that the time reveals nothing
             if hmac.compare_digest(known, digest):
-                scopes = known_scopes
-        return scopes
+                caller = known_caller
+        return caller
 
     def _reload_if_changed(self) -> None:
         if self._file is None or time.monotonic() - self._checked_at < _CHECK_INTERVAL:
@@ -121,7 +133,13 @@ class ApiKeys:
         return {**self._from_settings, **keys}
 
 
-def _parse_entry(place: str, entry: str) -> tuple[bytes, frozenset[str]]:
+def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
+    name, at, entry = entry.rpartition("@")
+    if at and not _NAME.fullmatch(name):  # not shown either
+        raise ConfigurationError(
+            f"{place} has an invalid name before its '@'.",
+            suggestion="Use 1 to 64 letters, digits, '.', '_' and '-'. A key contains no '@'.",
+        )
     prefix, colon, key = entry.rpartition(":")
     scopes = frozenset(scope.strip() for scope in prefix.split("+")) if colon else frozenset(SCOPES)
     if not scopes <= set(SCOPES):  # the text before the colon is not shown: it may be a part of a key
@@ -135,7 +153,7 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, frozenset[str]]:
         )
     if len(key) < MIN_KEY_LENGTH:
         raise ConfigurationError(f"{place} is shorter than {MIN_KEY_LENGTH} characters.", suggestion=_NEW_KEY)
-    return hashlib.sha256(key.encode()).digest(), scopes
+    return hashlib.sha256(key.encode()).digest(), Caller(name, scopes)
 
 
 def scope_missing(scope: str) -> RequestError:
@@ -158,7 +176,7 @@ def _denied(detail: str, error: str = "") -> RequestError:
 class AuthenticationMiddleware:
     """ASGI middleware that requires an API key for every path except the open ones.
 
-    The scopes of the key are `key_scopes` in the state of the request.
+    The scopes of the key are `key_scopes` in the state of the request, and its name is `caller`.
     """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
@@ -168,8 +186,8 @@ class AuthenticationMiddleware:
         """Serve the request, or raise a 401 or 403."""
         path: str = scope.get("path", "")
         if scope["type"] == "http" and path not in OPEN_PATHS and not path.startswith("/docs/"):
-            scopes = self._keys.authorize(Headers(scope=scope), scope["method"], path)
-            scope.setdefault("state", {})["key_scopes"] = scopes
+            caller = self._keys.authorize(Headers(scope=scope), scope["method"], path)
+            scope.setdefault("state", {}).update(key_scopes=caller.scopes, caller=caller.name)
         await self._app(scope, receive, send)
 
 

@@ -16,6 +16,7 @@ from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright_service.limits import granted_limits
+from podwright_service.origin import Origin, current_origin
 from podwright_service.problems import RequestError
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import RunRequest
@@ -27,6 +28,7 @@ async def execute_request(
     task: Task,
     *,
     subscriber: Subscriber,
+    origin: Origin,
     stream: bool = False,
     trace: bool = False,
 ) -> ExecutionResult:
@@ -37,6 +39,7 @@ async def execute_request(
         component: The served component, or one of an inline blueprint.
         task: What it is to do.
         subscriber: Receives the events of the run, before the metrics and spans do.
+        origin: Where the run comes from.
         stream: Whether models are asked for tokens.
         trace: Whether the result includes the events.
 
@@ -49,8 +52,9 @@ async def execute_request(
     observability, model = runtime.observability, runtime.settings.model
     shared = observability.subscribers if component is runtime.component else observability.inline_subscribers
     async with runtime.admission.run_slot():
-        with use_model(model):
-            try:
+        token = current_origin.set(origin)
+        try:
+            with use_model(model):
                 return await execute(
                     component,
                     task,
@@ -61,10 +65,12 @@ async def execute_request(
                     hops=hops,
                     idempotency_key=getattr(request.state, "idempotency_key", None),
                 )
-            except asyncio.CancelledError as cancelled:
-                if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
-                    raise cancelled.__cause__ from None
-                raise
+        except asyncio.CancelledError as cancelled:
+            if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
+                raise cancelled.__cause__ from None
+            raise
+        finally:
+            current_origin.reset(token)
 
 
 def _called_tools(request: Request) -> tuple[Subscriber, ...]:

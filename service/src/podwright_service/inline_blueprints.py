@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,17 +13,14 @@ from podwright.components.template_names import Findings, check_names
 from podwright.errors import BlueprintValidationError, ConfigurationError, PodwrightError, Problem
 from podwright.events import Kind
 from podwright.json_data import as_object, json_pointer
-from podwright.models import Model, choose_client, resolve
+from podwright.models import Model
 from podwright.text import did_you_mean
 from podwright.tools import Tool
-from podwright.usage import Usage
 from podwright.validation_errors import MAX_PROBLEMS
 from podwright_service.inline_checks import Inspection, Objects
 from podwright_service.remotes import everything_in, remotes_of
-from podwright_service.schemas import ModelClient
 from podwright_service.settings import Settings
 
-_ONE_CALL = Usage(input_tokens=1, output_tokens=1)
 _STAND_IN = Agent("invalid", "", "offline/echo")
 """Takes the place of an invalid agent, so that the blueprints that name it are checked too."""
 
@@ -158,41 +154,3 @@ def tools_of(component: Component) -> dict[str, Tool]:
             if tools.setdefault(name, tool).function is not tool.function:
                 ambiguous.add(name)
     return {name: tool for name, tool in tools.items() if name not in ambiguous}
-
-
-def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
-    """How each of these models is called, as far as its provider is known."""
-    clients: dict[str, ModelClient] = {}
-    for name in models:
-        with suppress(PodwrightError):
-            choice = choose_client(name)
-            clients[name] = ModelClient(client=choice.client, reason=choice.reason)
-    return clients
-
-
-def price_warnings(models: Iterable[Model | str]) -> Iterator[Problem]:
-    """The models, or those with these names, whose calls have no known cost; see `Model.load_prices`.
-
-    Raises:
-        UnknownModelError: No installed provider serves one of them.
-        ConfigurationError: The price file is invalid.
-    """
-    for model in models:
-        resolved = resolve(model) if isinstance(model, str) else model
-        resolved.load_prices()
-        # a model without a method of its own reports what its calls cost
-        has_list_price = type(resolved).cost is not Model.cost
-        if has_list_price and resolved.cost(_ONE_CALL) is None:
-            reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
-            yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
-
-
-def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
-    """Why calls of these models, or of those with these names, would fail; see `Model.check` and `load_prices`."""
-    for model in models:
-        try:
-            resolved = resolve(model) if isinstance(model, str) else model
-            resolved.check()
-            resolved.load_prices()
-        except PodwrightError as error:
-            yield error

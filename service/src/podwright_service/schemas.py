@@ -37,6 +37,18 @@ class RunRequest(RequestModel):
     """Workflows: index of the step to start from."""
     resume_path: Annotated[list[int], Field(max_length=64)] | None = None
     """Workflows: to resume, the `resume_path` of the problem, with its `context` as `inputs`."""
+    user: Annotated[str, Field(max_length=200)] = ""
+    """For whom the run is; on spans, in the log and in the record of a background run."""
+    session: Annotated[str, Field(max_length=200)] = ""
+    """The session or conversation that the run is a part of; recorded as `user` is."""
+
+    def user_name(self) -> str:
+        """See `Sender`."""
+        return self.user
+
+    def session_name(self) -> str:
+        """See `Sender`."""
+        return self.session
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -137,6 +149,11 @@ class BackgroundRun(BaseModel):
     created_at: datetime
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    caller: str | None = None
+    """The name of the API key that it was started with."""
+    user: str | None = None
+    """For whom it is."""
+    session: str | None = None
     usage: Object
     """What it has used so far, in all attempts."""
     result: JsonValue = None
@@ -205,7 +222,7 @@ class Info(BaseModel):
     title: str
     description: str
     versions: dict[str, str]
-    """Versions of `podwright`, of the `blueprint` schema, and of `python`."""
+    """Versions of `podwright`, the `blueprint` schema, `python`, and the price lists: `genai-prices`, `litellm`."""
     blueprint: Object
     digest: str
     """Digest of the blueprint's canonical JSON."""

@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     """Seconds that active runs may take to finish once the service accepts no more requests."""
 
     api_keys: ApiKeys = ()
-    """API keys, separated by commas; callers must send one of them. `run+read:KEY` limits a key to these scopes."""
+    """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
     allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
@@ -175,6 +175,11 @@ class Settings(BaseSettings):
     unfinished_tool_calls: Literal["interrupt", "repeat"] = "interrupt"
     """What becomes of a background run whose process ended during a call of a tool that is not idempotent."""
 
+    baggage: Names = Field(default_factory=list[str])
+    """Members of the header `baggage` that are put on spans and in log lines, such as `user.id` and `session.id`."""
+    metric_callers: Names = Field(default_factory=list[str])
+    """Names of API keys that metrics have in the label `caller`; others share an empty one."""
+
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level that is logged."""
     log_format: Literal["auto", "json", "console"] = "auto"
@@ -212,6 +217,9 @@ class Settings(BaseSettings):
     """Model calls that a run may make."""
     run_cost: Finite | None = None
     """USD that a run may cost. Off by default: with it, a model without a known price is refused."""
+
+    allow_unpriced_models: bool = False
+    """Whether a component with a cost limit starts although a model has no known price; its calls are refused."""
 
     @cached_property
     def run_limits(self) -> RunLimits:

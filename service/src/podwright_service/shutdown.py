@@ -33,6 +33,7 @@ class Lifecycle:
     Args:
         settings: How long each phase of the shutdown may take.
         active_runs: Cancelled after the shutdown time-out.
+        begin: Begins to export telemetry; called in each process.
         flush: Sends what telemetry has buffered; called in a thread at the end.
         background: Performs background runs while the application lives.
     """
@@ -41,10 +42,14 @@ class Lifecycle:
         self,
         settings: Settings,
         active_runs: ActiveRuns,
+        begin: Callable[[], object],
         flush: Callable[[], object],
         background: BackgroundWorker | None = None,
     ) -> None:
-        self._settings, self._active_runs, self._flush = settings, active_runs, flush
+        self._settings = settings
+        self._active_runs = active_runs
+        self._begin = begin
+        self._flush = flush
         self._background = background
         self.state: Literal["starting", "ready", "draining"] = "starting"
 
@@ -52,6 +57,7 @@ class Lifecycle:
     async def lifespan(self, app: FastAPI) -> AsyncGenerator[None]:
         """The lifespan of the application."""
         with self._handle_signals():
+            self._begin()
             try:
                 async with self._background.working() if self._background else contextlib.nullcontext():
                     self.state = "ready"

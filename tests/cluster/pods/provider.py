@@ -27,7 +27,7 @@ async def complete(request: web.Request) -> web.Response:
         await asyncio.sleep(float(seconds))
     message = message_for(body)
     reason = "tool_calls" if message.get("tool_calls") else "stop"
-    head = {"id": "x", "model": body["model"], "created": 1}
+    head = {"id": "x", "model": f"{body['model']}-2026-11-01", "created": 1}
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": reason}
         return web.json_response({**head, "object": "chat.completion", "choices": [choice], "usage": USAGE})

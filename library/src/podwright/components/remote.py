@@ -139,7 +139,11 @@ class Remote(PromptComponent):
             raise remote_error(RemoteHopsError, self.name, "was not called: the run may pass no further container.")
 
     async def _call_in_time(self, run: Run, body: bytes, limits: RunLimits, stream: RemoteStream) -> Any:
-        own_headers = {**self._headers, "Idempotency-Key": _idempotency_key(run, body)}
+        own_headers = {
+            **self._headers,
+            "Idempotency-Key": _idempotency_key(run, body),
+            headers.ROOT: run.outermost.component,
+        }
         if unfinished_calls := run.journal.unfinished_remote_calls(run.id):
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls
 

@@ -13,7 +13,7 @@ import math
 import os
 import ssl
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Literal
 
 import aiohttp
@@ -28,6 +28,8 @@ Fault = Literal[
 
 NOT_SENT: tuple[Fault, ...] = ("dns", "connect", "connect_timeout", "tls")
 """The faults before a request was sent."""
+PROPAGATORS: list[Callable[[], Mapping[str, str]]] = []
+"""Functions that return further headers of each request to a model, such as those that continue a trace."""
 MAX_RESPONSE = 16 * 2**20
 """Bytes of the longest response of a model, decompressed."""
 _KEEP_ALIVE = 30.0
@@ -103,6 +105,14 @@ class Response:
         with contextlib.suppress(TimeoutError, TransportError):
             async with asyncio.timeout(_DRAIN):
                 await self.read()
+
+
+def propagated() -> dict[str, str]:
+    """The headers of all `PROPAGATORS`."""
+    headers: dict[str, str] = {}
+    for propagate in PROPAGATORS:
+        headers |= propagate()
+    return headers
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import MAX_RESPONSE, NOT_SENT, Response, TransportError, post
+from podwright.models.http import MAX_RESPONSE, NOT_SENT, Response, TransportError, post, propagated
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Answer, Bill, ProviderModel
 from podwright.models.providers import Endpoint, is_vendors
@@ -123,13 +123,19 @@ class HTTPModel(ProviderModel):
         first_byte = self.timeouts.first_byte
         if not streams:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
+        headers |= propagated()
         reading = _Reading(self.new_answer(), on_token, on_reasoning)
         bill = Bill(self, reading.answer, request, self._endpoint)
         cause: Exception | None = None
         try:
             try:
                 async with post(
-                    url, to_json_bytes(body), headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_RESPONSE
+                    url,
+                    to_json_bytes(body),
+                    headers,
+                    self.timeouts,
+                    first_byte=first_byte,
+                    max_bytes=MAX_RESPONSE,
                 ) as response:
                     bill.reported = read_amount(response.headers.get(bill.endpoint.cost_header))
                     await reading.read(response)

@@ -24,7 +24,7 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.chat_completions import UNKNOWN, ResponseBuilder, request_body
 from podwright.models.error_body import ErrorBody, is_object, read_error
-from podwright.models.http import NOT_SENT, certificate_fault, connection_fault
+from podwright.models.http import NOT_SENT, certificate_fault, connection_fault, propagated
 from podwright.models.litellm_http import Wire, client, watched
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Bill, ProviderModel
@@ -291,7 +291,7 @@ class LiteLLMModel(ProviderModel):
 
     async def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
         body = request_body(request, self.name, ANY, provider=self._provider, stream=stream)
-        own_client = {"client": await client()} if self._takes_client else {}
+        own_client = {"client": await client()} if self._takes_client else {"extra_headers": propagated()}
         return {
             **_encodable(body),
             **own_client,

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from podwright.models.http import MAX_RESPONSE, TransportError, trusted_certificates, trusts_environment
+from podwright.models.http import MAX_RESPONSE, TransportError, propagated, trusted_certificates, trusts_environment
 
 _STOP_REASON = re.compile(rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
 _COUNT = re.compile(rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE)
@@ -116,8 +116,10 @@ async def _watch(response: httpx.Response) -> None:
         response.stream = _WatchedStream(response.stream, wire)
 
 
-async def _ask_for_plain_bytes(request: httpx.Request) -> None:
+async def _complete(request: httpx.Request) -> None:
+    """Ask for plain bytes, which the wire can read, and continue the trace."""
     request.headers["Accept-Encoding"] = "identity"
+    request.headers.update(propagated())
 
 
 _clients: dict[AbstractEventLoop, tuple[Any, AsyncGenerator[Any]]] = {}
@@ -142,7 +144,7 @@ async def _keep_client(loop: AbstractEventLoop) -> AsyncGenerator[Any]:
     handler = handlers.AsyncHTTPHandler(
         ssl_verify=certificates,
         transport=transport,
-        event_hooks={"request": [_ask_for_plain_bytes], "response": [_watch]},
+        event_hooks={"request": [_complete], "response": [_watch]},
         follow_redirects=False,
     )
     try:

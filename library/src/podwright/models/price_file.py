@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -131,6 +132,8 @@ def _best(model: str, patterns: Iterable[str]) -> str | None:
 
 _valid: dict[str, PriceFile] = {}
 """The last valid content of each file."""
+_stale: set[str] = set()
+"""Files whose content was invalid when they were last read."""
 
 
 @lru_cache(maxsize=1)
@@ -148,11 +151,18 @@ def read_prices(file: str, minute: int) -> PriceFile:
         return EMPTY
     try:
         _valid[file] = _parse(file)
+        _stale.discard(file)
     except ConfigurationError as error:
+        _stale.add(file)
         if file not in _valid:
             raise
         _log.error("%s The previous prices stay valid.", error.message)
     return _valid[file]
+
+
+def is_valid() -> bool:
+    """Whether the file was valid when it was last read, or there is none."""
+    return os.environ.get(VARIABLE, "") not in _stale
 
 
 def _parse(file: str) -> PriceFile:

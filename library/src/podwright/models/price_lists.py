@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from podwright.models import litellm_loader
 from podwright.models.price_file import VARIABLE
-from podwright.models.pricing import Source, Tokens, cost_in_list
+from podwright.models.pricing import SOURCES, Source, Tokens, cost_in_list
 
 _SHORT = 1_000
 _LONG = 1_000_000
@@ -41,6 +41,12 @@ class ListedPrice:
     """The rates that differ for a request of a million tokens."""
 
 
+def list_versions() -> dict[str, str]:
+    """The versions of the price lists that are installed."""
+    packages = ["genai-prices", *(["litellm"] if litellm_loader.installed() else [])]
+    return {package: version(package) for package in packages}
+
+
 def listed_prices(model: str) -> list[ListedPrice]:
     """What the lists say of a model, the one that counts first. Takes seconds if LiteLLM is installed.
 
@@ -50,14 +56,11 @@ def listed_prices(model: str) -> list[ListedPrice]:
     Raises:
         ConfigurationError: The operator's file cannot be read, or is invalid.
     """
-    if litellm_loader.installed():
-        litellm_loader.load()
     file = os.environ.get(VARIABLE, "")
-    versions: dict[Source, str] = {"override": file, "genai-prices": version("genai-prices")}
-    if litellm_loader.loaded() is not None:
-        versions["litellm"] = version("litellm")
+    versions = {"override": file, **list_versions()}
     found: list[ListedPrice] = []
-    for source, listed_in in versions.items():
+    for source in SOURCES:
+        listed_in = versions.get(source, "")
         rates = _rates(source, model, _SHORT)
         if rates is not None:
             long_rates = _rates(source, model, _LONG) or {}

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from podwright.models import litellm_loader
-from podwright.models.price_file import VARIABLE, Entry, Rates, read_prices
+from podwright.models.price_file import VARIABLE, Entry, PriceFile, Rates, read_prices
 from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
 
@@ -139,8 +139,17 @@ def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
 
 def is_overridden(model: str) -> bool:
     """Whether the operator's file has rates of the model, which then count more than what a provider reports."""
-    match = read_prices(os.environ.get(VARIABLE, ""), int(time.time() // 60)).find(model)
+    match = operators_file().find(model)
     return match is not None and match.entry is not None
+
+
+def operators_file() -> PriceFile:
+    """The content of the operator's file now; empty if there is none.
+
+    Raises:
+        ConfigurationError: As `lookup`.
+    """
+    return read_prices(os.environ.get(VARIABLE, ""), int(time.time() // 60))
 
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.

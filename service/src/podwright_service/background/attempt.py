@@ -22,6 +22,7 @@ from podwright_service.execution import result_content, task_of
 from podwright_service.limits import granted_limits
 from podwright_service.observability import Observability
 from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
+from podwright_service.origin import Origin, current_origin
 from podwright_service.problems import problem_of, run_problem
 from podwright_service.schemas import RunRequest, RunStatus
 from podwright_service.settings import Settings
@@ -139,6 +140,8 @@ class Attempt:
         limits, hops = granted_limits(Headers(request["headers"]), self._settings)
         self._journal.set(repeat_calls=False)
         subscribers: tuple[Subscriber, ...] = (*self._observability.subscribers, self._journal, self._note_span)
+        stored: dict[str, Any] = self._run["origin"] or {}
+        origin = current_origin.set(Origin(**stored))
         link = resumed_run.set(link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None)
         try:
             with trace_of(request.get("traceparent")), use_model(self._settings.model):
@@ -157,6 +160,7 @@ class Attempt:
             return self._ended("waiting_for_approval", approval=approval, usage=pause.usage)
         finally:
             resumed_run.reset(link)
+            current_origin.reset(origin)
         return self._ended("succeeded", result=result_content(component, result), usage=result.usage)
 
     def _end_of(self, task: asyncio.Task[End]) -> End:

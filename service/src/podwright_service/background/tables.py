@@ -28,6 +28,7 @@ runs = Table(
     Column("digest", String, nullable=False, comment="digest of the blueprint that the run began with"),
     Column("status", String(20), nullable=False, default="queued"),
     Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
+    Column("origin", JSON, comment="where it comes from, and for whom it is"),
     Column("idempotency_key", String(64), comment="SHA-256 of the caller and its key, if it sent one"),
     Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
     Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),

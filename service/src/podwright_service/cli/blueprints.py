@@ -21,7 +21,7 @@ from podwright_service.auth import ApiKeys
 from podwright_service.blueprint_diff import Change, blueprint_changes
 from podwright_service.cli.console import print_json, print_text
 from podwright_service.cli.flowchart import mermaid
-from podwright_service.inline_blueprints import clients_of, model_errors, price_warnings
+from podwright_service.model_checks import clients_of, model_errors, price_warnings
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings
 from podwright_service.source import is_folder, load_component

@@ -9,11 +9,12 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from podwright.models import Model
+from podwright.models import Model, resolve
 from podwright.text import printable
 from podwright_service.auth import ApiKeys
 from podwright_service.cli.console import print_error, print_json
-from podwright_service.inline_blueprints import clients_of, inline_policy, model_errors, models_of
+from podwright_service.inline_blueprints import inline_policy, models_of
+from podwright_service.model_checks import check_cost_limits, clients_of, model_errors
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
 from podwright_service.source import load_component
@@ -51,7 +52,9 @@ def _check(settings: Settings) -> int:
     if settings.component:
         component = load_component(settings.component, remotes_of(settings))
         inline_policy(component, settings)
-        models += models_of(component)
+        called = [resolve(settings.model)] if settings.model else models_of(component)
+        check_cost_limits(component, settings, called)
+        models += called
     if settings.model:
         models = [settings.model]
     names = dict.fromkeys(model if isinstance(model, str) else model.name for model in models)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from podwright import __version__, blueprints
 from podwright.components import Agent, Component, Conductor
@@ -10,9 +10,11 @@ from podwright.components.base import ModelComponent
 from podwright.components.remote import PROPAGATORS
 from podwright.events import Subscriber
 from podwright.models import Model
+from podwright.models import http as model_http
 from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import semconv, tracing
 from podwright_service.observability.logging import configure_logging, log_runs, logging_config
+from podwright_service.observability.otlp_metrics import OTLPMetrics, exporter_names
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.paths import PATHS
@@ -49,6 +51,14 @@ class Observability:
 
         digest = blueprints.digest(component.to_blueprint())
         components = list(everything_in(component))
+        resource = {
+            "service.name": component.name,
+            "service.version": __version__,
+            semconv.COMPONENT_KIND: component.kind,
+            semconv.BLUEPRINT_DIGEST: digest,
+        }
+        exporters = exporter_names()
+        self._export = OTLPMetrics(exporters, resource) if exporters else None
         self.metrics = Metrics(
             component.name,
             component.kind,
@@ -61,15 +71,12 @@ class Observability:
             models={*(model.name for model in models), *policy.models, *component.models()},
             tools={*policy.tools, *(name for part in components for name in _tool_names(part))},
             routes=PATHS,
+            callers=settings.metric_callers,
+            limits=settings.run_limits,
+            export=self._export,
         )
         self.metrics.begin_inline(policy.models, list(policy.tools))
-        resource = {
-            "service.name": component.name,
-            "service.version": __version__,
-            semconv.COMPONENT_KIND: component.kind,
-            semconv.BLUEPRINT_DIGEST: digest,
-        }
-        self.tracer_provider = tracing.create_tracer_provider(resource)
+        self.tracer_provider = tracing.create_tracer_provider(resource, self.metrics.count_spans)
         """The SDK's tracer provider; None if the environment asks for no spans."""
         # Spans come last: a run is counted and logged while its span is the current one.
         common = (log_runs(settings), *self._spans(models, remotes))
@@ -78,16 +85,28 @@ class Observability:
         self.inline_subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(inline=True), *common)
         """For the runs of inline blueprints."""
 
+    def start(self) -> None:
+        """Begin to export metrics; called in each process."""
+        if self._export is not None:
+            self._export.start()
+
     def shutdown(self) -> None:
-        """Export the remaining spans and stop the exporters. Blocks for some seconds at most."""
-        if self.tracer_provider:
-            tracing.shut_down(self.tracer_provider)
+        """Export what remains and stop the exporters. Blocks for some seconds at most."""
+        shutdowns: dict[str, Callable[[], object]] = {}
+        if self.tracer_provider is not None:
+            shutdowns["spans"] = self.tracer_provider.shutdown
+        if self._export is not None:
+            shutdowns["metrics"] = self._export.shutdown
+        tracing.shut_down(**shutdowns)
 
     def _spans(self, models: Collection[Model], remotes: Collection[str]) -> tuple[Subscriber, ...]:
+        # also without spans of its own, a service continues the trace of its caller
+        if tracing.inject_context not in PROPAGATORS:
+            PROPAGATORS.append(tracing.inject_context)
+        if tracing.trace_headers not in model_http.PROPAGATORS:
+            model_http.PROPAGATORS.append(tracing.trace_headers)
         if self.tracer_provider is None:
             return ()
-        if tracing.inject_trace_context not in PROPAGATORS:
-            PROPAGATORS.append(tracing.inject_trace_context)
         spans = RunSpans(
             self.tracer_provider.get_tracer("podwright", __version__),
             capture_content=tracing.capture_content(),

@@ -26,6 +26,7 @@ from podwright.json_data import as_array, as_object
 from podwright.text import printable, truncate
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.observability.tracebacks import error_of_own_code
+from podwright_service.origin import current_origin
 from podwright_service.settings import Settings
 
 _QUIET = ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.util.re")
@@ -126,6 +127,11 @@ def _fields(event: RunEnded, content: bool) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "cost_usd": usage.cost,
     }
+    if usage.cost is None:
+        fields["known_cost_usd"] = usage.known_cost
+    origin = current_origin.get()
+    fields |= origin.members
+    fields |= {name: value for name, value in origin.to_dict().items() if name != "members"}
     if isinstance(event, RunFailed):
         fields["code"] = event.error.get("code")
         if content:

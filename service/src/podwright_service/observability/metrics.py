@@ -10,8 +10,9 @@ that several processes share. Set the variable before this module is imported.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -25,8 +26,14 @@ from prometheus_client.registry import Collector
 from podwright import events
 from podwright.errors import ModelError, PodwrightError
 from podwright.events import Kind
-from podwright.usage import Usage
+from podwright.messages import ModelResponse
+from podwright.models import price_file
+from podwright.usage import RunLimits, Usage
+from podwright_service.observability.otlp_metrics import Kind as InstrumentKind
+from podwright_service.observability.otlp_metrics import OTLPMetrics, Record
 from podwright_service.observability.semconv import RUN_STATUSES
+from podwright_service.observability.tracing import SpanOutcome
+from podwright_service.origin import INLINE, current_origin
 from podwright_service.paths import route_of
 
 if TYPE_CHECKING:
@@ -35,14 +42,14 @@ if TYPE_CHECKING:
 UNKNOWN = "(unknown)"
 """The label value of models, tools, routes and limits that the service does not know."""
 
-INLINE = "(inline)"
-"""The `component` of runs of inline blueprints."""
+OTHER = "(other)"
+"""The label value of those beyond a maximum."""
 
 _COMMON_LABELS = ("component", "kind")
 _LIMITS = ("wall_time", "model_calls", "tokens", "cost", "steps", "text")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_RUN_SECONDS = [0.1 * 2**n for n in range(13)]
-_CALL_SECONDS = [0.01 * 2**n for n in range(14)]
+_RUN_SECONDS = [0.16 * 2**n for n in range(13)]
+_CALL_SECONDS = [0.01 * 2**n for n in range(17)]
 _TOKEN_SECONDS = [0.001 * 2**n for n in range(12)]
 _RUN_TOKENS = [100.0 * 4**n for n in range(9)]
 _RUN_COSTS = [0.0001 * 4**n for n in range(10)]
@@ -58,8 +65,16 @@ _TOKEN_TYPES = {
     "reasoning": "reasoning_tokens",
 }
 """Values of the label `type`, and the fields of usage that they count."""
+_REASONS = ("price", "count", "incomplete")
+"""Why a call has no known cost: no price is known, the provider gave no count, or a part of it has no price."""
+_FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "unknown")
+_MAX_ROOTS = 50
+"""Outermost components of other containers that have a label value of their own."""
+_MAX_ANSWERED = 100
+"""Names of models that answered that have a label value of their own."""
 _CALL_STATUSES = ("ok", "failed", "cancelled")
 _FELL_BACK = "fell_back"
+_IN_PROGRESS = "runs_in_progress"
 _CALLING_KINDS: tuple[Kind, ...] = ("agent", "conductor")
 """The kinds of components that call models and tools."""
 
@@ -89,6 +104,9 @@ class Metrics:
         models: Names of all models that runs may call.
         tools: Names of all tools that runs may call.
         routes: Paths of all routes.
+        callers: Names of API keys that have a label value of their own.
+        limits: The limits of each run.
+        export: Where the metrics go besides; None if nowhere.
     """
 
     def __init__(
@@ -102,9 +120,17 @@ class Metrics:
         models: Collection[str] = (),
         tools: Collection[str] = (),
         routes: Collection[str] = (),
+        callers: Collection[str] = (),
+        limits: RunLimits | None = None,
+        export: OTLPMetrics | None = None,
     ) -> None:
         self._served = component, kind
+        self._parts = tuple(components)
         self._components = frozenset(part.name for part in components)
+        self._callers = frozenset(callers)
+        self._roots: set[str] = set()
+        self._answered: set[tuple[str, str]] = set()
+        self._export = export
         self._models = frozenset(models)
         self._tools = frozenset(tools)
         self._routes = frozenset(routes)
@@ -113,17 +139,51 @@ class Metrics:
         if not self._multiprocess:
             ProcessCollector(registry=self.registry)
         self._define_metrics()
-        self._begin_series(components)
+        self._begin_series()
         self._component_info(*self._served, version, digest).set(1)
+        for name, limit in (limits or RunLimits()).to_dict().items():
+            self._runs_limit(*self._served, name).set(math.inf if limit is None else limit)
 
-    def _begin_series(self, components: Collection[Part]) -> None:
+    def _begin_series(self) -> None:
         """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
         self._begin_runs(self._served)
         self._runs_in_progress(*self._served).set(0)
         self._runs_waiting(*self._served).set(0)
         self._loops_exhausted(*self._served).inc(0)
-        for part in components:
+        self._note_price_file()
+        for outcome in get_args(SpanOutcome):
+            self._spans(*self._served, outcome).inc(0)
+        for part in self._parts:
             self._begin_calls((part.name, part.kind), part.models, part.tools)
+        self._begin_costs(self._served[0])
+
+    def count_spans(self, outcome: SpanOutcome, number: int) -> None:
+        """Count spans that have ended, were exported, or could not be."""
+        self._spans(*self._served, outcome).inc(number)
+
+    def _note_price_file(self) -> None:
+        self._price_file_valid(*self._served).set(price_file.is_valid())
+
+    def _begin_costs(self, root: str) -> None:
+        for part in self._parts:
+            for model in part.models:
+                self._begin_cost((part.name, part.kind), model, root)
+
+    def _begin_cost(self, labels: Labels, model: str, root: str) -> None:
+        for caller in ("", *self._callers):
+            self._cost(*labels, model, root, caller).inc(0)
+            for token_type in _TOKEN_TYPES:
+                self._tokens(*labels, model, token_type, root, caller).inc(0)
+
+    def begin_root(self, root: str) -> None:
+        """Export 0 for what a component of another container may use here; called before its run.
+
+        Args:
+            root: Its name.
+        """
+        if root and root not in self._roots and len(self._roots) < _MAX_ROOTS:
+            self._roots.add(root)
+            self._begin_costs(root)
 
     def begin_inline(self, models: Collection[str], tools: Collection[str]) -> None:
         """Export 0 for what inline blueprints may use.
@@ -137,10 +197,14 @@ class Metrics:
             self._runs_in_progress(INLINE, kind).set(0)
         for kind in _CALLING_KINDS:
             self._begin_calls((INLINE, kind), models, tools)
+            for model in models:
+                self._begin_cost((INLINE, kind), model, INLINE)
 
     def _begin_runs(self, labels: Labels) -> None:
         for status in RUN_STATUSES.values():
-            self._runs(*labels, status).inc(0)
+            for caller in ("", *self._callers):
+                self._runs(*labels, status, caller).inc(0)
+        self._unpriced_runs(*labels).inc(0)
         for limit in _LIMITS:
             self._budget_stops(*labels, limit).inc(0)
         for code in _CODES:
@@ -148,10 +212,10 @@ class Metrics:
 
     def _begin_calls(self, labels: Labels, models: Collection[str], tools: Collection[str]) -> None:
         for model in models:
-            self._cost(*labels, model).inc(0)
-            self._unpriced(*labels, model).inc(0)
-            for token_type in _TOKEN_TYPES:
-                self._tokens(*labels, model, token_type).inc(0)
+            for reason in _REASONS:
+                self._unpriced(*labels, model, reason).inc(0)
+            for reason in _FINISH_REASONS:
+                self._finish_reasons(*labels, model, reason).inc(0)
             for status in (*_CALL_STATUSES, _FELL_BACK):
                 self._model_calls(*labels, model, model.partition("/")[0], status).inc(0)
             for code in _MODEL_CODES:
@@ -195,6 +259,7 @@ class Metrics:
         Args:
             accept: The `Accept` header: the text format, or OpenMetrics, which has exemplars.
         """
+        self._note_price_file()
         registry = self.registry
         if self._multiprocess:
             registry = CollectorRegistry()
@@ -209,15 +274,32 @@ class Metrics:
 
     def _define_metrics(self) -> None:
         counter, gauge, histogram = self._counter, self._gauge, self._histogram
-        self._runs = counter("runs_total", "Finished outermost runs by status.", "status")
+        self._runs = counter("runs_total", "Finished outermost runs by status and caller.", "status", "caller")
         self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS)
         self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
         self._runs_waiting = gauge("runs_waiting", "Requests that wait for another run to finish.")
         self._runs_rejected = counter("runs_rejected_total", "Requests rejected for lack of capacity.", "reason")
         self._budget_stops = counter("budget_stops_total", "Runs stopped by a limit.", "limit")
-        self._tokens = counter("tokens_total", _TOKENS_HELP, "model", "type")
-        self._cost = counter("cost_usd_total", "Cost in USD of the model calls with a known price.", "model")
-        self._unpriced = counter("unpriced_model_calls_total", "Model calls with an unknown price.", "model")
+        self._tokens = counter("tokens_total", _TOKENS_HELP, "model", "type", "root", "caller")
+        self._cost = counter("cost_usd_total", "Known cost of model calls in USD.", "model", "root", "caller")
+        self._answered_cost = counter(
+            "answered_cost_usd_total",
+            "The same by the model that answered, where its name differs from the one that was asked.",
+            "model",
+            "response_model",
+        )
+        self._unpriced = counter(
+            "unpriced_model_calls_total",
+            "Model calls of which the cost is not, or not wholly, known.",
+            "model",
+            "reason",
+        )
+        self._finish_reasons = counter(
+            "model_call_finish_reasons_total", "Answers of models, by why they ended.", "model", "reason"
+        )
+        self._runs_limit = gauge(
+            "runs_limit", "Limits of each run: USD, tokens, model calls, seconds.", "limit", mode="livemax"
+        )
         self._model_calls = counter("model_calls_total", "Finished model calls.", "model", "provider", "status")
         self._model_call_duration = histogram(
             "model_call_duration_seconds", "Duration of model calls, retries included.", _CALL_SECONDS, "model"
@@ -235,8 +317,9 @@ class Metrics:
         self._run_failures = counter("run_failures_total", "Failed outermost runs.", "code")
         self._run_tokens = histogram("run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS)
         self._run_cost = histogram(
-            "run_cost_usd", "Cost in USD of outermost runs with a known one, nested runs included.", _RUN_COSTS
+            "run_cost_usd", "Known cost in USD of outermost runs, nested and remote runs included.", _RUN_COSTS
         )
+        self._unpriced_runs = counter("unpriced_runs_total", "Outermost runs of which the cost is not wholly known.")
         self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
         self._tool_call_duration = histogram(
             "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
@@ -265,6 +348,12 @@ class Metrics:
         self._background_attempts = counter(
             "background_attempts_total", "Attempts of background runs that ended, by outcome.", "outcome"
         )
+        self._spans = counter(
+            "spans_total", "Spans that ended, and those of them that were exported or could not be.", "outcome"
+        )
+        self._price_file_valid = gauge(
+            "price_file_valid", "Whether the operator's price file is valid, or there is none: 1 or 0.", mode="livemin"
+        )
         self._component_info = gauge(
             "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
         )
@@ -288,27 +377,68 @@ class Metrics:
     def _counter(self, name: str, documentation: str, *labels: str) -> Callable[..., Counter]:
         """A function from label values to their counter; cached, because a look-up takes longer than counting."""
         names = (*_COMMON_LABELS, *labels)
-        return cache(Counter(f"podwright_{name}", documentation, names, registry=self.registry).labels)
+        counter = Counter(f"podwright_{name}", documentation, names, registry=self.registry)
+        return cache(self._exported(counter, name.removesuffix("_total"), "counter", documentation, names))
 
     def _gauge(
         self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax", "livemin"] = "livesum"
     ) -> Callable[..., Gauge]:
         names = (*_COMMON_LABELS, *labels)
         gauge = Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
-        return cache(gauge.labels)
+        kind = "up_down_counter" if name == _IN_PROGRESS else "gauge"
+        return cache(self._exported(gauge, name, kind, documentation, names))
 
     def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Callable[..., Histogram]:
         names = (*_COMMON_LABELS, *labels)
         histogram = Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
-        return cache(histogram.labels)
+        return cache(self._exported(histogram, name, "histogram", documentation, names, buckets))
+
+    def _exported(
+        self,
+        metric: Counter | Gauge | Histogram,
+        name: str,
+        kind: InstrumentKind,
+        documentation: str,
+        names: tuple[str, ...],
+        buckets: Sequence[float] = (),
+    ) -> Callable[..., Any]:
+        """A function from label values to their series, which is exported as well if that is asked for."""
+        export = self._export
+        if export is None:
+            return metric.labels
+        instrument = f"podwright.{name.replace('_', '.')}"
+        export.define(instrument, kind, documentation, buckets)
+
+        def series(*values: str) -> ExportedSeries:
+            return ExportedSeries(
+                metric.labels(*values), export.series(instrument, dict(zip(names, values, strict=True)))
+            )
+
+        return series
 
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
             return INLINE, event.kind
         return (event.component, event.kind) if event.component in self._components else self._served
 
+    def _root(self, labels: Labels) -> str:
+        root = current_origin.get().root
+        if root:
+            return _bounded(root, self._roots, OTHER)
+        return INLINE if labels[0] == INLINE else self._served[0]
+
+    def _caller(self) -> str:
+        caller = current_origin.get().caller
+        return caller if caller in self._callers else ""
+
     def _count(self, event: events.Event, labels: Labels) -> None:
+        if self._export is not None:
+            model = getattr(event, "model", "")
+            self._export.count(event, _bounded(model, self._models) if model else "")
         match event:
+            case events.RunStarted(parent_id=None) if current_origin.get().root:
+                self.begin_root(current_origin.get().root)
+                self._runs_in_progress(*labels).inc()
             case events.RunStarted(parent_id=None):
                 self._runs_in_progress(*labels).inc()
             case events.RunEnded(parent_id=None):
@@ -331,12 +461,14 @@ class Metrics:
                 pass
 
     def _count_run(self, event: events.RunEnded, labels: Labels) -> None:
+        self._note_price_file()
         self._runs_in_progress(*labels).dec()
-        self._runs(*labels, RUN_STATUSES[type(event)]).inc()
+        self._runs(*labels, RUN_STATUSES[type(event)], self._caller()).inc()
         self._run_duration(*labels).observe(event.duration_ms / 1000, _exemplar())
         self._run_tokens(*labels).observe(event.usage.total_tokens)
-        if event.usage.cost is not None:
-            self._run_cost(*labels).observe(event.usage.cost)
+        self._run_cost(*labels).observe(event.usage.known_cost)
+        if event.usage.cost is None:
+            self._unpriced_runs(*labels).inc()
         if not isinstance(event, events.RunFailed):
             return
         self._run_failures(*labels, _code(event.error)).inc()
@@ -353,7 +485,11 @@ class Metrics:
         if isinstance(event, events.ModelCallFailed):
             self._model_call_failures(*labels, model, _code(event.error)).inc()
             return
-        self._count_usage(event.response.usage, labels, model)
+        response = event.response
+        self._finish_reasons(*labels, model, _bounded(response.finish_reason, _FINISH_REASONS)).inc()
+        self._count_usage(response.usage, labels, model)
+        if response.usage.known_cost and response.model not in ("", model.partition("/")[2]):
+            self._count_answered(labels, model, response)
         if event.first_token_ms is None:
             return
         self._first_token(*labels, model).observe(event.first_token_ms / 1000, _exemplar())
@@ -363,13 +499,60 @@ class Metrics:
             self._time_per_output_token(*labels, model).observe(max(0.0, seconds) / further_tokens)
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
+        root = self._root(labels)
+        caller = self._caller()
         for token_type, field in _TOKEN_TYPES.items():
             if tokens := getattr(usage, field):
-                self._tokens(*labels, model, token_type).inc(tokens)
+                self._tokens(*labels, model, token_type, root, caller).inc(tokens)
+        self._cost(*labels, model, root, caller).inc(usage.known_cost)
         if usage.cost is None:
-            self._unpriced(*labels, model).inc(max(1, usage.unpriced_model_calls))
-        else:
-            self._cost(*labels, model).inc(usage.cost)
+            uncounted = usage.uncounted_model_calls
+            incomplete = usage.incomplete_model_calls
+            unpriced = max(1, usage.unpriced_model_calls) - uncounted - incomplete
+            for reason, calls in zip(_REASONS, (unpriced, uncounted, incomplete), strict=True):
+                if calls > 0:
+                    self._unpriced(*labels, model, reason).inc(calls)
+
+    def _count_answered(self, labels: Labels, model: str, response: ModelResponse) -> None:
+        """Count the cost of a model that a router chose, or that has a more exact name."""
+        pair = (model, response.model)
+        if pair not in self._answered and len(self._answered) >= _MAX_ANSWERED:
+            pair = (model, OTHER)
+        self._answered.add(pair)
+        self._answered_cost(*labels, *pair).inc(response.usage.known_cost)
+
+
+class ExportedSeries:
+    """A series of a metric that is also recorded for OTLP.
+
+    Args:
+        series: The series in Prometheus' registry.
+        record: Records a value.
+    """
+
+    def __init__(self, series: Any, record: Record) -> None:
+        self._series = series
+        self._record = record
+
+    def inc(self, amount: float = 1) -> None:
+        """Count up."""
+        self._series.inc(amount)
+        self._record(amount)
+
+    def dec(self, amount: float = 1) -> None:
+        """Count down."""
+        self._series.dec(amount)
+        self._record(-amount)
+
+    def set(self, value: float) -> None:
+        """Set a gauge."""
+        self._series.set(value)
+        self._record(value)
+
+    def observe(self, value: float, exemplar: dict[str, str] | None = None) -> None:
+        """Observe a value of a histogram."""
+        self._series.observe(value, exemplar)
+        self._record(value)
 
 
 class _WithoutCreated(Collector):
@@ -402,8 +585,8 @@ def _code(error: Mapping[str, Any]) -> str:
     return _bounded(str(error.get("code")), _CODES)
 
 
-def _bounded(value: str, known: Collection[str]) -> str:
-    return value if value in known else UNKNOWN
+def _bounded(value: str, known: Collection[str], other: str = UNKNOWN) -> str:
+    return value if value in known else other
 
 
 def _exemplar() -> dict[str, str] | None:

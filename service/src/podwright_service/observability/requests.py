@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from opentelemetry.trace import StatusCode, get_current_span
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run
+from podwright_service.observability import semconv
+from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
 
 if TYPE_CHECKING:
     from podwright_service.observability import Observability
@@ -30,16 +32,27 @@ class RequestTelemetryMiddleware:
     """
 
     def __init__(self, app: ASGIApp, observability: Observability) -> None:
-        self.app, self._metrics = app, observability.metrics
+        self.app = app
+        self._metrics = observability.metrics
+        self._traces = observability.tracer_provider is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if self._traces:
+            await self._serve(scope, receive, send)
+            return
+        # a trace of the caller goes on behind this service, although it exports no spans of its own
+        with trace_of(Headers(scope=scope).get("traceparent")):
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status = CLIENT_CLOSED_REQUEST
-        traceresponse = current_traceparent()
+        traceresponse = current_traceparent() if self._traces else None
+        state: dict[str, Any] = scope.setdefault("state", {})
 
         async def send_with_trace(message: Message) -> None:
             nonlocal status
@@ -58,9 +71,22 @@ class RequestTelemetryMiddleware:
             raise
         finally:
             seconds = time.perf_counter() - started
+            status = _tell_of_late_failure(state, status)
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}
                 _log.debug("request", extra=fields)
             resumed_run.reset(token)
+
+
+def _tell_of_late_failure(state: dict[str, Any], status: int) -> int:
+    """The status of a response as it ended: a stream answers 200 when its run begins, and the run may fail later."""
+    late = state.get("final_status")
+    if late is None or status != 200:
+        return status
+    span = get_current_span()
+    code = state.get("final_code", "internal_error")
+    span.set_attribute(semconv.ERROR, code)
+    span.set_status(StatusCode.ERROR, code)
+    return late

@@ -7,7 +7,6 @@ makes are children of its call.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
@@ -15,18 +14,18 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
 
 from podwright import events
 from podwright.conversation import parse_content
 from podwright.errors import MessagesError
 from podwright.json_data import to_text
 from podwright.messages import ContentPart, Message
-from podwright.models import pricing
 from podwright.usage import NO_USAGE, Usage
-from podwright_service.observability import semconv
+from podwright_service.observability import semconv, span_content
 from podwright_service.observability.tracebacks import error_of_own_code
 from podwright_service.observability.tracing import resumed_run
+from podwright_service.origin import current_origin
 
 Attributes = dict[str, Any]
 SpanStart = tuple[str, SpanKind, Attributes]
@@ -93,12 +92,23 @@ class RunSpans:
 
     def _start(self, event: events.Event, start: SpanStart) -> None:
         name, kind, attributes = start
+        if isinstance(event, events.RunStarted) and event.parent_id is None:
+            self._describe_request(event)
         link = resumed_run.get() if isinstance(event, events.RunStarted) and event.parent_id is None else None
         span = self._tracer.start_span(name, kind=kind, attributes=attributes, links=[link] if link else None)
         if self._capture_content and span.is_recording():
             span.set_attributes(_content(event))
         token = attach(set_span_in_context(span))
         _open_spans.set((*_open_spans.get(), (span, token)))
+
+    def _describe_request(self, event: events.RunStarted | events.RunFinished) -> None:
+        """Put what lists of traces show on the span around the outermost run, which is that of the request."""
+        span = get_current_span()
+        if not span.is_recording():
+            return
+        span.set_attributes({semconv.SPAN_KIND: "CHAIN", **_origin()})
+        if self._capture_content:
+            span.set_attributes(_value(event))
 
     def _end(self, event: End) -> None:
         *outer, (span, token) = _open_spans.get()
@@ -115,6 +125,8 @@ class RunSpans:
                 span.record_exception(error)
         span.end()
         detach(token)
+        if isinstance(event, events.RunFinished) and event.parent_id is None:
+            self._describe_request(event)
 
 
 def _run(event: events.RunStarted, remote: bool) -> SpanStart:
@@ -122,11 +134,25 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
     operation = semconv.INVOKE_WORKFLOW if workflow else semconv.INVOKE_AGENT
     attributes: Attributes = {
         semconv.OPERATION: operation,
-        semconv.WORKFLOW_NAME if workflow else semconv.AGENT_NAME: event.component,
+        semconv.AGENT_NAME: event.component,
         semconv.COMPONENT_KIND: event.kind,
         semconv.RUN_ID: event.run_id,
+        semconv.SPAN_KIND: semconv.SPAN_KINDS[event.kind],
+        **_origin(),
     }
     return f"{operation} {event.component}", SpanKind.CLIENT if remote else SpanKind.INTERNAL, attributes
+
+
+def _origin() -> Attributes:
+    """Where the run comes from, and for whom it is."""
+    origin = current_origin.get()
+    named = {
+        semconv.ROOT: origin.root,
+        semconv.CALLER: origin.caller,
+        semconv.USER: origin.user,
+        semconv.SESSION: origin.session,
+    }
+    return {**origin.members, **{name: value for name, value in named.items() if value}}
 
 
 def _step(event: events.StepStarted) -> SpanStart:
@@ -191,7 +217,7 @@ def _result(event: End) -> Attributes:
         case events.ModelCallFinished():
             return _model_call_result(event)
         case events.ModelCallFailed() if event.usage.total_tokens:
-            return {**_tokens(event.usage), **_cost(event.usage.cost, event.model, event.usage)}
+            return {**_tokens(event.usage), **_cost(event.usage)}
         case _:
             return {}
 
@@ -199,13 +225,18 @@ def _result(event: End) -> Attributes:
 def _run_result(event: events.RunEnded) -> Attributes:
     usage = event.usage
     attributes: Attributes = {
-        **_tokens(usage),
+        # not the conventions' names: backends add these up over all spans
+        semconv.RUN_INPUT_TOKENS: usage.input_tokens,
+        semconv.RUN_OUTPUT_TOKENS: usage.output_tokens,
         semconv.RUN_STATUS: semconv.RUN_STATUSES[type(event)],
         semconv.MODEL_CALLS: usage.model_calls,
         semconv.TOOL_CALLS: usage.tool_calls,
     }
     if usage.cost is not None:
         attributes[semconv.RUN_COST] = usage.cost
+    else:
+        attributes[semconv.RUN_KNOWN_COST] = usage.known_cost
+        attributes[semconv.UNPRICED_CALLS] = usage.unpriced_model_calls
     return attributes
 
 
@@ -220,18 +251,19 @@ def _model_call_result(event: events.ModelCallFinished) -> Attributes:
     if event.first_token_ms is not None:
         attributes[semconv.REQUEST_STREAM] = True
         attributes[semconv.FIRST_CHUNK] = event.first_token_ms / 1000
-    return {**attributes, **_cost(usage.cost, event.model, response.usage)}
+    return {**attributes, **_cost(usage)}
 
 
-def _cost(amount: float | None, model: str, usage: Usage) -> Attributes:
-    """The cost of a call in USD, and where its price comes from; nothing if it is not known."""
-    if amount is None:
-        return {}
-    return {
-        semconv.COST: amount,
-        semconv.COST_CURRENCY: "USD",
-        semconv.COST_SOURCE: _cost_source(model, usage),
-    }
+def _cost(usage: Usage) -> Attributes:
+    """The cost of a call in USD, and where its price comes from; or why it is not known."""
+    if usage.cost is None:
+        reason = "count" if usage.uncounted_model_calls else "incomplete" if usage.incomplete_model_calls else "price"
+        return {semconv.UNPRICED: reason}
+    attributes: Attributes = {semconv.COST: usage.cost, semconv.COST_CURRENCY: "USD"}
+    if usage.cost_source:
+        attributes[semconv.COST_SOURCE] = "provider" if usage.cost_source == "provider" else "local"
+        attributes[semconv.PRICE_LIST] = usage.cost_source
+    return attributes
 
 
 def _tokens(usage: Usage) -> Attributes:
@@ -246,14 +278,6 @@ def _tokens(usage: Usage) -> Attributes:
     if usage.reasoning_tokens:
         attributes[semconv.REASONING_TOKENS] = usage.reasoning_tokens
     return attributes
-
-
-def _cost_source(model: str, usage: Usage) -> str:
-    """Where the cost comes from: a price table that gives exactly this cost, or else the provider."""
-    if model.startswith("offline/"):
-        return "offline"
-    price = pricing.lookup(model, usage)
-    return price.source if price and price.amount == usage.cost else "provider"
 
 
 def _error_code(event: End) -> str | None:
@@ -272,19 +296,28 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
-            return {semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),))}
+            return {semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),)), **_value(event)}
         case events.RunFinished():
-            return {semconv.OUTPUT_MESSAGES: _messages((Message("assistant", to_text(event.value)),), "stop")}
+            answer = _messages((Message("assistant", to_text(event.value)),), "stop")
+            return {semconv.OUTPUT_MESSAGES: answer, **_value(event)}
         case events.ModelCallStarted():
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
             return {semconv.OUTPUT_MESSAGES: _messages((response.message(),), response.finish_reason)}
         case events.ToolCallStarted():
-            return {semconv.TOOL_ARGUMENTS: json.dumps(event.arguments, ensure_ascii=False)}
+            return {semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)}
         case events.ToolCallFinished():
-            return {semconv.TOOL_RESULT: event.output}
+            return {semconv.TOOL_RESULT: span_content.cut(event.output)}
         case _:
             return {}
+
+
+def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
+    """The input or the output of a run as a text."""
+    if isinstance(event, events.RunFinished):
+        return {semconv.OUTPUT_VALUE: span_content.cut(to_text(event.value))}
+    message = Message("user", _input(event.input))
+    return {semconv.INPUT_VALUE: span_content.cut(message.text)}
 
 
 def _input(data: object) -> str | tuple[ContentPart, ...]:
@@ -309,7 +342,7 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
         ]
         entry: dict[str, Any] = {"role": message.role, "parts": parts}
         entries.append(entry | {"finish_reason": finish_reason} if finish_reason else entry)
-    return json.dumps(entries, ensure_ascii=False)
+    return span_content.to_json(entries)
 
 
 def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:

@@ -1,8 +1,10 @@
 """The names of spans, attributes and statuses, in one module because the GenAI conventions still change.
 
 Source: open-telemetry/semantic-conventions-genai as of November 2026 (all of `gen_ai.*` is in development). Cost has no
-settled convention, so its names follow the open proposal. `podwright.*` is used where no convention has a name. The
-HTTP attributes of server spans are FastAPI's own.
+settled convention: the amount has the name that Langfuse and others read, the currency and the source those of the open
+proposal, whose name of the amount Langfuse would count as a kind of tokens. `input.value` and the like are names of
+OpenInference, by which Phoenix and Langfuse fill their lists of traces. `podwright.*` is used where no convention has a
+name. The HTTP attributes of server spans are FastAPI's own.
 """
 
 from __future__ import annotations
@@ -19,7 +21,6 @@ EXECUTE_TOOL: Final = "execute_tool"
 PLAN: Final = "plan"
 
 AGENT_NAME: Final = "gen_ai.agent.name"
-WORKFLOW_NAME: Final = "gen_ai.workflow.name"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
@@ -46,9 +47,16 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
-COST: Final = "gen_ai.usage.cost.amount"
+COST: Final = "gen_ai.usage.cost"
 COST_CURRENCY: Final = "gen_ai.usage.cost.currency"
 COST_SOURCE: Final = "gen_ai.usage.cost.source"
+
+SPAN_KIND: Final = "openinference.span.kind"
+SPAN_KINDS: Final = {"agent": "AGENT", "conductor": "AGENT", "workflow": "CHAIN", "pipeline": "CHAIN"}
+INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
+USER: Final = "user.id"
+SESSION: Final = "session.id"
 
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
@@ -62,6 +70,14 @@ BLUEPRINT_DIGEST: Final = "podwright.blueprint.digest"
 RUN_ID: Final = "podwright.run.id"
 RUN_STATUS: Final = "podwright.run.status"
 RUN_COST: Final = "podwright.run.cost.usd"
+RUN_KNOWN_COST: Final = "podwright.run.known_cost.usd"
+RUN_INPUT_TOKENS: Final = "podwright.run.input_tokens"
+RUN_OUTPUT_TOKENS: Final = "podwright.run.output_tokens"
+UNPRICED_CALLS: Final = "podwright.run.unpriced_model_calls"
+PRICE_LIST: Final = "podwright.model_call.price_list"
+UNPRICED: Final = "podwright.model_call.unpriced"
+ROOT: Final = "podwright.root"
+CALLER: Final = "podwright.caller"
 MODEL_CALLS: Final = "podwright.run.model_calls"
 TOOL_CALLS: Final = "podwright.run.tool_calls"
 STEP_NAME: Final = "podwright.step.name"
@@ -84,11 +100,23 @@ PROVIDERS: Final = {
     "bedrock": "aws.bedrock",
     "gemini": "gcp.gemini",
     "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
     "vertex_ai": "gcp.vertex_ai",
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
 """The conventions' names of providers, where they differ from the prefix of a model's name."""
+
+_SECONDS = tuple(0.01 * 2**n for n in range(14))
+METRICS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
+    "gen_ai.client.token.usage": ("Tokens of model calls.", "{token}", tuple(4.0**n for n in range(14))),
+    "gen_ai.client.operation.duration": ("Duration of model calls.", "s", _SECONDS),
+    "gen_ai.execute_tool.duration": ("Duration of tool calls.", "s", _SECONDS),
+    "gen_ai.invoke_agent.duration": ("Duration of agents' runs.", "s", _SECONDS),
+    "gen_ai.invoke_agent.inference_calls": ("Model calls of agents' runs.", "{call}", (1, 2, 4, 8, 16, 32, 64, 128)),
+    "gen_ai.invoke_agent.tool_calls": ("Tool calls of agents' runs.", "{call}", (1, 2, 4, 8, 16, 32, 64, 128)),
+}
+"""The conventions' metrics: what each measures, its unit, and the upper bounds of its buckets."""
 
 RUN_STATUSES: Final[dict[type[events.RunEnded], str]] = {
     events.RunFinished: "ok",

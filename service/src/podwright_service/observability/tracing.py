@@ -6,18 +6,21 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context, attach, detach
+from opentelemetry import baggage, propagate, trace
+from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.trace import Link
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from podwright.errors import ConfigurationError
+from podwright.headers import ROOT
 from podwright.text import did_you_mean
 from podwright_service.observability import semconv
+from podwright_service.origin import SESSION, USER, current_origin
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -37,13 +40,19 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 _traceparent = TraceContextTextMapPropagator()
 
 
-def create_tracer_provider(attributes: Mapping[str, str]) -> TracerProvider | None:
+SpanOutcome = Literal["ended", "exported", "failed"]
+"""What becomes of spans: some of those that ended may wait, or be dropped because too many wait."""
+CountSpans = Callable[[SpanOutcome, int], object]
+
+
+def create_tracer_provider(attributes: Mapping[str, str], count: CountSpans) -> TracerProvider | None:
     """The SDK's tracer provider with the exporters that the environment asks for; None if it asks for none.
 
     It also becomes the global provider, so that spans that tools make are exported too.
 
     Args:
         attributes: Resource attributes; `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence.
+        count: Counts spans; those of the first exporter, if there are several.
 
     Raises:
         ConfigurationError: An `OTEL_*` variable has a value that is not supported.
@@ -57,12 +66,18 @@ def create_tracer_provider(attributes: Mapping[str, str]) -> TracerProvider | No
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
+    from podwright_service.observability.span_counts import counting, counting_processor
+
     exporters = {"otlp": OTLPSpanExporter, "console": ConsoleSpanExporter}
     try:
         resource = Resource.create(attributes).merge(OTELResourceDetector().detect())
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         for name in names:
-            provider.add_span_processor(BatchSpanProcessor(exporters[name]()))
+            exporter = exporters[name]()
+            if name == names[0]:
+                provider.add_span_processor(counting_processor(count))
+                exporter = counting(exporter, count)
+            provider.add_span_processor(BatchSpanProcessor(exporter))
     except ValueError as error:
         raise ConfigurationError(
             f"Invalid OpenTelemetry configuration: {error}", suggestion="Check the variables that begin with OTEL_."
@@ -72,14 +87,24 @@ def create_tracer_provider(attributes: Mapping[str, str]) -> TracerProvider | No
     return provider
 
 
-def shut_down(provider: TracerProvider) -> None:
-    """Export the remaining spans and stop the exporters, within `FLUSH_TIMEOUT`."""
-    # A daemon thread, because the SDK waits up to 30 s for a collector that does not respond.
-    thread = threading.Thread(target=provider.shutdown, name="podwright-tracing-shutdown", daemon=True)
-    thread.start()
-    thread.join(FLUSH_TIMEOUT)
-    if thread.is_alive():
-        _log.warning("The last spans were not exported within %g seconds and are lost.", FLUSH_TIMEOUT)
+def shut_down(**shutdowns: Callable[[], object]) -> None:
+    """Export what remains and stop the exporters, within `FLUSH_TIMEOUT` together.
+
+    Args:
+        **shutdowns: What is exported, and a function that does it.
+    """
+    until = time.monotonic() + FLUSH_TIMEOUT
+    # daemon threads, because the SDK waits up to 30 s for a collector that does not respond
+    threads = {
+        name: threading.Thread(target=shutdown, name=f"podwright-{name}-shutdown", daemon=True)
+        for name, shutdown in shutdowns.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    for name, thread in threads.items():
+        thread.join(max(0.0, until - time.monotonic()))
+        if thread.is_alive():
+            _log.warning("The last %s were not exported within %g seconds and are lost.", name, FLUSH_TIMEOUT)
 
 
 def capture_content() -> bool:
@@ -88,11 +113,26 @@ def capture_content() -> bool:
     return mode.strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT")
 
 
-def inject_trace_context(run: Run) -> dict[str, str]:
-    """Headers that continue the current trace in a remote component; see `podwright.components.remote.PROPAGATORS`."""
+def trace_headers() -> dict[str, str]:
+    """Headers that continue the current trace at a model's server; see `podwright.models.http.PROPAGATORS`."""
     headers: dict[str, str] = {}
-    propagate.inject(headers)
+    _traceparent.inject(headers)
     return headers
+
+
+def inject_context(run: Run) -> dict[str, str]:
+    """Headers that continue the current trace in a remote component, and say where its run comes from.
+
+    See `podwright.components.remote.PROPAGATORS`.
+    """
+    origin = current_origin.get()
+    context = get_current()
+    for name, value in {**origin.members, USER: origin.user, SESSION: origin.session}.items():
+        if value:
+            context = baggage.set_baggage(name, value, context)
+    headers: dict[str, str] = {}
+    propagate.inject(headers, context)
+    return headers | ({ROOT: origin.root} if origin.root else {})
 
 
 def current_traceparent() -> str | None:

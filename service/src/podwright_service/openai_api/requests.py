@@ -82,7 +82,8 @@ class OpenAIRequest(Options, ABC):
     metadata: dict[str, JsonValue] | None = None
     """Entries whose names are in the component's templates are named inputs."""
     user: NoEffect = None
-    """Has no effect, like `safety_identifier`, `service_tier` and `prompt_cache_key` with its options."""
+    """For whom the run is, as `safety_identifier`. `service_tier` and `prompt_cache_key` with its options have no
+    effect."""
     safety_identifier: NoEffect = None
     service_tier: NoEffect = None
     prompt_cache_key: NoEffect = None
@@ -142,6 +143,15 @@ class OpenAIRequest(Options, ABC):
             return component.task(value)
         instructions = "\n\n".join(placed.message for placed in conversation.instructions)
         return Task(value, response_model, earlier, instructions, _as_settings(settings))
+
+    def user_name(self) -> str:
+        """See `Sender`."""
+        return next((value for value in (self.user, self.safety_identifier) if isinstance(value, str)), "")
+
+    def session_name(self) -> str:
+        """See `Sender`: `session_id` of the metadata, as other gateways take it."""
+        value = (self.metadata or {}).get("session_id")
+        return value if isinstance(value, str) else ""
 
     def _settings(self) -> list[Setting]:
         """The settings of model calls that the client has set."""

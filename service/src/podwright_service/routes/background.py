@@ -34,6 +34,7 @@ from podwright_service.execution import task_of
 from podwright_service.hosts import check_origin
 from podwright_service.limits import granted_limits
 from podwright_service.observability.tracing import current_traceparent
+from podwright_service.origin import origin_of
 from podwright_service.problems import RequestError
 from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerprint, fingerprint_of, key_of
 from podwright_service.routes.json_body import JSONRoute
@@ -120,6 +121,7 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
             },
             "idempotency_key": key_of(request) if has_key else None,
             "fingerprint": fingerprint,
+            "origin": origin_of(request, runtime.settings, body).to_dict(),
         }
     )
     if fingerprint is not None:
@@ -320,6 +322,8 @@ def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
         {**{name: decision[name] for name in decision if name != "caller"}, "at": _date(decision["at"])}
         for decision in run["decisions"]
     ]
+    origin: dict[str, Any] = run["origin"] or {}
+    shown |= {name: origin.get(name) for name in ("caller", "user", "session")}
     shown["notice"] = _notice(run, worker)
     return shown
 

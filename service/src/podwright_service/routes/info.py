@@ -8,7 +8,9 @@ from fastapi import APIRouter, Request
 
 import podwright
 from podwright import blueprints
-from podwright_service.inline_blueprints import clients_of, tools_of
+from podwright.models.price_lists import list_versions
+from podwright_service.inline_blueprints import tools_of
+from podwright_service.model_checks import clients_of
 from podwright_service.remotes import remotes_in
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import Info
@@ -33,6 +35,7 @@ async def info(request: Request) -> Info:
             "podwright": podwright.__version__,
             "blueprint": blueprints.VERSION,
             "python": platform.python_version(),
+            **list_versions(),
         },
         blueprint=blueprint,
         digest=blueprints.digest(blueprint),

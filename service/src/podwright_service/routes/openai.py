@@ -24,6 +24,7 @@ from podwright_service.openai_api.chat_request import ChatRequest
 from podwright_service.openai_api.requests import check_model
 from podwright_service.openai_api.responses import ResponseEvents, ResponseObject
 from podwright_service.openai_api.responses_request import ResponsesRequest
+from podwright_service.origin import Sender, origin_of
 from podwright_service.problems import ProblemDetails, RequestError
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.routes.runs import begun_stream, late_problem
@@ -84,8 +85,8 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     task, answer = _prepare(request, body)
     if body.stream:
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(request, task, answer, Chunks(answer, body.model, with_usage=with_usage))
-    result, text = await _run(request, task, answer)
+        return await _stream(request, body, task, answer, Chunks(answer, body.model, with_usage=with_usage))
+    result, text = await _run(request, body, task, answer)
     return _response(answer, result, completion(answer, body.model, text, result.usage))
 
 
@@ -96,8 +97,8 @@ async def responses(request: Request, body: ResponsesRequest) -> Response:
     task, answer = _prepare(request, body)
     state = ResponseObject(answer, body)
     if body.stream:
-        return await _stream(request, task, answer, ResponseEvents(state))
-    result, text = await _run(request, task, answer)
+        return await _stream(request, body, task, answer, ResponseEvents(state))
+    result, text = await _run(request, body, task, answer)
     return _response(answer, result, state.whole(text, result.usage))
 
 
@@ -119,9 +120,10 @@ def _prepare(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Ta
     return task, Answer(runtime.component, task, show_reasoning=runtime.settings.show_reasoning)
 
 
-async def _run(request: Request, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
+async def _run(request: Request, sender: Sender, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
     runtime = get_runtime(request)
-    work = execute_request(request, runtime.component, task, subscriber=answer.read)
+    origin = origin_of(request, runtime.settings, sender)
+    work = execute_request(request, runtime.component, task, subscriber=answer.read, origin=origin)
     result = await runtime.active_runs.run_until_disconnect(request, work)
     return result, answer.text(result.value)
 
@@ -146,10 +148,10 @@ class _Protocol(Protocol):
     def failed(self, problem: ProblemDetails) -> dict[str, Any]: ...
 
 
-async def _stream(request: Request, task: Task, answer: Answer, protocol: _Protocol) -> Response:
+async def _stream(request: Request, sender: Sender, task: Task, answer: Answer, protocol: _Protocol) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as run:
-        stream = await run.enter_async_context(begun_stream(request, task))
+        stream = await run.enter_async_context(begun_stream(request, task, sender))
         answer.run_id = stream.run_id
         return StreamedRun(_events(request, stream, answer, protocol), stream, run.pop_all())
 

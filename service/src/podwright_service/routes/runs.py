@@ -19,6 +19,7 @@ from podwright.result import ExecutionResult
 from podwright.run import Task
 from podwright_service.documentation import RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
 from podwright_service.execution import execute_request, result_content, task_of
+from podwright_service.origin import Sender, origin_of
 from podwright_service.problems import ProblemDetails, problem_details
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
@@ -38,22 +39,30 @@ _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component."""
     component = get_runtime(request).component
-    return await _run(request, component, task_of(component, body), trace)
+    return await _run(request, component, body, trace)
 
 
 @router.post("/run-blueprint", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
 async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTraced = False) -> Response:
     """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
     component = await build_inline(request, body)
-    return await _run(request, component, task_of(component, body), trace)
+    return await _run(request, component, body, trace)
 
 
 @contextlib.asynccontextmanager
-async def begun_stream(request: Request, task: Task, trace: bool = False) -> AsyncGenerator[RunStream]:
+async def begun_stream(request: Request, task: Task, sender: Sender, trace: bool = False) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
     stream = RunStream(runtime.settings.stream_buffer_bytes)
-    work = execute_request(request, runtime.component, task, subscriber=stream.publish, stream=True, trace=trace)
+    work = execute_request(
+        request,
+        runtime.component,
+        task,
+        subscriber=stream.publish,
+        origin=origin_of(request, runtime.settings, sender),
+        stream=True,
+        trace=trace,
+    )
     async with stream.running(work) as running:
         runtime.active_runs.add(running)
         await runtime.active_runs.run_until_disconnect(request, stream.begun())
@@ -65,7 +74,7 @@ async def run_stream(request: Request, body: RunRequest, trace: IsTraced = False
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)
     async with contextlib.AsyncExitStack() as run:
-        stream = await run.enter_async_context(begun_stream(request, task, trace))
+        stream = await run.enter_async_context(begun_stream(request, task, body, trace))
         return StreamedRun(_events(request, stream), stream, run.pop_all())
 
 
@@ -87,6 +96,7 @@ def late_problem(request: Request, run_id: str, error: Exception) -> ProblemDeta
     if problem.code == "internal_error":
         _log.error("The run %s failed unexpectedly.", run_id, exc_info=error)
     request.state.final_status = problem.status
+    request.state.final_code = problem.code
     return problem
 
 
@@ -99,10 +109,18 @@ class _RunId:
         self.value = self.value or event.run_id
 
 
-async def _run(request: Request, component: Component, task: Task, trace: bool) -> Response:
+async def _run(request: Request, component: Component, body: RunRequest, trace: bool) -> Response:
+    runtime = get_runtime(request)
     run_id = _RunId()
-    work = execute_request(request, component, task, subscriber=run_id, trace=trace)
-    result = await get_runtime(request).active_runs.run_until_disconnect(request, work)
+    work = execute_request(
+        request,
+        component,
+        task_of(component, body),
+        subscriber=run_id,
+        origin=origin_of(request, runtime.settings, body),
+        trace=trace,
+    )
+    result = await runtime.active_runs.run_until_disconnect(request, work)
     headers = {RUN_ID: run_id.value, USAGE: format_usage(result.usage)}
     return Response(_content(component, result), headers=headers, media_type="application/json")
 

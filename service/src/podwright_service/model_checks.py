@@ -1,0 +1,94 @@
+"""What can be said of the models of a component before the first call: clients, keys, prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from podwright.components import Component
+from podwright.errors import ConfigurationError, PodwrightError, Problem
+from podwright.models import Model, choose_client, resolve
+from podwright.models.pricing import operators_file
+from podwright.usage import Usage
+from podwright_service.inline_blueprints import models_of
+from podwright_service.remotes import everything_in
+from podwright_service.schemas import ModelClient
+from podwright_service.settings import Settings
+
+_ONE_CALL = Usage(input_tokens=1, output_tokens=1)
+
+
+def clients_of(models: Iterable[str]) -> dict[str, ModelClient]:
+    """How each of these models is called, as far as its provider is known."""
+    clients: dict[str, ModelClient] = {}
+    for name in models:
+        with suppress(PodwrightError):
+            choice = choose_client(name)
+            clients[name] = ModelClient(client=choice.client, reason=choice.reason)
+    return clients
+
+
+def _has_price(model: Model) -> bool:
+    """Whether the price of a model is known; see `Model.load_prices`."""
+    model.load_prices()
+    # a model without a method of its own reports what its calls cost
+    return type(model).cost is Model.cost or model.cost(_ONE_CALL) is not None
+
+
+def price_warnings(models: Iterable[Model | str], others: Iterable[str] = ()) -> Iterator[Problem]:
+    """The models, or those with these names, whose calls have no known cost, and the prices of models not here.
+
+    Args:
+        models: The models that are called.
+        others: Names of further models that may have a price.
+
+    Raises:
+        UnknownModelError: No installed provider serves one of them.
+        ConfigurationError: The price file is invalid.
+    """
+    names = [*others]
+    for model in models:
+        resolved = resolve(model) if isinstance(model, str) else model
+        names.append(resolved.name)
+        if not (resolved.reports_cost or _has_price(resolved)):
+            reason = f"The price of '{resolved.name}' is unknown, so what its calls cost will be."
+            yield Problem("", reason, "Add it to a file of your own prices (PODWRIGHT_PRICES).")
+    for problem in operators_file().unused(names):
+        yield Problem("", problem.detail, problem.suggestion)
+
+
+def check_cost_limits(component: Component, settings: Settings, models: Iterable[Model]) -> None:
+    """Refuse a cost limit of models without a price: each of their calls would be refused.
+
+    Args:
+        component: The served component.
+        settings: The limit of all runs, and whether such a component may start.
+        models: The models that are called.
+
+    Raises:
+        ConfigurationError: A model has none.
+    """
+    if settings.allow_unpriced_models:
+        return
+    limited: list[Model] = [*models] if settings.run_cost is not None else []
+    for part in everything_in(component):
+        if part.limits is not None and part.limits.cost is not None:
+            limited += models if settings.model else models_of(part)
+    for model in limited:
+        if not _has_price(model):
+            raise ConfigurationError(
+                f"Runs have a cost limit, and the price of '{model.name}' is unknown, so its calls would be refused.",
+                suggestion="Add the price to a file of your own (PODWRIGHT_PRICES), or remove the limit; "
+                "PODWRIGHT_ALLOW_UNPRICED_MODELS=true starts the service all the same.",
+            )
+
+
+def model_errors(models: Iterable[Model | str]) -> Iterator[PodwrightError]:
+    """Why calls of these models, or of those with these names, would fail; see `Model.check` and `load_prices`."""
+    for model in models:
+        try:
+            resolved = resolve(model) if isinstance(model, str) else model
+            resolved.check()
+            resolved.load_prices()
+        except PodwrightError as error:
+            yield error

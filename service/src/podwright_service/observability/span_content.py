@@ -1,0 +1,58 @@
+"""Contents of spans within the length that the operator allows: texts are cut, and JSON stays JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+from podwright.json_data import as_array
+
+_VARIABLES = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+"""OpenTelemetry's variables of the longest value, in characters, which the SDK would cut anywhere."""
+_SHORTEST = 16
+"""Characters to which a text is cut before others are left out."""
+
+
+def _limit() -> int | None:
+    values = (os.environ.get(name, "").strip() for name in _VARIABLES)
+    return next((int(value) for value in values if value.isdecimal()), None)
+
+
+def cut(text: str) -> str:
+    """A text, cut if it is too long."""
+    limit = _limit()
+    return text if limit is None else text[:limit]
+
+
+def to_json(data: Any) -> str:
+    """Data as JSON text; if it is too long, with its longest texts cut, and then without its first items."""
+    text = json.dumps(data, ensure_ascii=False)
+    limit = _limit()
+    if limit is None or len(text) <= limit:
+        return text
+    length = limit
+    while length > _SHORTEST:
+        length //= 2
+        text = json.dumps(_with_short_texts(data, length), ensure_ascii=False)
+        if len(text) <= limit:
+            return text
+    items = as_array(_with_short_texts(data, _SHORTEST))
+    while items:
+        items = items[1:]
+        text = json.dumps(items, ensure_ascii=False)
+        if len(text) <= limit:
+            return text
+    return "[]" if isinstance(data, list) else "{}"
+
+
+def _with_short_texts(data: Any, length: int) -> Any:
+    """The data with no text in it that is longer than this."""
+    if isinstance(data, str):
+        return data if len(data) <= length else f"{data[: length - 1]}…"
+    if isinstance(data, Mapping):
+        return {key: _with_short_texts(value, length) for key, value in cast("Mapping[str, Any]", data).items()}
+    if isinstance(data, list):
+        return [_with_short_texts(item, length) for item in cast("list[Any]", data)]
+    return data

@@ -1,0 +1,46 @@
+"""Counts spans on their way to the collector. Imported only with spans, because the SDK takes time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from podwright_service.observability.tracing import CountSpans
+
+
+class _CountingProcessor(SpanProcessor):
+    def __init__(self, count: CountSpans) -> None:
+        self._count = count
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context is not None and span.context.trace_flags.sampled:
+            self._count("ended", 1)
+
+
+class _CountingExporter(SpanExporter):
+    def __init__(self, exporter: SpanExporter, count: CountSpans) -> None:
+        self._exporter = exporter
+        self._count = count
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        self._count("exported" if result is SpanExportResult.SUCCESS else "failed", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def counting_processor(count: CountSpans) -> SpanProcessor:
+    """A processor that counts the spans that end and are to be exported."""
+    return _CountingProcessor(count)
+
+
+def counting(exporter: SpanExporter, count: CountSpans) -> SpanExporter:
+    """This exporter, which also counts the spans that it exports, or fails to."""
+    return _CountingExporter(exporter, count)

@@ -1,0 +1,90 @@
+"""Where a run comes from: the outermost component, the caller, and for whom it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from opentelemetry import baggage
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from starlette.requests import Request
+
+from podwright.headers import ROOT
+from podwright.text import truncate
+from podwright_service.settings import Settings
+
+INLINE = "(inline)"
+"""Stands for the components of inline blueprints, whose names are anything."""
+USER = "user.id"
+SESSION = "session.id"
+"""What OpenTelemetry calls the user and the session, in spans and in the header `baggage`."""
+_MAX_LENGTH = 200
+_ROOT = re.compile(r"[\w.-]{1,100}|\(inline\)", re.ASCII)
+_propagator = W3CBaggagePropagator()
+
+
+class Sender(Protocol):
+    """The body of a request, as far as it says for whom it is."""
+
+    def user_name(self) -> str:
+        """The user; empty if it names none."""
+        ...
+
+    def session_name(self) -> str:
+        """The session; empty if it names none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a run comes from."""
+
+    root: str = ""
+    """The outermost component, which is in another container; empty if it is the served one."""
+    caller: str = ""
+    """The name of the caller's API key; empty if it has none."""
+    user: str = ""
+    """For whom the run is, as the caller says."""
+    session: str = ""
+    """The session or conversation that the run is a part of, as the caller says."""
+    members: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further members of the header `baggage` that the operator trusts."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is known, as JSON-compatible data."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+NOWHERE = Origin()
+current_origin: ContextVar[Origin] = ContextVar("podwright_origin", default=NOWHERE)
+"""Where the current run comes from."""
+
+
+def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
+    """Where the run of a request comes from; what its body says counts more than its headers."""
+    members = _members(request, settings.baggage)
+    root = request.headers.get(ROOT, "")
+    return Origin(
+        root if _ROOT.fullmatch(root) else "",
+        getattr(request.state, "caller", ""),
+        _short(sender.user_name() or members.pop(USER, "")),
+        _short(sender.session_name() or members.pop(SESSION, "")),
+        {name: value for name, value in members.items() if name not in (USER, SESSION)},
+    )
+
+
+def _members(request: Request, trusted: list[str]) -> dict[str, str]:
+    """The trusted members of the header `baggage`."""
+    if not trusted:
+        return {}
+    header = ",".join(request.headers.getlist("baggage"))
+    members = baggage.get_all(_propagator.extract({"baggage": header}, Context()))
+    return {name: _short(str(members[name])) for name in trusted if name in members}
+
+
+def _short(text: str) -> str:
+    return truncate(text, _MAX_LENGTH)
