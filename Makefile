@@ -39,7 +39,7 @@ tools:  ## install what tests of the tiers need besides Python, as root on Debia
 	@deploy/tools.sh install chromium go nginx postgresql
 
 # What the tests of each tier need.
-SERVERS := checkov helm3 node-client promtool
+SERVERS := checkov helm3 node-client prometheus promtool
 IMAGES := collector jaeger prometheus
 CLUSTER := collector extras helm3 jaeger kubernetes operator resources
 programs: install  ## build what tests of the tiers need besides, once for all checkouts; with Go, in many minutes
@@ -103,7 +103,7 @@ test-cluster: install engine  ## run those on Kubernetes, in a cluster of their 
 
 # As in a new clone, and with the programs that Go has built. The base has another Python than many machines.
 test-container: install engine  ## run `make test test-servers` in a container of the image's base, as a user without network
-	@deploy/tools.sh build promtool
+	@deploy/tools.sh build prometheus promtool
 	docker=$$(deploy/engine.sh docker); git ls-files -z | tar --null --files-from - --create \
 		| "$$docker" build --quiet --tag podwright/tests --file tests/container/Dockerfile -
 	$$(deploy/engine.sh docker) run --rm --init --network none --env CI \

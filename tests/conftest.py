@@ -19,7 +19,18 @@ from tests.image_support import Docker
 
 TIERS = {
     "fast": set[str](),
-    "servers": {"browser", "checkov", "command", "helm3", "lasting_command", "nginx", "node", "postgresql", "promtool"},
+    "servers": {
+        "browser",
+        "checkov",
+        "command",
+        "helm3",
+        "lasting_command",
+        "nginx",
+        "node",
+        "postgresql",
+        "prometheus",
+        "promtool",
+    },
     "image": {"container", "docker", "full", "slim"},
     "cluster": {"cluster"},
     "proof": set[str](),

@@ -38,7 +38,8 @@ def test_promtool_accepts_the_rules(promtool: Promtool) -> None:
 def test_every_alert_is_tested() -> None:
     """Each alert has a unit test in which it fires, and one in which it does not."""
     tests = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())["tests"]
-    cases = {(case["alertname"], bool(case["exp_alerts"])) for test in tests for case in test.get("alert_rule_test", ())}
+    rules = [case for test in tests for case in test.get("alert_rule_test", ())]
+    cases = {(case["alertname"], bool(case["exp_alerts"])) for case in rules}
     assert {(alert, fires) for alert in ALERTS for fires in (True, False)} <= cases
 
 

@@ -10,7 +10,13 @@ from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, RunLimits, Workflow
 from podwright.components import AgentStep, ParallelStep
-from podwright.errors import ConfigurationError, LimitExceededError, ModelError, ModelResponseError
+from podwright.errors import (
+    ConfigurationError,
+    LimitExceededError,
+    ModelConnectionError,
+    ModelError,
+    ModelResponseError,
+)
 from podwright.models import Connection
 from podwright.models.offline import estimate_input
 from podwright.models.openai_compatible import ChatModel
@@ -241,3 +247,21 @@ async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
     with pytest.raises(LimitExceededError):
         await workflow.arun("Hello?")
     assert len(provider.requests) == 2
+
+
+@pytest.mark.usefixtures("list_prices")
+@pytest.mark.parametrize(
+    ("limits", "requests"), [({"tokens": 6000}, 2), ({"cost": 0.05}, 2), ({"model_calls": 1}, 3), ({}, 3)], ids=str
+)
+async def test_what_was_never_counted_stays_reserved(provider: Upstream, limits: dict[str, Any], requests: int) -> None:
+    """Nobody knows what an attempt has used whose connection was lost: the next ones have what is left for certain."""
+    provider.answers(["reset"])
+    model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
+    model.retries = Retries(first_wait=0.001)
+    agent = Agent("guide", "", model, limits=RunLimits(**limits))
+    with pytest.raises((LimitExceededError, ModelConnectionError)):
+        await agent.arun("Hello?")
+    assert len(provider.requests) == requests
+    assert agent.last_usage
+    assert agent.last_usage.uncounted_model_calls == requests
+    assert agent.last_usage.cost is None

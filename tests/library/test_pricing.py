@@ -10,14 +10,16 @@ import genai_prices
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import TimeOfDateConstraint
+from tests.library.price_table import prices
 
 from podwright.errors import ConfigurationError
 from podwright.models import Connection, litellm_loader, pricing, resolve
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
+from podwright.models.price_file import VARIABLE
 from podwright.models.price_lists import listed_prices
-from podwright.models.pricing import Cost, lookup
-from podwright.models.providers import ENDPOINTS
+from podwright.models.pricing import Cost, Terms, lookup
+from podwright.models.providers import ENDPOINTS, is_vendors
 from podwright.usage import Usage
 
 FIREWORKS = "fireworks_ai/accounts/fireworks/models/llama-v3p1-8b-instruct"
@@ -145,7 +147,7 @@ def test_an_unknown_price_is_none(model: str) -> None:
 
 def write_prices(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text(text)
-    monkeypatch.setenv(pricing.VARIABLE, str(path))
+    monkeypatch.setenv(VARIABLE, str(path))
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
@@ -205,7 +207,7 @@ def test_an_invalid_file_is_an_error(
     write_prices(tmp_path / "prices.json", text, monkeypatch)
     with pytest.raises(ConfigurationError) as caught:
         lookup("openai/gpt-4o", Usage(1))
-    for part in [*pointers, str(tmp_path), pricing.VARIABLE]:
+    for part in [*pointers, str(tmp_path), VARIABLE]:
         assert part in caught.value.message
 
 
@@ -230,7 +232,7 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All lists that know a model are shown, the one that counts first; rates of long requests where they differ."""
     (tmp_path / "prices.json").write_text('{"openai/gpt-4o": {"input": 1, "output": 2, "cached_input": 0.5}}')
-    monkeypatch.setenv(pricing.VARIABLE, str(tmp_path / "prices.json"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "prices.json"))
     own, listed, *_ = listed_prices("openai/gpt-4o")
     assert (own.source, own.version) == ("override", str(tmp_path / "prices.json"))
     assert own.rates == {
@@ -246,3 +248,157 @@ def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (claude.rates["cache_write"], claude.rates["cache_write_1h"]) == (3.75, 6)
     assert claude.long_rates["input"] == 6
     assert listed_prices("hosted_vllm/ours") == []
+
+
+def test_the_prices_of_models_that_people_use() -> None:
+    """Those of more than a hundred names are what their vendors say, or the difference is explained."""
+    table = prices()
+    assert len(table) > 100
+    assert [price for price in table if price.differs != bool(price.why)] == []
+
+
+TIERED = {"input": 1, "output": 10, "tiers": [{"above": 100_000, "input": 3}, {"above": 10_000, "input": 2}]}
+
+
+def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model has the price of its name, else of the longest pattern; an alias takes that of another model."""
+    entries: dict[str, Any] = {
+        "hosted_vllm/*": {"input": 1, "output": 1},
+        "hosted_vllm/large-*": {"input": 2, "output": 2},
+        "hosted_vllm/large-best": {"input": 3, "output": 3},
+        "azure/prod": {"as": "openai/gpt-4o"},
+        "gateway/*": {"as": "openai/*"},
+        "mine/*": {"as": "hosted_vllm/large-*"},
+    }
+    write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
+    million = Usage(1_000_000)
+    expected = {
+        "hosted_vllm/a": Cost(1.0, "override"),
+        "hosted_vllm/large-a": Cost(2.0, "override"),
+        "hosted_vllm/large-best": Cost(3.0, "override"),
+        "azure/prod": Cost(2.5, "genai-prices"),
+        "gateway/gpt-4o-mini": Cost(0.15, "genai-prices"),
+        "mine/best": Cost(3.0, "override"),
+        "openai/gpt-4o-mini": None,
+    }
+    assert {model: lookup(model, million, at_vendor=False) for model in expected} == expected
+    assert lookup("openai/gpt-4o-mini", million) == Cost(0.15, "genai-prices")
+    assert [pricing.is_overridden(model) for model in ("hosted_vllm/a", "azure/prod", "openai/x")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_tiers_and_further_rates_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long requests, service tiers, audio and searches have their rates; what has none is not shown as known."""
+    further = {"input_audio": 5, "searches": 10, "service_tiers": {"flex": {"input": 0.5}}}
+    write_prices(tmp_path / "prices.json", json.dumps({"a/b": TIERED | further, "a/c": TIERED}), monkeypatch)
+
+    def cost(model: str, tokens: int, **terms: Any) -> Cost | None:
+        return lookup(model, Usage(tokens), Terms(**terms))
+
+    assert cost("a/b", 10_000) == Cost(0.01, "override")
+    assert cost("a/b", 20_000) == Cost(0.04, "override")
+    assert cost("a/b", 200_000) == Cost(0.6, "override")
+    assert cost("a/b", 10_000, service_tier="flex") == Cost(0.005, "override")
+    assert cost("a/b", 10_000, service_tier="default") == Cost(0.01, "override")
+    assert cost("a/b", 10_000, input_audio=4_000) == Cost(0.026, "override")
+    assert cost("a/b", 10_000, searches=2) == Cost(0.03, "override")
+    assert cost("a/c", 10_000, searches=2) == Cost(0.01, "override", is_complete=False)
+    assert cost("a/c", 10_000, service_tier="flex") == Cost(0.01, "override", is_complete=False)
+    assert cost("a/c", 10_000, speed="fast") == Cost(0.01, "override", is_complete=False)
+
+
+def test_tiers_of_the_lists() -> None:
+    """Priority and flex have the rates of the lists, and a tier that they do not know is not shown as known."""
+    million = Usage(1_000_000)
+
+    def at(tier: str, model: str = "openai/gpt-5") -> Cost | None:
+        return lookup(model, million, Terms(service_tier=tier))
+
+    assert at("") == at("default") == Cost(1.25, "genai-prices")
+    assert at("priority") == Cost(2.5, "genai-prices")
+    assert at("flex") == Cost(0.625, "genai-prices")
+    assert at("unheard-of") == Cost(1.25, "genai-prices", is_complete=False)
+    flash = "dashscope/qwen-flash"
+    usual = at("", flash)
+    assert usual
+    assert at("priority", flash) == replace(usual, is_complete=False)
+    searched = lookup("anthropic/claude-sonnet-4-5", Usage(1_000_000), Terms(searches=1_000))
+    assert searched == Cost(16.0, "genai-prices"), "ten dollars for a thousand searches, six for a long request"
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "usd"),
+    [
+        ("openai/gpt-4o", "gpt-4o-2024-05-13", 5.0),
+        ("openai/gpt-4o", "m-1", 2.5),
+        ("openrouter/auto", "openai/gpt-4o", 2.5),
+        ("openrouter/auto", "openrouter/openai/gpt-4o", 2.5),
+        ("azure/our-deployment", "gpt-4.1-2025-04-14", 2.0),
+        ("azure/our-deployment", "", None),
+    ],
+)
+def test_the_model_that_answered_sets_the_price(asked: str, answered: str, usd: float | None) -> None:
+    """Where a list knows it; otherwise the one that was asked does."""
+    cost = lookup(asked, Usage(1_000_000), Terms(model=answered))
+    assert (cost and cost.amount) == usd
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_price_does_not_depend_on_what_is_loaded(loaded: bool) -> None:
+    """A model that genai-prices knows has its price, also if LiteLLM is loaded and knows the name that answered."""
+    if loaded:
+        litellm_loader.load()
+    cost = lookup("openai/gpt-4o", Usage(1_000_000), Terms(model="dall-e-3"))
+    assert cost == Cost(2.5, "genai-prices")
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "expected"),
+    [
+        ("openai", "https://api.openai.com/v1", True),
+        ("openai", "http://api.openai.com/v1", False),
+        ("openai", "https://eu.api.openai.com/v1", False),
+        ("openai", "https://api.openai.com.evil.example/v1", False),
+        ("azure", "https://ours.openai.azure.com/openai/v1", True),
+        ("azure", "https://gw.example/openai/v1", False),
+        ("xai", "https://us-east-1.api.x.ai/v1", True),
+        ("hosted_vllm", "https://gw.example/v1", False),
+        ("mine", "https://gw.example/v1", False),
+        ("openai", "", False),
+    ],
+)
+def test_whose_server_it_is(provider: str, url: str, expected: bool) -> None:
+    """List prices hold at the hosts of the vendor, and there over https."""
+    assert is_vendors(provider, url) == expected
+
+
+def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that fits no model here may be misspelt."""
+    entries = {"openai/gtp-4o": {"input": 1, "output": 1}, "openai/*": {"as": "openai/*"}, "x/y": {"as": "a/b"}}
+    write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
+    problems = pricing.operators_file().unused(["openai/gpt-4o"])
+    assert [problem.pointer for problem in problems] == ["/openai~1gtp-4o", "/x~1y"]
+    assert "gpt-4o" in problems[0].suggestion
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('{"input": 1e400, "output": 1}', "prices.json"),
+        ('{"input": "1e400", "output": 1}', "less than 1000000000"),
+        ('{"as": "gpt-4o"}', "/a~1b/as: Expected the name of a model"),
+        ('{"as": "openai/*"}', "one '*'"),
+        ('{"as": "a/c", "input": 1}', "no other keys"),
+        ('{"input": 1, "output": 1, "tiers": [{"input": 2}]}', "/a~1b/tiers/0: Missing key 'above'"),
+        ('{"input": 1, "output": 1, "service_tiers": {"flex": {"inputs": 2}}}', "Did you mean 'input'?"),
+    ],
+)
+def test_what_is_wrong_in_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, message: str) -> None:
+    """Each mistake has its place."""
+    write_prices(tmp_path / "prices.json", f'{{"a/b": {entry}}}', monkeypatch)
+    with pytest.raises(ConfigurationError) as caught:
+        lookup("a/b", Usage(1))
+    assert message in caught.value.message

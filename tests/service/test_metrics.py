@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
@@ -13,9 +16,13 @@ from tests.service.support import Gate, Serve, connect
 
 import podwright
 from podwright import Agent, LoopStep, ScriptedModel, Workflow, events
+from podwright.errors import ConfigurationError, ModelError
+from podwright.models import price_file, pricing
 from podwright.testing import ModelResponse, ToolCall, Usage
-from podwright_service.observability.metrics import INLINE, UNKNOWN, Part
+from podwright.usage import RunLimits
+from podwright_service.observability.metrics import UNKNOWN, Part
 from podwright_service.observability.metrics import Metrics as Exported
+from podwright_service.origin import INLINE
 from podwright_service.testing import Metrics
 
 DOCS = ROOT / "docs" / "telemetry.md"
@@ -223,3 +230,99 @@ def test_the_time_per_output_token() -> None:
     shown = Metrics(metrics.render("")[0].decode())
     assert shown.get("podwright_time_per_output_token_seconds_count") == 1
     assert shown.get("podwright_time_per_output_token_seconds_sum") == pytest.approx(0.2)
+
+
+def test_a_stream_that_fails_is_a_failure(serve: Serve) -> None:
+    """It answers 200 when its run begins, and has the status of the failure in the metrics of requests."""
+    client = serve(Agent("helper", "Help.", ScriptedModel(ModelError("down"), "done")))
+    for path in ("/run/stream", "/run/stream"):
+        assert client.post(path, json={"input": "x"}).status_code == 200
+    until(lambda: scrape(client).get("podwright_http_requests_total", route="/run/stream") == 2)
+    metrics = scrape(client)
+    assert metrics.get("podwright_http_requests_total", route="/run/stream", status="502") == 1
+    assert metrics.get("podwright_http_requests_total", route="/run/stream", status="200") == 1
+
+
+def test_the_limits_of_runs(serve: Serve) -> None:
+    """They are there to be compared with what runs use; no limit is infinite."""
+    metrics = scrape(serve(Agent("a", "Do.", "offline/echo"), run_tokens=1000, run_cost=0.5, run_wall_time=None))
+    assert metrics.get("podwright_runs_limit", limit="tokens") == 1000
+    assert metrics.get("podwright_runs_limit", limit="cost") == 0.5
+    assert metrics.get("podwright_runs_limit", limit="wall_time") == math.inf
+
+
+def test_the_price_file_is_watched(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that becomes invalid is seen in a metric, until it is mended."""
+    file = tmp_path / "prices.json"
+    file.write_text('{"openai/gpt-4o": {"input": 1, "output": 2}}')
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(file))
+    client = serve(Agent("a", "Do.", "openai/gpt-4o", api_key="k"))
+    assert scrape(client).get("podwright_price_file_valid") == 1
+    for text, valid in (("{", 0), ("{}", 1)):
+        file.write_text(text)
+        price_file.read_prices.cache_clear()
+        pricing.operators_file()
+        assert scrape(client).get("podwright_price_file_valid") == valid
+
+
+def test_a_cost_limit_needs_prices(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A component whose calls would all be refused does not start, unless the operator wants it to."""
+    unpriced = Agent("a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ConfigurationError, match="hosted_vllm/ours"):
+        serve(unpriced, run_cost=1.0)
+    limited = Agent("a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1", limits=RunLimits(cost=1.0))
+    with pytest.raises(ConfigurationError, match="PODWRIGHT_PRICES"):
+        serve(Workflow("flow", [limited]))
+    serve(unpriced)
+    serve(unpriced, run_cost=1.0, allow_unpriced_models=True)
+    (tmp_path / "prices.json").write_text('{"hosted_vllm/*": {"input": 0, "output": 0}}')
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
+    serve(unpriced, run_cost=1.0)
+
+
+def test_prices_of_other_models_are_warned_of(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A service says at its start which entries of the price file fit none of its models."""
+    prices = {"openai/gtp-4o": {"input": 1, "output": 2}, "openai/gpt-4o-mini": {"input": 1, "output": 2}}
+    (tmp_path / "prices.json").write_text(json.dumps(prices))
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
+    serve(Agent("a", "Do.", "openai/gpt-4o", api_key="k"), allowed_models="openai/gpt-4o-mini")
+    assert "'openai/gtp-4o'" in caplog.text
+    assert "'openai/gpt-4o-mini'" not in caplog.text
+
+
+def test_finish_reasons_and_answering_models() -> None:
+    """Why answers ended, and the cost of the models that answered under another name; both are bounded."""
+    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    count = metrics.subscriber()
+    for number in range(120):
+        response = ModelResponse("x", usage=Usage(cost=0.5), model=f"a-{number}", finish_reason="length")
+        count(events.ModelCallFinished(component="guide", model="openai/a", response=response))
+    same = ModelResponse("x", usage=Usage(cost=0.5), model="a", finish_reason="made up")
+    count(events.ModelCallFinished(component="guide", model="openai/a", response=same))
+    shown = Metrics(metrics.render("")[0].decode())
+    assert shown.get("podwright_model_call_finish_reasons_total", reason="length") == 120
+    assert shown.get("podwright_model_call_finish_reasons_total", reason=UNKNOWN) == 1
+    assert shown.get("podwright_answered_cost_usd_total", response_model="a-99") == 0.5
+    assert shown.get("podwright_answered_cost_usd_total", response_model="(other)") == 10
+    assert shown.get("podwright_answered_cost_usd_total", response_model="a") == 0
+
+
+def test_why_a_cost_is_not_known() -> None:
+    """The price, the count, or a part of the price: each has its own series."""
+    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
+    count = metrics.subscriber()
+    parts = [
+        Usage(cost=None),
+        Usage(cost=None, unpriced_model_calls=1, uncounted_model_calls=1),
+        Usage(cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1),
+    ]
+    for usage in parts:
+        count(events.ModelCallFinished(component="guide", model="openai/a", response=ModelResponse("x", usage=usage)))
+    failed = sum((usage.as_failed_call("openai/a") for usage in parts[1:]), start=parts[1].as_failed_call("openai/a"))
+    count(events.ModelCallFailed(component="guide", model="openai/a", usage=failed))
+    shown = Metrics(metrics.render("")[0].decode())
+    for reason, calls in (("price", 1), ("count", 3), ("incomplete", 2)):
+        assert shown.get("podwright_unpriced_model_calls_total", reason=reason) == calls
+    assert shown.get("podwright_cost_usd_total") == 0.5

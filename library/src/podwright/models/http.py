@@ -190,6 +190,8 @@ def connection_fault(error: BaseException) -> TransportError | None:
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
             return next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(cause, kind))
+        if isinstance(cause, ConnectionResetError | BrokenPipeError):
+            return TransportError("disconnected", "the connection was lost before a response")
         if isinstance(cause, ConnectionError):
             return TransportError("connect", "the connection failed")
     return None

@@ -147,6 +147,8 @@ class Metrics:
     def _begin_series(self) -> None:
         """Export 0 before the first event: Prometheus cannot see an increase to the first value of a series."""
         self._begin_runs(self._served)
+        for histogram in (self._run_duration, self._run_tokens, self._run_cost):
+            histogram(*self._served)
         self._runs_in_progress(*self._served).set(0)
         self._runs_waiting(*self._served).set(0)
         self._loops_exhausted(*self._served).inc(0)
@@ -154,7 +156,13 @@ class Metrics:
         for outcome in get_args(SpanOutcome):
             self._spans(*self._served, outcome).inc(0)
         for part in self._parts:
-            self._begin_calls((part.name, part.kind), part.models, part.tools)
+            labels = (part.name, part.kind)
+            self._begin_calls(labels, part.models, part.tools)
+            for model in part.models:
+                for histogram in (self._model_call_duration, self._first_token, self._time_per_output_token):
+                    histogram(*labels, model)
+            for tool in part.tools:
+                self._tool_call_duration(*labels, tool)
         self._begin_costs(self._served[0])
 
     def count_spans(self, outcome: SpanOutcome, number: int) -> None:
@@ -547,7 +555,7 @@ class ExportedSeries:
     def set(self, value: float) -> None:
         """Set a gauge."""
         self._series.set(value)
-        self._record(value)
+        self._record(float(value))
 
     def observe(self, value: float, exemplar: dict[str, str] | None = None) -> None:
         """Observe a value of a histogram."""

@@ -6,7 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.trace import StatusCode, get_current_span
+from opentelemetry.trace import Span, StatusCode, get_current_span
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -52,6 +52,7 @@ class RequestTelemetryMiddleware:
         started = time.perf_counter()
         status = CLIENT_CLOSED_REQUEST
         traceresponse = current_traceparent() if self._traces else None
+        span = get_current_span()
         state: dict[str, Any] = scope.setdefault("state", {})
 
         async def send_with_trace(message: Message) -> None:
@@ -60,6 +61,10 @@ class RequestTelemetryMiddleware:
                 status = message["status"]
                 if traceresponse:
                     message["headers"] = [*message.get("headers", ()), (b"traceresponse", traceresponse.encode())]
+            elif not message.get("more_body") and "final_status" in state:
+                # before the last piece, with which the span ends: a stream answers 200 when its run begins
+                status = state["final_status"]
+                mark_as_failed(span, state.get("final_code", "internal_error"))
             await send(message)
 
         token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None)
@@ -71,7 +76,6 @@ class RequestTelemetryMiddleware:
             raise
         finally:
             seconds = time.perf_counter() - started
-            status = _tell_of_late_failure(state, status)
             method, path = scope["method"], scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
@@ -80,13 +84,7 @@ class RequestTelemetryMiddleware:
             resumed_run.reset(token)
 
 
-def _tell_of_late_failure(state: dict[str, Any], status: int) -> int:
-    """The status of a response as it ended: a stream answers 200 when its run begins, and the run may fail later."""
-    late = state.get("final_status")
-    if late is None or status != 200:
-        return status
-    span = get_current_span()
-    code = state.get("final_code", "internal_error")
+def mark_as_failed(span: Span, code: str) -> None:
+    """Make the span of a request one of a failure."""
     span.set_attribute(semconv.ERROR, code)
     span.set_status(StatusCode.ERROR, code)
-    return late

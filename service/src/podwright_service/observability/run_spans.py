@@ -19,7 +19,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_
 from podwright import events
 from podwright.conversation import parse_content
 from podwright.errors import MessagesError
-from podwright.json_data import to_text
+from podwright.json_data import as_object, to_text
 from podwright.messages import ContentPart, Message
 from podwright.usage import NO_USAGE, Usage
 from podwright_service.observability import semconv, span_content
@@ -316,8 +316,11 @@ def _value(event: events.RunStarted | events.RunFinished) -> Attributes:
     """The input or the output of a run as a text."""
     if isinstance(event, events.RunFinished):
         return {semconv.OUTPUT_VALUE: span_content.cut(to_text(event.value))}
-    message = Message("user", _input(event.input))
-    return {semconv.INPUT_VALUE: span_content.cut(message.text)}
+    data = event.input
+    named = as_object(data)
+    if named.keys() == {"input"}:  # a text is the named input of a workflow
+        data = named["input"]
+    return {semconv.INPUT_VALUE: span_content.cut(Message("user", _input(data)).text)}
 
 
 def _input(data: object) -> str | tuple[ContentPart, ...]:
