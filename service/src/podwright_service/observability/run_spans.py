@@ -158,6 +158,7 @@ def _origin() -> Attributes:
 def _step(event: events.StepStarted) -> SpanStart:
     name = f"step {event.step}"
     attributes: Attributes = {
+        semconv.SPAN_KIND: "CHAIN",
         semconv.STEP_NAME: event.step,
         semconv.STEP_TYPE: event.step_type,
         semconv.STEP_PATH: event.path,
