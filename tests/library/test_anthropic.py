@@ -103,6 +103,26 @@ async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
     assert caught.value.attempt_usage.output_tokens == 7
 
 
+@pytest.mark.usefixtures("list_prices")
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_is_paid_for_a_paused_answer(claude: Claude, leaves: bool) -> None:
+    """The part that was paused is, also if the next request is refused, or the caller leaves during it."""
+    refused = error(400, "invalid_request_error", "No.")
+    asked_again = asyncio.Event()
+    claude.says(message(text("Hm… "), stop="pause_turn"), [asked_again.set, "hang"] if leaves else [refused])
+    agent = claude.agent()
+    running = asyncio.create_task(agent.arun("?"))
+    if leaves:
+        await asked_again.wait()
+        running.cancel()
+    with pytest.raises((errors.ModelRequestError, asyncio.CancelledError)):
+        await running
+    assert agent.last_usage
+    assert agent.last_usage.output_tokens == 7
+    assert agent.last_usage.uncounted_model_calls == (1 if leaves else 0)
+    assert agent.last_usage.known_cost > 0
+
+
 async def test_an_answer_that_is_paused_for_ever(claude: Claude) -> None:
     """A provider that never goes on is an error, with the tokens that it took."""
     claude.says(message(text("…"), stop="pause_turn"))

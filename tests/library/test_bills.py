@@ -17,6 +17,7 @@ from tests.library.upstream import Script, Upstream, completion, delta, pass_tim
 
 from podwright import Agent
 from podwright.errors import PodwrightError, RunCancelledError
+from podwright.models.litellm import LiteLLMModel
 from podwright.models.price_file import VARIABLE
 from podwright.models.retries import Retries, Timeouts
 from podwright.run import Task, execute
@@ -66,6 +67,8 @@ class Row:
     books: Books
     streamed_books: Books | None = None
     """Those of the streamed answer, if they differ."""
+    streamed_by_litellm: Books | None = None
+    """Those of an answer that LiteLLM streams, if they differ once more."""
     timeouts: Timeouts = NO_LIMITS
     limits: RunLimits | None = None
     leaves: bool = False
@@ -107,7 +110,8 @@ ROWS = [
     Row("an answer", [answer()], [stream()], Books()),
     Row("a part of the input is cached", [answer(usage=WITH_CACHE)], [stream(usage=WITH_CACHE)],
         Books(cost=600 * INPUT + 400 * CACHED + 100 * OUTPUT)),
-    Row("an answer of a dated model", [answer(model=DATED)], [stream(model=DATED)], Books()),
+    Row("an answer of a dated model", [answer(model=DATED)], [stream(model=DATED)], Books(cost=1000 * 20 + 100 * 80),
+        streamed_by_litellm=Books()),
     Row("an answer without counts", [answer(usage=None)], [stream(usage=None)], Books(0, uncounted=1)),
     Row("a priority answer", [answer(service_tier="priority")], [stream(service_tier="priority")],
         Books(cost=1000 * INPUT + 100 * PRIORITY)),
@@ -137,7 +141,10 @@ ROWS = [
 def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The prices of the provider."""
     file = tmp_path / "prices.json"
-    file.write_text(json.dumps({"openai/*": RATES, "hosted_vllm/*": RATES}))
+    dated = {"input": 20, "output": 80}
+    names = ("openai/*", "hosted_vllm/*")
+    dated_names = (f"openai/{DATED}", f"hosted_vllm/{DATED}")
+    file.write_text(json.dumps({**dict.fromkeys(names, RATES), **dict.fromkeys(dated_names, dated)}))
     monkeypatch.setenv(VARIABLE, str(file))
 
 
@@ -167,6 +174,8 @@ async def test_a_run_reports_what_is_booked(row: Row, client: Client, streaming:
     provider.answers(*(row.streamed if streaming else row.plain))
     usage = await used(row, client, provider, streaming=streaming)
     books = (row.streamed_books if streaming else None) or row.books
+    if streaming and client.make is LiteLLMModel:
+        books = row.streamed_by_litellm or books
     if client.name == row.unseen_by:
         books = replace(books, uncounted=0)
     cost = BOOKED * books.answers if books.cost is None else books.cost

@@ -380,3 +380,29 @@ async def test_the_time_of_earlier_attempts_counts() -> None:
     with pytest.raises(LimitExceededError) as caught:
         await execute(agent, Task("x"), limits=RunLimits(wall_time=3600), run_id=RUN, journal=Journal(seconds=3600.0))
     assert caught.value.limit == "wall_time"
+
+
+async def test_what_failed_calls_used_is_not_forgotten() -> None:
+    """A new attempt has used what the failed calls of the one before have, and its limits know of these calls."""
+    failed = ModelError("no")
+    failed.transient = False
+    failed.attempt_usage = Usage(10, 5, cost=0.25)
+    answers: list[Any] = [failed, "done"]
+
+    def respond(_: ModelRequest) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, ModelError):
+            raise answer
+        return answer
+
+    agent = Agent("a", "Do.", FunctionModel(respond))
+    recorded: list[Event] = []
+    with pytest.raises(ModelError):
+        await execute(agent, Task("go"), subscribers=(recorded.append,), run_id=RUN, journal=Journal())
+    journal = Journal(stored(recorded))
+    with pytest.raises(LimitExceededError):
+        await execute(agent, Task("go"), run_id=RUN, journal=journal, limits=RunLimits(model_calls=1))
+    result = await execute(agent, Task("go"), run_id=RUN, journal=Journal(stored(recorded)))
+    assert result.value == "done"
+    assert result.usage.known_cost == 0.25
+    assert result.usage.input_tokens > 10

@@ -9,15 +9,17 @@ from tests.library.shapes import says
 from tests.library.upstream import Upstream, completion, reply
 
 from podwright import Agent, RunLimits, Workflow
+from podwright.budget import Budget
 from podwright.components import AgentStep, ParallelStep
 from podwright.errors import (
     ConfigurationError,
     LimitExceededError,
+    ModelAuthenticationError,
     ModelConnectionError,
     ModelError,
     ModelResponseError,
 )
-from podwright.models import Connection
+from podwright.models import Connection, registry
 from podwright.models.offline import estimate_input
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
@@ -265,3 +267,53 @@ async def test_what_was_never_counted_stays_reserved(provider: Upstream, limits:
     assert agent.last_usage
     assert agent.last_usage.uncounted_model_calls == requests
     assert agent.last_usage.cost is None
+
+
+async def test_what_is_known_of_an_unknown_cost_counts() -> None:
+    """A call of which a part has no price has used the rest, also if an earlier attempt of the run made it."""
+    partly = Usage(10, cost=None, known_cost=0.9, unpriced_model_calls=1, incomplete_model_calls=1).as_call("a/b")
+    budget = Budget(RunLimits(cost=1.0))
+    budget.count(partly)
+    assert budget.cost == 0.9
+    reservation = await budget.reserve(10, 10, lambda _: 0.05)
+    budget.settle(reservation, partly)
+    assert budget.cost == 1.8
+
+
+async def test_thoughts_and_writes_are_reserved() -> None:
+    """The dearest that an answer may be is held back, whatever makes it so."""
+    rates = {"reasoning_tokens": 3.0, "cache_write_1h_tokens": 2.0}
+
+    def cost(usage: Usage) -> float:
+        return sum(rate * getattr(usage, name) for name, rate in rates.items())
+
+    reservation = await Budget(RunLimits(cost=1000.0)).reserve(10, 10, cost)
+    assert reservation.cost == 50.0
+
+
+async def test_a_call_keeps_its_slot_for_the_next_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that a fallback goes on with do not make room for others meanwhile."""
+    begun = 0
+
+    class Refuses(FunctionModel):
+        async def complete(self, request: Any, on_token: Any = None) -> Any:
+            nonlocal begun
+            begun += 1
+            await asyncio.sleep(0)
+            error = ModelError("no")
+            raise ModelAuthenticationError("no") from error
+
+    async def answer(_: Any) -> ModelResponse:
+        await asyncio.sleep(0)
+        return ModelResponse("done", usage=Usage(10, 10, cost=0.0))
+
+    models = {"first": Refuses(answer, name="slots/first"), "second": FunctionModel(answer, name="slots/second")}
+    monkeypatch.setitem(registry._providers, "slots", lambda name, _: models[name])
+    agents = [
+        Agent(f"a{number}", "Help.", "slots/first", fallback=["slots/second"], max_tokens=50) for number in range(8)
+    ]
+    branches = [[AgentStep(agent)] for agent in agents]
+    flow = Workflow("flow", [ParallelStep(branches, "all")], limits=RunLimits(model_calls=2, tokens=150))
+    with pytest.raises(LimitExceededError):
+        await flow.arun("?")
+    assert begun == 2

@@ -18,7 +18,7 @@ from podwright.models.litellm import LiteLLMModel
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.price_file import VARIABLE
 from podwright.models.price_lists import listed_prices
-from podwright.models.pricing import Cost, Terms, lookup
+from podwright.models.pricing import PLAIN, Cost, Terms, lookup
 from podwright.models.providers import ENDPOINTS, is_vendors
 from podwright.usage import Usage
 
@@ -283,11 +283,9 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     }
     assert {model: lookup(model, million, at_vendor=False) for model in expected} == expected
     assert lookup("openai/gpt-4o-mini", million) == Cost(0.15, "genai-prices")
-    assert [pricing.is_overridden(model) for model in ("hosted_vllm/a", "azure/prod", "openai/x")] == [
-        True,
-        False,
-        False,
-    ]
+    over_reported = ("hosted_vllm/a", "azure/prod", "gateway/gpt-4o", "openai/x")
+    costs = [pricing.own_price(model, million, PLAIN, time.time()) for model in over_reported]
+    assert [cost is not None for cost in costs] == [True, True, False, False], "a pattern of aliases is no price"
 
 
 def test_tiers_and_further_rates_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,6 +344,64 @@ def test_the_model_that_answered_sets_the_price(asked: str, answered: str, usd: 
     assert (cost and cost.amount) == usd
 
 
+def test_a_name_counts_more_than_a_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The price of the model that was asked, before a pattern that fits the dated name of the one that answered."""
+    entries: dict[str, Any] = {
+        "openai/gpt-4o": {"input": 2, "output": 8, "service_tiers": {"priority": {"input": 4}}},
+        "openai/*": {"as": "openai/*"},
+        "openai/gpt-4o-2024-05-13": {"input": 7, "output": 8},
+    }
+    write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
+    million = Usage(1_000_000)
+    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-08-06")) == Cost(2.0, "override")
+    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-05-13")) == Cost(7.0, "override")
+    routed = Terms(model="my-router-pick", service_tier="priority")
+    assert lookup("openai/gpt-4o", million, routed) == Cost(4.0, "override")
+    odd = lookup("openai/gpt-4o", million, Terms(model="my-router-pick", service_tier="odd"))
+    assert odd == Cost(2.0, "override", is_complete=False)
+    assert lookup("openai/gpt-4.1", million, Terms(model="my-router-pick")) == Cost(2.0, "genai-prices")
+
+
+def test_long_requests_of_a_service_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service tier may have rates for long requests; without them their cost is not shown as known."""
+    tiers = [{"above": 1000, "input": 20}]
+    fast = {"input": 4, "tiers": [{"above": 1000, "input": 40}]}
+    entry = {"input": 2, "output": 8, "tiers": tiers, "service_tiers": {"priority": {"input": 4}, "fast": fast}}
+    write_prices(tmp_path / "prices.json", json.dumps({"a/b": entry}), monkeypatch)
+
+    def cost(tokens: int, tier: str) -> Cost | None:
+        return lookup("a/b", Usage(tokens), Terms(service_tier=tier))
+
+    assert cost(1000, "priority") == Cost(0.004, "override")
+    assert cost(2000, "priority") == Cost(0.008, "override", is_complete=False)
+    assert cost(2000, "fast") == Cost(0.08, "override")
+
+
+def test_audio_without_a_rate_is_not_shown_as_known() -> None:
+    """Neither where a list has no rate of it, nor where it cannot take cached audio apart."""
+    terms = Terms(input_audio=100, output_audio=100)
+    text_only = lookup("openai/gpt-4o", Usage(1000, 1000), terms)
+    assert text_only
+    assert not text_only.is_complete
+    cached = lookup("vertex_ai/gemini-2.5-flash", Usage(1000, 10, 400), Terms(input_audio=100))
+    assert cached
+    assert not cached.is_complete
+
+
+@pytest.mark.parametrize("terms", [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")])
+def test_what_is_usual(terms: Terms) -> None:
+    """It changes no price, with either list."""
+    for model in ("anthropic/claude-sonnet-4-5", "dashscope/qwen-plus"):
+        assert lookup(model, Usage(1000, 10), terms) == lookup(model, Usage(1000, 10))
+
+
+def test_a_region_has_a_price_of_its_own() -> None:
+    """One that no list knows."""
+    cost = lookup("anthropic/claude-opus-4-6", Usage(1000, 10), Terms(region="us"))
+    assert cost
+    assert not cost.is_complete
+
+
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_price_does_not_depend_on_what_is_loaded(loaded: bool) -> None:
     """A model that genai-prices knows has its price, also if LiteLLM is loaded and knows the name that answered."""
@@ -377,11 +433,17 @@ def test_whose_server_it_is(provider: str, url: str, expected: bool) -> None:
 
 def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry that fits no model here may be misspelt."""
-    entries = {"openai/gtp-4o": {"input": 1, "output": 1}, "openai/*": {"as": "openai/*"}, "x/y": {"as": "a/b"}}
+    entries = {
+        "openai/gtp-4o": {"input": 1, "output": 1},
+        "openai/*": {"as": "openai/*"},
+        "x/y": {"as": "a/b"},
+        "a/b": {"input": 1, "output": 1},
+    }
     write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
     problems = pricing.operators_file().unused(["openai/gpt-4o"])
-    assert [problem.pointer for problem in problems] == ["/openai~1gtp-4o", "/x~1y"]
-    assert "gpt-4o" in problems[0].suggestion
+    assert [problem.pointer for problem in problems] == ["/a~1b", "/openai~1gtp-4o", "/x~1y"]
+    assert "gpt-4o" in problems[1].suggestion
+    assert [problem.pointer for problem in pricing.operators_file().unused(["x/y", "openai/a"])] == ["/openai~1gtp-4o"]
 
 
 @pytest.mark.parametrize(
@@ -391,6 +453,7 @@ def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('{"input": "1e400", "output": 1}', "less than 1000000000"),
         ('{"as": "gpt-4o"}', "/a~1b/as: Expected the name of a model"),
         ('{"as": "openai/*"}', "one '*'"),
+        ('{"input": 1, "outptu": 1}', "Missing key 'output'"),
         ('{"as": "a/c", "input": 1}', "no other keys"),
         ('{"input": 1, "output": 1, "tiers": [{"input": 2}]}', "/a~1b/tiers/0: Missing key 'above'"),
         ('{"input": 1, "output": 1, "service_tiers": {"flex": {"inputs": 2}}}', "Did you mean 'input'?"),

@@ -27,6 +27,8 @@ from podwright import (
 from podwright.components import remote as remote_module
 from podwright.components import remote_stream
 from podwright.errors import ConfigurationError, PodwrightError
+from podwright.events import ModelCallFailed, ModelCallFinished, ModelCallStarted, RunStarted
+from podwright.messages import Message, ModelRequest
 from podwright.models.retries import Retries
 from podwright.testing import ModelResponse, ToolCall
 
@@ -438,3 +440,26 @@ async def test_hops_are_limited(server: Upstream) -> None:
     with pytest.raises(errors.RemoteHopsError):
         await execute(cast("Any", writer(server)), Task("x"), hops=0)
     assert server.requests == []
+
+
+async def test_a_remote_that_breaks_off(server: Upstream) -> None:
+    """What failed calls there have used counts, and a call that was not seen to end is one of unknown cost."""
+    own: dict[str, Any] = {"run_id": "r", "component": "far", "kind": "agent"}
+    failed = Usage(7, 3, cost=0.5).as_failed_call("a/b")
+    events: list[Event] = [
+        RunStarted(**own),
+        ModelCallStarted(**own),
+        ModelCallFinished(**own, model="a/b", response=ModelResponse("x", usage=USED), failed_usage=failed),
+        ModelCallStarted(**own, call=1),
+        ModelCallFailed(**own, call=1, model="a/b", usage=failed),
+        ModelCallStarted(**own, call=2, request=ModelRequest("a/b", (Message("user", "the moon"),))),
+    ]
+    server.answers([STREAM, chunk(as_sse(events)), "close"])
+    remote = writer(server)
+    with pytest.raises(errors.RemoteConnectionError):
+        await remote.arun("x")
+    usage = remote.last_usage
+    assert usage
+    assert usage.known_cost == pytest.approx(1.0 + (USED.cost or 0))
+    assert (usage.cost, usage.uncounted_model_calls) == (None, 1)
+    assert usage.by_model["a/b"].unpriced_model_calls == 1

@@ -11,6 +11,7 @@ from tests.library.model_clients import SOON, question
 from tests.library.upstream import Upstream, completion, delta, reply, sse, streamed
 
 from podwright import Agent
+from podwright.errors import ModelResponseError
 from podwright.models import Connection
 from podwright.models import http as model_http
 from podwright.models.openai_compatible import ChatModel
@@ -117,3 +118,55 @@ def test_sums_of_usages() -> None:
     assert total.by_model["a/b"].known_cost == 0.5
     assert (known + Usage(cost=1.0, cost_source="provider")).cost_source == "mixed"
     assert Usage(cost=2.0).known_cost == 2.0
+
+
+async def test_a_propagated_header_is_that_of_its_own_request(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The trace of one caller does not go on in the request of the next one, who has none."""
+    traces = [{"traceparent": "00-a-b-01"}, {}]
+    monkeypatch.setattr(model_http, "PROPAGATORS", [lambda: traces.pop(0)])
+    provider.answers([reply(completion())])
+    model = model_at(provider, "openai/m")
+    for _ in range(2):
+        await model.complete(question("openai/m"))
+    assert ["traceparent" in headers for headers in provider.headers] == [True, False]
+
+
+async def test_impossible_amounts_and_names(provider: Upstream) -> None:
+    """A provider's nonsense costs no answer: it is not kept, or cut."""
+    usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 1e300}
+    provider.answers([reply({**completion("Hi.", usage), "model": "\ud800" + "m" * 10**5, "id": "i" * 10**5})])
+    result = await Agent("a", "", model_at(provider, "openrouter/m")).arun("?", trace=True)
+    (finished,) = [event for event in result.events if event.type == "model_call_finished"]
+    assert (result.usage.cost, result.usage.input_tokens) == (None, 20)
+    assert len(finished.response.model) <= 200
+    finished.response.model.encode()
+    assert len(finished.response.id) <= 200
+
+
+async def test_a_number_that_python_does_not_read(provider: Upstream) -> None:
+    """It is an answer that cannot be read, which may be billed."""
+    body = json.dumps(completion()).replace('"prompt_tokens": 20', '"prompt_tokens": ' + "9" * 5000)
+    provider.answers([reply(body.encode())])
+    agent = Agent("a", "", model_at(provider, "openai/m"))
+    with pytest.raises(ModelResponseError):
+        await agent.arun("?")
+    assert agent.last_usage
+    assert agent.last_usage.uncounted_model_calls == 3
+
+
+@pytest.mark.parametrize("price", [{"input": 1, "output": 1}, {"as": "openai/gpt-4o"}])
+async def test_the_file_comes_before_a_reported_cost(
+    provider: Upstream, price: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for the model that answered, and for an alias of its name; not for a pattern of aliases."""
+    (tmp_path / "prices.json").write_text(json.dumps({"openrouter/acme/m": price, "openrouter/*": {"as": "openai/*"}}))
+    monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
+    usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 9.0}
+    sources: list[str] = []
+    for model in ("acme/m", "other/m"):
+        provider.answers([reply({**completion("Hi.", usage), "model": model})])
+        agent = Agent("a", "", model_at(provider, "openrouter/auto"))
+        sources.append((await agent.arun("?", trace=True)).usage.cost_source)
+    assert sources == ["genai-prices" if "as" in price else "override", "provider"]

@@ -72,16 +72,28 @@ def test_a_workflow_over_containers_has_one_root(serve: Serve) -> None:
     assert scrape(flow).get("podwright_run_cost_usd_sum", component="flow") == 0.5
 
 
-def test_a_root_is_handed_on(serve: Serve) -> None:
+@pytest.mark.parametrize("name", ["outer", "News room: Köln"])
+def test_a_root_is_handed_on(serve: Serve, name: str) -> None:
     """A component in the middle passes on the name of the outermost one, and not its own."""
     last = serve(writer())
     middle = serve(Workflow("middle", [Remote("writer", str(last.base_url))]))
-    outer = serve(Workflow("outer", [Remote("middle", str(middle.base_url), kind="workflow")]))
+    outer = serve(Workflow(name, [Remote("middle", str(middle.base_url), kind="workflow")]))
     assert outer.post("/run", json={"input": "x"}).status_code == 200
-    assert scrape(last).get("podwright_cost_usd_total", root="outer") == 0.5
+    assert scrape(last).get("podwright_cost_usd_total", root=name) == 0.5
 
 
-@pytest.mark.parametrize("root", ["no name", "x" * 200, '"', "a\tb"])
+def test_inline_blueprints_share_a_root(serve: Serve) -> None:
+    """Their names are anything, so they are not handed on."""
+    remote = serve(writer())
+    host = serve(Workflow("host", [Remote("writer", str(remote.base_url))]))
+    blueprint = {"name": "anything", "steps": [{"type": "agent_step", "agent": "writer", "name": "s"}]}
+    body = {"type": "workflow", "blueprint": blueprint, "input": "x"}
+    response = host.post("/run-blueprint", json=body)
+    assert response.status_code == 200, response.text
+    assert scrape(remote).get("podwright_cost_usd_total", root="(inline)") == 0.5
+
+
+@pytest.mark.parametrize("root", ["x" * 200, "a%09b", "%00"])
 def test_a_root_that_is_no_name_is_ignored(serve: Serve, root: str) -> None:
     """Then the served component is the root."""
     client = serve(writer())
@@ -112,6 +124,14 @@ def test_callers_of_a_list_are_labels(serve: Serve) -> None:
     assert metrics.get("podwright_cost_usd_total", caller="shop") == 1.0
     assert metrics.get("podwright_cost_usd_total", caller="") == 0.5
     assert metrics.get("podwright_runs_total", caller="shop", status="ok") == 2
+
+
+def test_a_misspelt_caller_is_told(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    """A name of the list that no key has."""
+    serve(writer(), api_keys=f"shop@{KEY}", metric_callers="shop,shpo")
+    assert [record.message for record in caplog.records if "METRIC_CALLERS" in record.message] == [
+        "PODWRIGHT_METRIC_CALLERS names 'shpo', and no API key has this name."
+    ]
 
 
 BODIES = [

@@ -14,7 +14,7 @@ from tests.service.support import Serve
 from podwright import Agent, FunctionModel, Usage, Workflow
 from podwright.errors import ConfigurationError, ModelError
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
-from podwright_service.observability.otlp_metrics import exporter_names
+from podwright_service.observability.tracing import exporter_names
 
 
 class Collector:
@@ -111,14 +111,14 @@ def test_own_metrics_and_those_of_the_conventions(collector: Collector, served: 
 def test_by_default_metrics_are_only_scraped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """An endpoint for traces alone sends no metrics."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    assert exporter_names() == []
+    assert exporter_names("METRICS") == []
     for value in ("none", "prometheus", " "):
         monkeypatch.setenv("OTEL_METRICS_EXPORTER", value)
-        assert exporter_names() == []
+        assert exporter_names("METRICS") == []
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp, console")
-    assert exporter_names() == ["otlp", "console"]
+    assert exporter_names("METRICS") == ["otlp", "console"]
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    assert exporter_names() == []
+    assert exporter_names("METRICS") == []
 
 
 def test_an_unknown_exporter(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from podwright.errors import LimitExceededError
 from podwright.usage import RunLimits, Usage, add_cost
@@ -53,7 +53,7 @@ class Budget:
         self._released = asyncio.Event()
         self._parallel_tasks = parallel_tasks.get()
 
-    async def reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf) -> Reservation:
+    async def reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf, *, calls: int = 1) -> Reservation:
         """Set aside the worst case of a model call.
 
         While other calls hold what this one needs, it waits. If no other call does, it may use as many output tokens
@@ -63,6 +63,7 @@ class Budget:
             input_tokens: Estimated input tokens.
             output_tokens: Most output tokens that the call asks for.
             cost_of: The cost of a usage with the model.
+            calls: 0 for a further attempt of a call that is counted.
 
         Returns:
             The reservation, which must be settled.
@@ -70,7 +71,7 @@ class Budget:
         Raises:
             LimitExceededError: Not even one output token is left.
         """
-        return await self._in_turn(lambda: self._try_reserve(input_tokens, output_tokens, cost_of))
+        return await self._in_turn(lambda: self._try_reserve(input_tokens, output_tokens, cost_of, calls))
 
     async def lend(self) -> Reservation:
         """Set aside a share of what is left for a run in another container; waits while nothing is left.
@@ -97,14 +98,15 @@ class Budget:
             # what is not known counts as reserved
             is_estimate = usage.uncounted_model_calls > 0 and not reservation.lent
             self.tokens += max(usage.total_tokens, reservation.tokens if is_estimate else 0)
-            self.cost = add_cost(self.cost, reservation.cost if usage.cost is None else usage.cost) or 0.0
+            cost = max(reservation.cost, usage.known_cost) if usage.cost is None else usage.cost
+            self.cost = add_cost(self.cost, cost) or 0.0
         self._released.set()
 
     def count(self, usage: Usage) -> None:
         """Count what an earlier attempt of the run has used."""
         self.calls += usage.model_calls
         self.tokens += usage.total_tokens
-        self.cost = add_cost(self.cost, usage.cost or 0.0) or 0.0
+        self.cost = add_cost(self.cost, usage.known_cost) or 0.0
 
     def reduce(self, reservation: Reservation, limits: RunLimits) -> None:
         """Release the part of a loan that another budget does not allow to be used."""
@@ -133,9 +135,9 @@ class Budget:
             cost=None if limits.cost is None else max(0.0, limits.cost - cost),
         )
 
-    def _try_reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf) -> Reservation | None:
+    def _try_reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf, calls: int) -> Reservation | None:
         left = self._left()
-        if left.model_calls == 0:
+        if left.model_calls == 0 and calls:
             if any(reservation.lent for reservation in self._reservations):
                 return None
             message = f"The run has made its {self.limits.model_calls} model calls."
@@ -152,7 +154,7 @@ class Budget:
         if allowed < 1:
             raise self._exhausted(limit, input_tokens)
         cost = 0.0 if left.cost is None else _highest_cost(cost_of, input_tokens, allowed) or 0.0
-        return Reservation(input_tokens + allowed, cost, output_tokens=allowed, limit=limit)
+        return Reservation(input_tokens + allowed, cost, calls=calls, output_tokens=allowed, limit=limit)
 
     def _affordable(self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
@@ -198,10 +200,17 @@ class Budget:
 
 
 def _highest_cost(cost_of: CostOf, input_tokens: int, output_tokens: int) -> float | None:
-    """The cost of a call of which the provider may write the whole input to its cache; None if it is unknown."""
-    plain = cost_of(Usage(input_tokens, output_tokens))
-    written = cost_of(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens))
-    return None if plain is None or written is None else max(plain, written)
+    """The most that a call may cost: the provider may write its input to a cache, and its output may be thoughts.
+
+    None if it is unknown.
+    """
+    plain = Usage(input_tokens, output_tokens)
+    written = replace(plain, cache_write_tokens=input_tokens)
+    dearest = (plain, written, replace(written, cache_write_1h_tokens=input_tokens))
+    costs = [cost_of(usage) for usage in dearest]
+    costs += [cost_of(replace(usage, reasoning_tokens=output_tokens)) for usage in dearest]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None
 
 
 def _share(left: float | None, lent: Iterable[float], parts: int) -> float:

@@ -16,7 +16,7 @@ BUDGET = "Podwright-Budget"
 HOPS = "Podwright-Hops"
 """Request header: how many more containers the run may pass through. Example: `2`."""
 ROOT = "Podwright-Root"
-"""Request header: the outermost component of the run. Example: `newsroom`."""
+"""Request header: the outermost component of the run, percent-encoded. Example: `newsroom`."""
 UNFINISHED_CALLS = "Podwright-Unfinished-Calls"
 """Request header, with an `Idempotency-Key`: an earlier request with that key may have been cut off during its run.
 `interrupt` refuses the request unless its response is stored; `repeat` runs it again although that run called tools."""

@@ -56,7 +56,9 @@ class Journal:
         self.approved = frozenset(approved)
         self.seconds = seconds
         self.discarded = NO_USAGE
-        """What the answers used that are asked for again."""
+        """What the answers used that are asked for again, and the calls and remote runs that failed."""
+        self.failed_calls = 0
+        """Model calls that failed."""
         self._answers: dict[_Call, events.ModelCallFinished] = {}
         self._last: dict[str, _LastAnswer] = {}
         self._tool_calls: defaultdict[str, dict[int, _ToolCall]] = defaultdict(dict)
@@ -88,6 +90,7 @@ class Journal:
                 self._last[event.run_id] = _LastAnswer(event.call, len(self._tool_calls[event.run_id]))
             case events.ModelCallFailed():
                 self._call_failed(event.run_id)
+                self._discard_failed_call(event)
             case events.ToolCallStarted() | events.ToolCallFinished() | events.ToolCallFailed():
                 self._add_tool_call(event)
             case events.ConditionChecked():
@@ -124,6 +127,8 @@ class Journal:
             case events.RunFinished() if parent == caller:
                 self._remote_runs[caller] = event
                 self._remote_tool_calls.pop(caller, None)
+            case events.RunFailed() | events.RunCancelled() if parent == caller:
+                self.discarded += event.usage
             case _:
                 pass
 
@@ -141,6 +146,11 @@ class Journal:
     def _call_failed(self, run_id: str) -> None:
         if last := self._last.get(run_id):
             last.is_cause = False
+
+    def _discard_failed_call(self, event: events.ModelCallFailed) -> None:
+        if event.remote is None:  # the end of a remote run has its usage
+            self.discarded += event.usage
+            self.failed_calls += 1
 
     def _discard_failing_response(self, event: events.RunFailed) -> None:
         """Have the model asked again if its last answer is why a run failed: it would fail again."""

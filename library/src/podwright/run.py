@@ -514,6 +514,8 @@ async def execute(
             run_id=run_id,
         )
         run.count_recorded_usage(tree.journal.discarded)
+        for budget in run.budgets:
+            budget.count(Usage(model_calls=tree.journal.failed_calls))
         value = await run.execute(component, task)
     else:
         run = parent.child(component, subscribers=added, limits=limits, streaming=stream)

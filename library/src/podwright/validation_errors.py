@@ -27,6 +27,7 @@ _REWORDED = {  # in this order: the first ones contain the later ones
     "Input should be greater": "Expected a number greater",
     "Input should be less": "Expected a number less",
     "Input should be ": "Expected ",
+    "Decimal input should be an integer, float, string or Decimal object": "Expected a number",
     "a valid integer": "an integer",
     "a valid dictionary or object to extract fields from": "an object",
     "a valid dictionary": "an object",

@@ -126,7 +126,12 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
     for warning in price_warnings(models, policy.models):
         _log.warning("%s", warning)
     check_cost_limits(component, settings, models)
-    admission, active_runs = Admission(settings), ActiveRuns()
+    api_keys = ApiKeys(settings)
+    for name in settings.metric_callers:
+        if name not in api_keys.names:
+            _log.warning("PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.", name)
+    admission = Admission(settings)
+    active_runs = ActiveRuns()
     observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))
     observability.metrics.track(admission)
     background_runs = _background_runs(settings, component, observability)
@@ -135,7 +140,7 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         settings=settings,
         models=names,
         policy=policy,
-        api_keys=ApiKeys(settings),
+        api_keys=api_keys,
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),

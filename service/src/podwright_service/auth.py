@@ -67,6 +67,11 @@ class ApiKeys:
         """Whether the service has any keys."""
         return bool(self._keys)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the callers."""
+        return frozenset(caller.name for caller in self._keys.values())
+
     def authorize(self, headers: Headers, method: str, path: str) -> Caller:
         """Check the API key of a request, and return its caller.
 

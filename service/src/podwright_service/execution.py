@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -16,7 +17,7 @@ from podwright.models import use_model
 from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright_service.limits import granted_limits
-from podwright_service.origin import Origin, current_origin
+from podwright_service.origin import INLINE, Origin, current_origin
 from podwright_service.problems import RequestError
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import RunRequest
@@ -49,8 +50,12 @@ async def execute_request(
     """
     runtime = get_runtime(request)
     limits, hops = granted_limits(request.headers, runtime.settings)
-    observability, model = runtime.observability, runtime.settings.model
-    shared = observability.subscribers if component is runtime.component else observability.inline_subscribers
+    observability = runtime.observability
+    model = runtime.settings.model
+    shared = observability.subscribers
+    if component is not runtime.component:
+        shared = observability.inline_subscribers
+        origin = replace(origin, root=origin.root or INLINE)
     async with runtime.admission.run_slot():
         token = current_origin.set(origin)
         try:

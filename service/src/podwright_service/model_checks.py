@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from podwright.components import Component
@@ -57,7 +57,7 @@ def price_warnings(models: Iterable[Model | str], others: Iterable[str] = ()) ->
         yield Problem("", problem.detail, problem.suggestion)
 
 
-def check_cost_limits(component: Component, settings: Settings, models: Iterable[Model]) -> None:
+def check_cost_limits(component: Component, settings: Settings, models: Collection[Model]) -> None:
     """Refuse a cost limit of models without a price: each of their calls would be refused.
 
     Args:

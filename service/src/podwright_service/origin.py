@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from opentelemetry import baggage
 from opentelemetry.baggage.propagation import W3CBaggagePropagator
@@ -23,7 +23,7 @@ USER = "user.id"
 SESSION = "session.id"
 """What OpenTelemetry calls the user and the session, in spans and in the header `baggage`."""
 _MAX_LENGTH = 200
-_ROOT = re.compile(r"[\w.-]{1,100}|\(inline\)", re.ASCII)
+_MAX_ROOT = 100
 _propagator = W3CBaggagePropagator()
 
 
@@ -67,9 +67,9 @@ current_origin: ContextVar[Origin] = ContextVar("podwright_origin", default=NOWH
 def origin_of(request: Request, settings: Settings, sender: Sender) -> Origin:
     """Where the run of a request comes from; what its body says counts more than its headers."""
     members = _members(request, settings.baggage)
-    root = request.headers.get(ROOT, "")
+    root = unquote(request.headers.get(ROOT, ""))
     return Origin(
-        root if _ROOT.fullmatch(root) else "",
+        root if root.isprintable() and len(root) <= _MAX_ROOT else "",
         getattr(request.state, "caller", ""),
         _short(sender.user_name() or members.pop(USER, "")),
         _short(sender.session_name() or members.pop(SESSION, "")),

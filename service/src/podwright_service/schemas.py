@@ -37,18 +37,18 @@ class RunRequest(RequestModel):
     """Workflows: index of the step to start from."""
     resume_path: Annotated[list[int], Field(max_length=64)] | None = None
     """Workflows: to resume, the `resume_path` of the problem, with its `context` as `inputs`."""
-    user: Annotated[str, Field(max_length=200)] = ""
-    """For whom the run is; on spans, in the log and in the record of a background run."""
-    session: Annotated[str, Field(max_length=200)] = ""
+    user: str | None = None
+    """For whom the run is; on spans, in the log and in the record of a background run, there with 200 characters."""
+    session: str | None = None
     """The session or conversation that the run is a part of; recorded as `user` is."""
 
     def user_name(self) -> str:
         """See `Sender`."""
-        return self.user
+        return self.user or ""
 
     def session_name(self) -> str:
         """See `Sender`."""
-        return self.session
+        return self.session or ""
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from podwright.budget import ASSUMED_OUTPUT_TOKENS, Budget, Reservation
 from podwright.messages import ModelRequest, ModelSettings
@@ -12,24 +12,31 @@ from podwright.models.offline import estimate_input
 from podwright.usage import NO_USAGE, Usage
 
 
+@dataclass(slots=True)
+class CallSlot:
+    """A model call that the limits have counted, and that has no answer yet: its next attempt needs no further one."""
+
+    is_open: bool = False
+
+
 class Allowance:
     """What is held back for the attempts of one model.
 
     Args:
         budgets: The budgets of the run, outermost first.
         model: The model that is asked.
+        slot: That of the call, which other models may have begun.
     """
 
-    def __init__(self, budgets: Sequence[Budget], model: Model) -> None:
+    def __init__(self, budgets: Sequence[Budget], model: Model, slot: CallSlot) -> None:
         self._budgets = budgets
         self._model = model
+        self._slot = slot
         self._reservations: list[Reservation] = []
         self._used: Usage | None = None
         """What was used since the last reservation; None before a request was sent."""
         self._has_answer = False
         self._wanted = 0
-        self.is_counted = False
-        """Whether an answer has counted as a model call."""
 
     @property
     def limit(self) -> str:
@@ -51,7 +58,9 @@ class Allowance:
         allowed = self._wanted
         input_tokens = estimate_input(request)
         for budget in self._budgets:
-            reservation = await budget.reserve(input_tokens, allowed, self._model.cost)
+            reservation = await budget.reserve(
+                input_tokens, allowed, self._model.cost, calls=0 if self._slot.is_open else 1
+            )
             self._reservations.append(reservation)
             allowed = reservation.output_tokens
         if allowed == (asked or self._wanted):
@@ -69,16 +78,17 @@ class Allowance:
         self._used = NO_USAGE
 
     def use(self, usage: Usage) -> None:
-        """An attempt is over, whatever it is worth, and has used this; what was not counted is no answer."""
+        """An attempt is over, and has used this; one of which nothing has arrived is no answer."""
         self._used = usage if self._used is None else self._used + usage
         self._has_answer = self._has_answer or not usage.uncounted_model_calls or usage.output_tokens > 0
 
     def settle(self) -> None:
-        """Release what is held back, and count what was used; an answer counts as a model call."""
+        """Release what is held back, and count what was used: a call for each answer, and one if there is none."""
         # of some budgets nothing may be held back yet
         for budget, reservation in zip(self._budgets, self._reservations, strict=False):
-            budget.settle(reservation, self._used, int(self._has_answer))
-        self.is_counted = self.is_counted or self._has_answer
+            budget.settle(reservation, self._used, reservation.calls)
+        if self._used is not None:
+            self._slot.is_open = not self._has_answer
         self._reservations.clear()
         self._used = None
         self._has_answer = False

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from podwright import errors, events
-from podwright.components.allowance import Allowance
+from podwright.components.allowance import Allowance, CallSlot
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
@@ -19,6 +19,7 @@ from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettin
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import circuits
+from podwright.models.provider_model import ProviderModel
 from podwright.models.retries import with_retries
 from podwright.run import Run, milliseconds_since
 from podwright.usage import NO_USAGE, Usage
@@ -118,8 +119,7 @@ class _ModelCall:
         self._first_token_ms: float | None = None
         self._failed = NO_USAGE
         """What the failed attempts used."""
-        self._is_counted = False
-        """Whether the limits of the run have counted the call."""
+        self._slot = CallSlot()
 
     async def answer(self) -> _Answer:
         """The response of the first model that answers; its usage is counted.
@@ -148,16 +148,9 @@ class _ModelCall:
                     return answer
         except (CancelledError, errors.PodwrightError) as error:
             if self._number is not None:
-                self._count_call()
                 self._emit_failed(asked, error)
             raise
         raise AssertionError  # the last model answers or raises
-
-    def _count_call(self) -> None:
-        """Count the call in the limits, also if it failed."""
-        if not self._is_counted:
-            for budget in self._run.budgets:
-                budget.count(Usage(model_calls=1))
 
     def _begin(self, request: ModelRequest) -> None:
         """Begin with the first request, once the limits allow it."""
@@ -181,7 +174,7 @@ class _ModelCall:
     async def _ask_within_limits(self, model: Model, *, is_last: bool) -> _Answer:
         """The response of one model; its worst case is held back from the limits meanwhile."""
         request = self._models.request_to(model, self._request)
-        allowance = Allowance(self._run.budgets, model)
+        allowance = Allowance(self._run.budgets, model, self._slot)
         try:
             request = await allowance.reserve(request)
             self._begin(request)
@@ -191,7 +184,6 @@ class _ModelCall:
             return _Answer(model.name, response, allowance.limit)
         finally:
             allowance.settle()
-            self._is_counted = self._is_counted or allowance.is_counted
 
     async def _ask_noted(
         self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool
@@ -426,7 +418,7 @@ def _with_notice(request: ModelRequest, error: errors.ModelToolCallError) -> Mod
 
 def _with_cost(model: Model, usage: Usage) -> Usage:
     """The usage with its cost, unless it has one or its tokens are only estimated."""
-    if usage.cost is not None or usage.unpriced_model_calls:
-        return usage
+    if usage.cost is not None or usage.unpriced_model_calls or isinstance(model, ProviderModel):
+        return usage  # which knows its price, or that there is none
     cost = model.cost(usage)
     return usage if cost is None else replace(usage, cost=cost)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any, cast
+from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Unpack
@@ -142,7 +143,7 @@ class Remote(PromptComponent):
         own_headers = {
             **self._headers,
             "Idempotency-Key": _idempotency_key(run, body),
-            headers.ROOT: run.outermost.component,
+            headers.ROOT: quote(run.outermost.component),
         }
         if unfinished_calls := run.journal.unfinished_remote_calls(run.id):
             own_headers[headers.UNFINISHED_CALLS] = unfinished_calls

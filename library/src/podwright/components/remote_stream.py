@@ -10,11 +10,23 @@ import orjson
 from pydantic import ValidationError
 
 from podwright import errors
-from podwright.events import Event, Kind, ModelCallFinished, ModelCallStarted, RunEnded, RunStarted, Token, adapter
+from podwright.events import (
+    Event,
+    Kind,
+    ModelCallFailed,
+    ModelCallFinished,
+    ModelCallStarted,
+    RunEnded,
+    RunStarted,
+    Token,
+    adapter,
+)
 from podwright.json_data import as_array, as_object
 from podwright.models.http import Fault, Response, TransportError
+from podwright.models.offline import estimate_input
 from podwright.models.retries import retry_after
 from podwright.models.sse import EventParser
+from podwright.models.token_counts import as_uncounted
 from podwright.run import Run
 from podwright.text import truncate
 from podwright.usage import NO_USAGE, Usage
@@ -52,10 +64,24 @@ class RemoteStream:
         self._name = name
         self._outermost = ""
         self._kind: Kind | None = None
-        self.usage: Usage = NO_USAGE
-        """What the remote run used: its own report at the end, before that the sum of its model calls so far."""
+        self._reported: Usage | None = None
+        """What the remote run used, as it has reported at its end."""
+        self._counted = NO_USAGE
+        """What the model calls used that have ended so far."""
+        self._open: dict[tuple[str, int], ModelCallStarted] = {}
+        """Model calls that have not ended."""
         self.calls = 0
         """Model calls that were started."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the remote run used: its own report, before that what is known of its model calls so far."""
+        if self._reported is not None:
+            return self._reported
+        usage = self._counted
+        for event in self._open.values():
+            usage += as_uncounted(Usage(estimate_input(event.request))).as_failed_call(event.request.model)
+        return usage
 
     async def read(self, response: Response) -> Any:
         """Read the response to its end and return the value of the run.
@@ -101,10 +127,15 @@ class RemoteStream:
             self._outermost, self._kind = event.run_id, event.kind
         elif isinstance(event, ModelCallStarted):
             self.calls += 1
+            self._open[event.run_id, event.call] = event
         elif isinstance(event, ModelCallFinished):
-            self.usage += event.response.usage.as_call(event.model)
+            self._open.pop((event.run_id, event.call), None)
+            self._counted += event.failed_usage + event.response.usage.as_call(event.model)
+        elif isinstance(event, ModelCallFailed):
+            self._open.pop((event.run_id, event.call), None)
+            self._counted += event.usage
         elif isinstance(event, RunEnded) and event.run_id == self._outermost:
-            self.usage = event.usage
+            self._reported = event.usage
 
     def _value(self, result: dict[str, Any]) -> Any:
         if self._kind == "workflow" and result:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+MAX_NAME = 200
+"""Characters of the names and ids of a response that are kept; telemetry shows them."""
+
 
 class InvalidResponseError(Exception):
     """The data is not of the provider's protocol, or has no answer."""

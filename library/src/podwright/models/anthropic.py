@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,12 +12,12 @@ from typing import Any
 from podwright import errors
 from podwright.json_data import as_array
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models.base import TokenCallback
+from podwright.models.base import TokenCallback, note_attempt, noted_attempt
 from podwright.models.error_body import ErrorBody
 from podwright.models.http_model import HTTPModel
 from podwright.models.messages_answer import PAUSED, MessageAnswer
 from podwright.models.messages_request import max_output_tokens, request_body
-from podwright.usage import Usage
+from podwright.usage import NO_USAGE, Usage
 
 _MAX_PAUSES = 10
 """How often a paused answer is continued."""
@@ -76,7 +77,11 @@ class MessagesModel(HTTPModel):
                 response = await self._ask_once(request, on_token, on_reasoning)
         except errors.ModelError as error:
             if paused:
-                error.attempt_usage = _sum([error.attempt_usage or Usage(cost=None), *_usages(paused)])
+                error.attempt_usage = _sum([error.attempt_usage or NO_USAGE, *_usages(paused)])
+            raise
+        except asyncio.CancelledError as error:
+            if paused:
+                note_attempt(error, _sum([noted_attempt(error) or NO_USAGE, *_usages(paused)]))
             raise
         return _joined([*paused, response]) if paused else response
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from podwright.conversation import chat_message
 from podwright.json_data import as_array, as_object, is_set
 from podwright.messages import ModelRequest, ModelResponse
-from podwright.models.answer import InvalidResponseError, Piece
+from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, is_object, read_error
 from podwright.models.foreign_fields import without_foreign_fields
@@ -24,7 +24,7 @@ from podwright.models.pricing import Terms
 from podwright.models.providers import Endpoint
 from podwright.models.reasoning import reasoning_text
 from podwright.models.refusals import RefusedError
-from podwright.models.token_counts import TokenCounts
+from podwright.models.token_counts import TokenCounts, as_uncounted
 from podwright.usage import Usage
 
 _REASONING_MODEL = re.compile(r"o\d|gpt-([5-9]|\d\d)")
@@ -128,6 +128,8 @@ class ResponseBuilder:
         self._fields: dict[str, Any] = {}
         self._field_pieces: list[dict[str, Any]] = []
         self._counts = TokenCounts()
+        self._counts_grow = False
+        """Whether the last counts came with a piece of the answer."""
         self._id = ""
         self._model = ""
 
@@ -152,12 +154,14 @@ class ResponseBuilder:
 
     def _add(self, data: Any) -> Piece:
         if not self._id:
-            self._id = data.get("id") or ""
+            self._id = _name(data.get("id"))
         if not self._model:
-            self._model = data.get("model") or ""
+            self._model = _name(data.get("model"))
         self._counts.add(data)
         self.has_begun = True
         choices = data.get("choices")
+        if data.get("usage"):
+            self._counts_grow = bool(choices)
         if not choices:  # a chunk with usage only, or with a content filter's result for the prompt
             return Piece()
         self.has_choice = True
@@ -213,11 +217,10 @@ class ResponseBuilder:
         """Add whole further fields of the message."""
         self._fields.update(fields)
 
-    def build(self, request: ModelRequest, endpoint: Endpoint) -> ModelResponse:
+    def build(self, request: ModelRequest) -> ModelResponse:
         """The response.
 
-        Its usage has the provider's token counts, and the provider's cost if `endpoint` reports one. Without counts
-        they are estimated from the texts, and the price is unknown, because a bill must not rest on an estimate.
+        Its usage has the provider's token counts. Without them they are estimated from the texts.
 
         Raises:
             InvalidResponseError: There was no choice, a tool call without a name, or neither text nor tool calls.
@@ -238,31 +241,38 @@ class ResponseBuilder:
         return ModelResponse(
             text,
             calls,
-            self.usage(request, endpoint),
+            self._usage(request),
             finish_reason=reason,
-            model=str(self._model),
-            id=str(self._id),
+            model=self._model,
+            id=self._id,
             reasoning=_whole("".join(self._reasoning)),
             provider_fields=fields,
             provider=self._provider,
         )
 
-    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
+    def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of an answer that has failed; None if it had not begun."""
-        return self.usage(request, endpoint) if self.has_begun else None
+        if not self.has_begun:
+            return None
+        usage = self._usage(request)
+        # counts that grow with the answer are not those of the whole one
+        return as_uncounted(usage) if self._counts_grow and not self.finish_reason else usage
 
-    def usage(self, request: ModelRequest, endpoint: Endpoint) -> Usage:
-        """The usage of what has arrived so far; see `build`."""
-
+    def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
             written = "".join((*self._text, *self._reasoning))
             return Usage(estimate_input(request), estimate_tokens(written) + self._calls.estimate())
 
-        return self._counts.usage(estimate, reports_cost=endpoint.reports_cost)
+        return self._counts.usage(estimate)
+
+    @property
+    def reported_cost(self) -> float | None:
+        """The cost in USD that the response reports."""
+        return self._counts.cost
 
     def terms(self) -> Terms:
         """What the price depends on besides the tokens."""
-        return self._counts.terms(str(self._model))
+        return self._counts.terms(self._model)
 
 
 def _finish_reason(reason: str) -> str:
@@ -296,6 +306,11 @@ def _is_completion(data: Any) -> bool:
     if read_error(fields).status or read_error(fields.get("base_resp")).code:
         return False
     return "choices" in fields or "chunk" in str(fields.get("object"))
+
+
+def _name(value: Any) -> str:
+    """A name that a provider gives, which telemetry shows."""
+    return _whole(str(value or ""))[:MAX_NAME]
 
 
 def _whole(text: str) -> str:

@@ -14,7 +14,7 @@ import os
 import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 
@@ -117,7 +117,14 @@ def propagated() -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def post(
-    url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts, *, first_byte: float, max_bytes: int
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    timeouts: Timeouts,
+    *,
+    first_byte: float,
+    max_bytes: int,
+    on_sent: Callable[[], object] | None = None,
 ) -> AsyncGenerator[Response]:
     """Send a POST request. Redirects are not followed.
 
@@ -128,6 +135,7 @@ async def post(
         timeouts: Seconds to connect, and between two pieces of the response.
         first_byte: Seconds from now to the first byte of the response body.
         max_bytes: The longest response body, decompressed.
+        on_sent: Called when the request headers have been sent.
 
     Raises:
         TransportError: No response arrived in time; raised at the end of the context if the body is late.
@@ -139,7 +147,12 @@ async def post(
         async with deadline:
             session = await _session()
             async with session.post(
-                url, data=io.BytesIO(body), headers=headers, allow_redirects=False, timeout=connect
+                url,
+                data=io.BytesIO(body),
+                headers=headers,
+                allow_redirects=False,
+                timeout=connect,
+                trace_request_ctx=on_sent,
             ) as raw:
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
@@ -210,9 +223,17 @@ async def _session() -> aiohttp.ClientSession:
     return _sessions[loop][0]
 
 
+async def _tell_that_it_is_sent(session: aiohttp.ClientSession, context: Any, parameters: object) -> None:
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx()
+
+
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
+    sending = aiohttp.TraceConfig()
+    sending.on_request_headers_sent.append(_tell_that_it_is_sent)
     session = aiohttp.ClientSession(
+        trace_configs=[sending],
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=trusts_environment(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from podwright.models.answer_tool import from_answer_tool, with_answer_tool
 from podwright.models.base import Connection, TokenCallback, note_attempt
 from podwright.models.body_reader import BodyReader
 from podwright.models.error_body import ErrorBody, read_error
-from podwright.models.http import MAX_RESPONSE, NOT_SENT, Response, TransportError, post, propagated
+from podwright.models.http import MAX_RESPONSE, Response, TransportError, post, propagated
 from podwright.models.provider_error import provider_error
 from podwright.models.provider_model import Answer, Bill, ProviderModel
 from podwright.models.providers import Endpoint, is_vendors
@@ -51,7 +50,7 @@ class DocumentAnswer(Answer, Protocol):
         """
         ...
 
-    def build(self, request: ModelRequest, endpoint: Endpoint) -> ModelResponse:
+    def build(self, request: ModelRequest) -> ModelResponse:
         """The response.
 
         Raises:
@@ -123,7 +122,6 @@ class HTTPModel(ProviderModel):
         first_byte = self.timeouts.first_byte
         if not streams:  # the first byte comes when the whole answer is ready
             first_byte = request.settings.get("timeout", first_byte)
-        headers |= propagated()
         reading = _Reading(self.new_answer(), on_token, on_reasoning)
         bill = Bill(self, reading.answer, request, self._endpoint)
         cause: Exception | None = None
@@ -132,32 +130,32 @@ class HTTPModel(ProviderModel):
                 async with post(
                     url,
                     to_json_bytes(body),
-                    headers,
+                    {**headers, **propagated()},
                     self.timeouts,
                     first_byte=first_byte,
                     max_bytes=MAX_RESPONSE,
+                    on_sent=bill.begin,
                 ) as response:
-                    bill.reported = read_amount(response.headers.get(bill.endpoint.cost_header))
+                    bill.cost_header = read_amount(response.headers.get(self._endpoint.cost_header))
                     await reading.read(response)
             except TransportError:
                 if not reading.answer.finish_reason:  # after it, only the counts are missing
                     raise
-            return from_answer_tool(bill.of(reading.answer.build(request, bill.endpoint)), answer_tool)
+            return from_answer_tool(bill.of(reading.answer.build(request)), answer_tool)
         except TransportError as error:
             failure = transport_error(self.name, error)
             cause = error
-            bill.may_be_sent = error.fault not in NOT_SENT
         except errors.ModelResponseError as error:
             failure = error
         except RefusedError as error:
-            bill.may_be_sent = False
+            bill.may_be_billed = False
             failure = refusal(self.name, error.error, error.status, error.headers)
             failure.provider_error = provider_error(error.error, request, key)
             self.look_at_refusal(error.error, failure)
         except asyncio.CancelledError as error:
             note_attempt(error, bill.of_failure())
             raise
-        except (InvalidResponseError, json.JSONDecodeError, RecursionError) as error:
+        except (InvalidResponseError, ValueError, RecursionError) as error:
             reason = error if isinstance(error, InvalidResponseError) else InvalidResponseError()
             failure = errors.ModelResponseError(f"'{self.name}': {reason}{reading.what_came()}.")
             failure.provider_error = provider_error(reading.first_words(), request, key)
@@ -223,15 +221,15 @@ class HTTPModel(ProviderModel):
         url = url.removesuffix(self.path)
         return _with_suffix(url, endpoint.suffix) if url else ""
 
-    def _is_vendors(self, base_url: str) -> bool:
-        """Whether requests go to the provider itself, where a key is needed."""
+    def _needs_key_at(self, base_url: str) -> bool:
+        """Whether requests go to the URL of the provider itself, where a key is needed."""
         return base_url.startswith("https:") and base_url == self._endpoint.url
 
     def _key(self, base_url: str) -> str:
         endpoint = self._endpoint
         given = self._connection.api_key
         key = (_first_set(endpoint.keys) if given is None else given).strip()
-        needs_key = self._is_vendors(base_url) or (endpoint.needs_key and given is None)
+        needs_key = self._needs_key_at(base_url) or (endpoint.needs_key and given is None)
         if not key and needs_key:
             hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
             raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)

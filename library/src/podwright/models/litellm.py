@@ -84,7 +84,8 @@ class LiteLLMModel(ProviderModel):
         self._endpoint = ENDPOINTS.get(self._provider, ANY)
         self._speaks_chat_completions = self._provider in ENDPOINTS and self._provider not in _OWN_PROTOCOLS
         self._connection = connection
-        self.reports_cost = self._endpoint.reports_cost
+        # LiteLLM does not pass headers on
+        self.reports_cost = self._endpoint.reports_cost and not self._endpoint.cost_header
         self._has_json_schema: bool | None = None
         self._takes_client = False
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
@@ -100,15 +101,16 @@ class LiteLLMModel(ProviderModel):
         error_body = ErrorBody()
         wire = Wire()
         bill = Bill(self, builder, request, self._endpoint)
+        bill.begin()
         try:
             with watched(wire):
                 if on_token is None:
                     await self._fetch(request, builder, wire)
                 else:
                     await self._stream(request, builder, wire, on_token, on_reasoning)
-            return from_answer_tool(bill.of(builder.build(request, bill.endpoint)), answer_tool)
+            return from_answer_tool(bill.of(builder.build(request)), answer_tool)
         except RefusedError as error:
-            bill.may_be_sent = False
+            bill.may_be_billed = False
             error_body = error.error
             model_error = refusal(self.name, error_body, error.status)
         except InvalidResponseError as error:
@@ -125,7 +127,7 @@ class LiteLLMModel(ProviderModel):
         except Exception as error:  # noqa: BLE001 - LiteLLM lets errors of other libraries through
             model_error, error_body = self._failure(error, wire, request)
             is_refused = (wire.status or 0) >= 300 or bool(error_body.code or error_body.message)
-            bill.may_be_sent = not is_refused and _was_sent(error, model_error)
+            bill.may_be_billed = not is_refused and _was_sent(error, model_error)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
         model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
         model_error.attempt_usage = bill.of_failure()

@@ -13,13 +13,12 @@ from typing import Any
 
 from podwright.json_data import as_array, as_object, to_text
 from podwright.messages import ModelRequest, ModelResponse, ToolCall
-from podwright.models.answer import InvalidResponseError, Piece
+from podwright.models.answer import MAX_NAME, InvalidResponseError, Piece
 from podwright.models.base import check_tool_calls
 from podwright.models.error_body import ErrorBody, read_error
 from podwright.models.offline import estimate_input, estimate_tokens
 from podwright.models.pieces import clean_arguments
 from podwright.models.pricing import Terms
-from podwright.models.providers import Endpoint
 from podwright.models.refusals import RefusedError
 from podwright.models.token_counts import TokenCounts, as_uncounted, read_count
 from podwright.usage import Usage
@@ -53,13 +52,15 @@ class _Block:
     """The pieces of its texts, by key."""
     arguments: list[str] = field(default_factory=list[str])
     """The pieces of the arguments of a tool call."""
+    citations: list[Any] = field(default_factory=list[Any])
+    """The citations that came for themselves."""
 
     def add(self, delta: Mapping[str, Any]) -> Piece:
         kind = str(delta.get("type"))
         if kind == "input_json_delta":
             self.arguments.append(to_text(delta.get("partial_json") or ""))
         elif kind == "citations_delta":
-            self.fields["citations"] = [*as_array(self.fields.get("citations")), delta.get("citation")]
+            self.citations.append(delta.get("citation"))
         elif key := _DELTAS.get(kind):
             text = to_text(delta.get(key) or "")
             self.pieces.setdefault(key, []).append(text)
@@ -71,6 +72,8 @@ class _Block:
         """The block as it would be in a whole answer."""
         texts = {key: to_text(self.fields.get(key) or "") + "".join(pieces) for key, pieces in self.pieces.items()}
         data = {**self.fields, **texts}
+        if self.citations:
+            data["citations"] = [*as_array(self.fields.get("citations")), *self.citations]
         if self.arguments:
             data["input"] = _json(self.arguments_text)
         return data
@@ -157,8 +160,8 @@ class MessageAnswer:
 
     def _add_message(self, message: Mapping[str, Any]) -> Piece:
         self.has_choice = True
-        self._id = str(message.get("id") or "")
-        self._model = str(message.get("model") or "")
+        self._id = str(message.get("id") or "")[:MAX_NAME]
+        self._model = str(message.get("model") or "")[:MAX_NAME]
         pieces = [self._add_block(index, block) for index, block in enumerate(message["content"])]
         usage = dict(as_object(message.get("usage")))
         if self.is_streamed:  # the answer has not begun: the last event has its count
@@ -193,7 +196,7 @@ class MessageAnswer:
         """The blocks of the answer."""
         return [self._blocks[index].data for index in sorted(self._blocks)]
 
-    def build(self, request: ModelRequest, endpoint: Endpoint) -> ModelResponse:
+    def build(self, request: ModelRequest) -> ModelResponse:
         """The response. Its further fields are the content as it came, if it is more than a text and tool calls.
 
         Raises:
@@ -213,7 +216,7 @@ class MessageAnswer:
         return ModelResponse(
             text,
             calls,
-            self._usage(request, endpoint),
+            self._usage(request),
             finish_reason=reason,
             model=self._model,
             id=self._id,
@@ -226,17 +229,22 @@ class MessageAnswer:
     def _reasoning(self) -> str:
         return "\n\n".join(thought for block in self.content if (thought := to_text(block.get("thinking") or "")))
 
-    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
+    def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of an answer that has failed; None if it had not begun."""
-        return self._usage(request, endpoint) if self.has_choice else None
+        return self._usage(request) if self.has_choice else None
 
-    def _usage(self, request: ModelRequest, endpoint: Endpoint) -> Usage:
+    def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
             written = "".join(json.dumps(block, ensure_ascii=False) for block in self.content)
             return Usage(estimate_input(request), estimate_tokens(written))
 
-        usage = self._token_counts().usage(estimate, reports_cost=endpoint.reports_cost)
+        usage = self._token_counts().usage(estimate)
         return usage if "output_tokens" in self._counts else as_uncounted(usage)
+
+    @property
+    def reported_cost(self) -> float | None:
+        """The cost in USD that the response reports."""
+        return self._token_counts().cost
 
     def terms(self) -> Terms:
         """What the price depends on besides the tokens."""
@@ -267,4 +275,5 @@ def _usual_counts(counts: Mapping[str, Any]) -> dict[str, Any]:
         "server_tool_use": counts.get("server_tool_use"),
         "service_tier": counts.get("service_tier"),
         "speed": counts.get("speed"),
+        "inference_geo": counts.get("inference_geo"),
     }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, NotRequired, cast
@@ -54,11 +52,20 @@ class Tier(Rates):
 
 
 @with_config(ConfigDict(extra="forbid"))
-class Entry(Rates):
-    """A model in the file; `input` and `output` are required."""
+class TieredRates(Rates):
+    """Rates with those of long requests."""
 
     tiers: NotRequired[list[Tier]]
-    service_tiers: NotRequired[dict[str, Rates]]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Entry(TieredRates):
+    """A model in the file; `input` and `output` are required."""
+
+    service_tiers: NotRequired[dict[str, TieredRates]]
+
+
+_entries = TypeAdapter(dict[str, Entry])
 
 
 class Match(NamedTuple):
@@ -67,67 +74,80 @@ class Match(NamedTuple):
     entry: Entry | None
     """Its rates; None if it costs what the model `alias` costs in the price lists."""
     alias: str = ""
+    """The model that it costs as much as; empty if the entry is its own."""
+    is_exact: bool = True
+    """Whether it is the name of the model, and not a pattern."""
 
 
-@dataclass(frozen=True, slots=True)
 class PriceFile:
-    """The content of a valid file."""
+    """The content of a valid file.
 
-    entries: Mapping[str, Entry] = field(default_factory=dict[str, Entry])
-    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    Args:
+        entries: Rates by name or pattern.
+        aliases: By name or pattern the model that it costs as much as.
+    """
 
-    def find(self, model: str) -> Match | None:
-        """What the file says of a model: by its name, or by the pattern with the most characters that fits it.
+    def __init__(self, entries: Mapping[str, Entry], aliases: Mapping[str, str]) -> None:
+        self._entries = entries
+        self._aliases = aliases
+        self._names = frozenset({*entries, *aliases})
+        self._patterns = sorted((name for name in self._names if "*" in name), key=len, reverse=True)
 
-        An alias may name an entry of the file, but not another alias.
+    def find(self, *models: str) -> Iterator[Match]:
+        """What the file says of a model that has several names, what counts first coming first.
+
+        A name counts more than a pattern, and of patterns the longest one. An alias may name an entry of the file, but
+        not another alias.
         """
-        name = _best(model, [*self.entries, *self.aliases])
-        if name is None:
-            return None
-        if name in self.entries:
-            return Match(self.entries[name])
-        alias = self.aliases[name].replace("*", _wild_part(name, model), 1)
-        other = _best(alias, self.entries)
-        return Match(None, alias) if other is None else Match(self.entries[other])
+        for model in models:
+            if model in self._names:
+                yield self._match(model, model)
+        for model in models:
+            pattern = self._pattern(model)
+            if pattern:
+                yield self._match(pattern, model)
 
-    def names(self) -> Iterator[str]:
-        """The names and patterns of the file."""
-        yield from self.entries
-        yield from self.aliases
+    def _match(self, name: str, model: str) -> Match:
+        """What the entry of this name, which may be a pattern, says of a model."""
+        is_exact = name == model
+        if name in self._entries:
+            return Match(self._entries[name], is_exact=is_exact)
+        alias = self._aliases[name].replace("*", _wild_part(name, model))
+        target = alias if alias in self._entries else self._pattern(alias)
+        return Match(self._entries.get(target), alias, is_exact)
+
+    def _pattern(self, model: str) -> str:
+        """The longest pattern that fits a model; empty if none does."""
+        return next((pattern for pattern in self._patterns if _fits(pattern, model)), "")
 
     def unused(self, models: Iterable[str]) -> list[Problem]:
-        """The entries that fit none of these models: they may be misspelt."""
+        """The entries that fit none of these models, and that no alias of them names: they may be misspelt."""
         names = list(models)
+        names += [match.alias for name in names for match in self.find(name) if match.alias]
         problems: list[Problem] = []
-        for pattern in self.names():
-            if any(_fits(pattern, name) for name in names):
+        for entry in sorted(self._names):
+            if any(entry == name or _fits(entry, name) for name in names):
                 continue
-            hint = did_you_mean(pattern, names)
-            detail = f"The price of {short_repr(pattern)} in {VARIABLE} is that of no model here."
-            problems.append(Problem(json_pointer(pattern), detail, hint))
+            hint = did_you_mean(entry, names)
+            detail = f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
+            problems.append(Problem(json_pointer(entry), detail, hint))
         return problems
 
 
-EMPTY = PriceFile()
+EMPTY = PriceFile({}, {})
 
 
 def _fits(pattern: str, model: str) -> bool:
-    return pattern == model or ("*" in pattern and re.fullmatch(_expression(pattern), model) is not None)
-
-
-def _expression(pattern: str) -> str:
-    return "(.*)".join(map(re.escape, pattern.split("*")))
+    """Whether a pattern with one `*` fits a model."""
+    start, star, end = pattern.partition("*")
+    is_long_enough = len(model) >= len(start) + len(end)
+    return bool(star) and is_long_enough and model.startswith(start) and model.endswith(end)
 
 
 def _wild_part(pattern: str, model: str) -> str:
-    """What the first `*` of a pattern stands for."""
-    found = re.fullmatch(_expression(pattern), model)
-    return found[1] if found and found.groups() else ""
-
-
-def _best(model: str, patterns: Iterable[str]) -> str | None:
-    fitting = [pattern for pattern in patterns if _fits(pattern, model)]
-    return max(fitting, key=lambda pattern: (pattern == model, len(pattern)), default=None)
+    """What the `*` of a pattern that fits a model stands for."""
+    start, _, end = pattern.partition("*")
+    return model[len(start) : len(model) - len(end)]
 
 
 _valid: dict[str, PriceFile] = {}
@@ -175,32 +195,32 @@ def _parse(file: str) -> PriceFile:
     models = cast("dict[str, Any]", data)
     aliases = {name: entry for name, entry in models.items() if "as" in as_object(entry)}
     entries = {name: entry for name, entry in models.items() if name not in aliases}
-    problems: list[Problem] = [*_entry_problems(entries), *_alias_problems(aliases)]
+    problems = [*_entry_problems(entries), *_alias_problems(aliases)]
+    problems += [Problem(json_pointer(name), "A name has one '*' at most.") for name in models if name.count("*") > 1]
     if problems:
         raise _invalid(file, map(str, problems))
     return PriceFile(
-        TypeAdapter(dict[str, Entry]).validate_python(entries),
+        _entries.validate_python(entries),
         {name: entry["as"] for name, entry in aliases.items()},
     )
 
 
 def _entry_problems(entries: Mapping[str, Any]) -> Iterator[Problem]:
     try:
-        TypeAdapter(dict[str, Entry]).validate_python(entries)
+        _entries.validate_python(entries)
     except ValidationError as error:
         yield from to_problems(error.errors(), entries, _keys)
-        return
     for name, entry in entries.items():
-        for key in ("input", "output"):
+        for key in ("input", "output") if isinstance(entry, dict) else ():
             if key not in entry:
                 yield Problem(json_pointer(name), f"Missing key '{key}'.")
 
 
 def _keys(location: Any) -> Iterable[str]:
     """The keys of the object at a place."""
-    if "service_tiers" in location:
-        return Rates.__annotations__
-    return Tier.__annotations__ if "tiers" in location else Entry.__annotations__
+    if "tiers" in location:
+        return Tier.__annotations__
+    return TieredRates.__annotations__ if "service_tiers" in location else Entry.__annotations__
 
 
 def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from podwright.models import litellm_loader
-from podwright.models.price_file import VARIABLE, Entry, PriceFile, Rates, read_prices
+from podwright.models.price_file import VARIABLE, Entry, PriceFile, Rates, TieredRates, read_prices
 from podwright.models.providers import PRICE_NAMES
 from podwright.usage import Usage
 
@@ -29,7 +29,7 @@ _LISTS: tuple[Source, ...] = ("genai-prices", "litellm")
 
 _API = re.compile(r"^(converse|invoke|responses)/")
 """The provider's API, with which some model names begin; it does not change the price."""
-_USUAL = ("", "auto", "default", "on_demand", "standard")
+_USUAL = ("", "auto", "default", "global", "not_available", "on_demand", "standard")
 """Conditions under which the usual price holds."""
 
 
@@ -69,6 +69,8 @@ class Terms(NamedTuple):
     """The service tier that served it, such as `priority` or `flex`."""
     speed: str = ""
     """The speed that served it: `fast` has another price at Anthropic."""
+    region: str = ""
+    """The region of the inference: `us` has another price at Anthropic."""
     searches: int = 0
     """Searches of the web that the provider made."""
     input_audio: int = 0
@@ -89,7 +91,11 @@ class _Call(NamedTuple):
 
     def conditions(self) -> dict[str, str]:
         """The conditions that have a price of their own."""
-        named = {"service_tier": self.terms.service_tier, "speed": self.terms.speed}
+        named = {
+            "service_tier": self.terms.service_tier,
+            "speed": self.terms.speed,
+            "inference_geo": self.terms.region,
+        }
         return {name: value for name, value in named.items() if value not in _USUAL}
 
 
@@ -128,7 +134,7 @@ def lookup(
         min(usage.cache_write_1h_tokens, written),
     )
     minute = int((time.time() if at is None else at) // 60)
-    return _lookup(model, tokens, terms, os.environ.get(VARIABLE, ""), minute, at_vendor)
+    return _lookup(model, tokens, terms, operators_file(), minute, at_vendor)
 
 
 def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
@@ -137,10 +143,16 @@ def cost(model: str, usage: Usage, *, at_vendor: bool = True) -> float | None:
     return priced.amount if priced else None
 
 
-def is_overridden(model: str) -> bool:
-    """Whether the operator's file has rates of the model, which then count more than what a provider reports."""
-    match = operators_file().find(model)
-    return match is not None and match.entry is not None
+def own_price(model: str, usage: Usage, terms: Terms, at: float) -> Cost | None:
+    """What `usage` costs by the operator's file, where that counts more than what a provider reports.
+
+    That is for models whose rates it has, and for aliases that are no patterns. Otherwise as `lookup`.
+    """
+    names = _names(model, terms)
+    matches = list(operators_file().find(*names))
+    if not any(match.entry is not None or match.is_exact for match in matches[:1]):
+        return None
+    return lookup(model, usage, terms, at_vendor=False, at=at)
 
 
 def operators_file() -> PriceFile:
@@ -154,20 +166,34 @@ def operators_file() -> PriceFile:
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
-def _lookup(model: str, tokens: Tokens, terms: Terms, file: str, minute: int, at_vendor: bool) -> Cost | None:
+def _lookup(model: str, tokens: Tokens, terms: Terms, prices: PriceFile, minute: int, at_vendor: bool) -> Cost | None:
     call = _Call(tokens, terms, datetime.fromtimestamp(minute * 60, UTC))
-    prices = read_prices(file, minute)
-    provider = model.partition("/")[0]
+    names = _names(model, terms)
+    cost = _from_file(prices, *names, call=call)
+    if cost is None and at_vendor:
+        cost = _from_lists(*names, call=call)
+    return cost
+
+
+def _names(model: str, terms: Terms) -> tuple[str, ...]:
+    """The names of a model, that of the one that answered first."""
+    if not terms.model:
+        return (model,)
     # some providers name the model with themselves in front of it
-    answered = f"{provider}/{terms.model.removeprefix(f'{provider}/')}" if terms.model else model
-    names = dict.fromkeys((answered, model))
-    for name in names:
-        match = prices.find(name)
-        if match is not None and match.entry is not None:
+    provider = model.partition("/")[0]
+    answered = f"{provider}/{terms.model.removeprefix(f'{provider}/')}"
+    return (model,) if answered == model else (answered, model)
+
+
+def _from_file(prices: PriceFile, *names: str, call: _Call) -> Cost | None:
+    """What a call costs by the operator's file, which may send it on to the lists."""
+    for match in prices.find(*names):
+        if match.entry is not None:
             return _cost(_from_entry(match.entry, call), "override")
-        if match is not None:
-            return _from_lists(match.alias, call=call)
-    return _from_lists(*names, call=call) if at_vendor else None
+        cost = _from_lists(match.alias, call=call)
+        if cost is not None:
+            return cost
+    return None
 
 
 def _from_lists(*names: str, call: _Call) -> Cost | None:
@@ -204,28 +230,35 @@ def cost_in_list(source: Source, model: str, tokens: Tokens, now: datetime) -> f
     if source != "override":
         amount = _from_list(source, model, call)
         return None if amount is None else amount.usd
-    match = read_prices(os.environ.get(VARIABLE, ""), int(now.timestamp() // 60)).find(model)
-    if match is None:
-        return None
-    if match.entry is None:
-        priced = _from_lists(match.alias, call=call)
-        return priced.amount if priced else None
-    return _from_entry(match.entry, call).usd
+    cost = _from_file(operators_file(), model, call=call)
+    return None if cost is None else cost.amount
 
 
 def _from_entry(entry: Entry, call: _Call) -> _Amount:
     """What a call costs by the operator's file."""
-    tokens, terms = call.tokens, call.terms
-    rates = cast("dict[str, Any]", {**entry})
-    for tier in sorted(entry.get("tiers", ()), key=lambda tier: tier["above"]):
-        if tokens.input > tier["above"]:
-            rates |= tier
-    service_tier = entry.get("service_tiers", {}).get(terms.service_tier)
-    rates |= service_tier or {}
-    is_complete = all(name == "service_tier" and service_tier is not None for name in call.conditions())
+    tokens = call.tokens
+    terms = call.terms
+    conditions = call.conditions()
+    service_tier = entry.get("service_tiers", {}).get(conditions.pop("service_tier", ""))
+    is_complete = not conditions and (service_tier is not None or "service_tier" not in call.conditions())
+    rates = _long_rates(entry, tokens.input)
+    if service_tier is not None:
+        is_long = rates != {**entry}
+        if is_long and "tiers" not in service_tier:
+            is_complete = False
+        rates |= _long_rates(service_tier, tokens.input)
     if terms.searches and "searches" not in rates:
         is_complete = False
     return _Amount(float(_by_rates(cast("Rates", rates), tokens, terms)), is_complete)
+
+
+def _long_rates(rates: TieredRates, input_tokens: int) -> dict[str, Any]:
+    """The rates that hold for a request of this length."""
+    found = cast("dict[str, Any]", {**rates})
+    for tier in sorted(rates.get("tiers", ()), key=lambda tier: tier["above"]):
+        if input_tokens > tier["above"]:
+            found |= tier
+    return found
 
 
 def _by_rates(rates: Rates, tokens: Tokens, terms: Terms) -> Decimal:
@@ -250,7 +283,8 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
 
     provider, _, name = model.partition("/")
     provider = PRICE_NAMES.get(provider, provider)
-    tokens, terms = call.tokens, call.terms
+    tokens = call.tokens
+    terms = call.terms
     counts = {
         "input_tokens": tokens.input,
         "cache_read_tokens": tokens.cached,
@@ -277,13 +311,24 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
         )
     except LookupError:
         return None
+    except ValueError:  # a combination of counts that it cannot take apart, such as audio and cached input
+        if not (terms.input_audio or terms.output_audio):
+            raise
+        plain = call._replace(terms=terms._replace(input_audio=0, output_audio=0))
+        amount = _from_genai_prices(model, plain)
+        return amount and amount._replace(is_complete=False)
     rates = result.model_price
     # its search also accepts names that only resemble a provider's id
     if result.provider.id != provider or rates.input_mtok is None or rates.output_mtok is None:
         return None
     variants = [variant.when for variant in result.model.price_variants or ()]
     is_complete = all(any(when.get(name) == value for when in variants) for name, value in conditions.items())
-    if terms.searches and rates.web_searches_kcount is None:
+    unpriced = (
+        (rates.web_searches_kcount, terms.searches),
+        (rates.input_audio_mtok, terms.input_audio),
+        (rates.output_audio_mtok, terms.output_audio),
+    )
+    if any(count and rate is None for rate, count in unpriced):
         is_complete = False
     return _Amount(float(result.total_price), is_complete)
 
@@ -292,8 +337,10 @@ def _from_litellm(model: str, call: _Call) -> _Amount | None:
     if "/" not in model or not litellm_loader.installed():
         return None
     litellm = litellm_loader.load()
-    tokens, terms = call.tokens, call.terms
-    tier = call.conditions().get("service_tier", "")
+    tokens = call.tokens
+    terms = call.terms
+    conditions = call.conditions()
+    tier = conditions.get("service_tier", "")
     usage = litellm.Usage(
         prompt_tokens=tokens.input,
         completion_tokens=tokens.output,
@@ -326,4 +373,5 @@ def _from_litellm(model: str, call: _Call) -> _Amount | None:
     if not amount and not (facts.get("input_cost_per_token") or facts.get("output_cost_per_token")):
         return None  # with LiteLLM, 0 may also mean that the price is unknown
     has_tier = not tier or facts.get(f"input_cost_per_token_{tier}") is not None
-    return _Amount(amount, has_tier and not terms.speed and not terms.searches)
+    has_others = bool(conditions.keys() - {"service_tier"})
+    return _Amount(amount, has_tier and not has_others and not terms.searches)

@@ -19,8 +19,13 @@ from podwright.usage import Usage
 class Answer(Protocol):
     """An answer that arrives, as far as it tells what it costs."""
 
-    def usage_so_far(self, request: ModelRequest, endpoint: Endpoint) -> Usage | None:
+    def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of what has arrived; None if the answer has not begun."""
+        ...
+
+    @property
+    def reported_cost(self) -> float | None:
+        """The cost in USD that the response reports."""
         ...
 
     def terms(self) -> pricing.Terms:
@@ -43,13 +48,15 @@ class Bill:
         self._answer = answer
         self._request = request
         self._began = time.time()
-        is_overridden = endpoint.reports_cost and pricing.is_overridden(model.name)
-        self.endpoint = replace(endpoint, reports_cost=False, cost_header="") if is_overridden else endpoint
-        """What is known of the provider, whose reported cost counts less than the operator's file."""
-        self.reported: float | None = None
+        self._reports_cost = endpoint.reports_cost
+        self.cost_header: float | None = None
         """The cost in USD that a header of the response has."""
-        self.may_be_sent = True
+        self.may_be_billed = False
         """Whether the provider may bill the request, though it has not been counted."""
+
+    def begin(self) -> None:
+        """The request is sent."""
+        self.may_be_billed = True
 
     def of(self, response: ModelResponse) -> ModelResponse:
         """The response of the attempt, with its cost."""
@@ -57,20 +64,47 @@ class Bill:
 
     def of_failure(self) -> Usage | None:
         """What an attempt has used that failed; an estimate without a price if the provider has not counted it."""
-        usage = self._answer.usage_so_far(self._request, self.endpoint)
+        usage = self._answer.usage_so_far(self._request)
         if usage is not None:
             return self._priced(usage)
-        return as_uncounted(Usage(estimate_input(self._request))) if self.may_be_sent else None
+        return as_uncounted(Usage(estimate_input(self._request))) if self.may_be_billed else None
 
     def _priced(self, usage: Usage) -> Usage:
-        if usage.cost is not None:
+        reported = self._reported()
+        terms = self._answer.terms()
+        if reported is None and usage.uncounted_model_calls:
             return usage
-        if self.reported:  # 0 may also mean that it is not known
-            counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
-            return replace(counted, cost=self.reported, cost_source="provider")
-        if usage.uncounted_model_calls:
+        if reported is None:
+            cost = self._model.price(usage, terms, self._began)
+        elif usage.uncounted_model_calls:
+            cost = None
+        else:
+            cost = pricing.own_price(self._model.name, usage, terms, self._began)
+        if cost is not None:
+            return _with(usage, cost)
+        if reported is None:
             return usage
-        return self._model.priced(usage, self._answer.terms(), self._began)
+        counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
+        return replace(counted, cost=reported, cost_source="provider")
+
+    def _reported(self) -> float | None:
+        """The cost that the provider reports, in USD; in a header, 0 may also mean that it does not know."""
+        if not self._reports_cost:
+            return None
+        return self._answer.reported_cost if self._answer.reported_cost is not None else self.cost_header or None
+
+
+def _with(usage: Usage, cost: pricing.Cost) -> Usage:
+    """The usage with its cost, or with that of a part of it."""
+    if cost.is_complete:
+        return replace(usage, cost=cost.amount, cost_source=cost.source)
+    return replace(
+        usage,
+        known_cost=cost.amount,
+        cost_source=cost.source,
+        unpriced_model_calls=1,
+        incomplete_model_calls=1,
+    )
 
 
 class ProviderModel(Model):
@@ -110,23 +144,12 @@ class ProviderModel(Model):
         """The cost of `usage` in USD at the usual price; None if the price is unknown."""
         return pricing.cost(self.name, usage, at_vendor=self.is_at_vendor)
 
-    def priced(self, usage: Usage, terms: pricing.Terms, began: float) -> Usage:
-        """The usage of an attempt with its cost, as far as it is known.
+    def price(self, usage: Usage, terms: pricing.Terms, began: float) -> pricing.Cost | None:
+        """What an attempt costs, by the operator's file and the lists; None if they do not know.
 
         Args:
             usage: The tokens.
             terms: What else the price depends on.
             began: When the attempt began, as Unix time in seconds.
         """
-        cost = pricing.lookup(self.name, usage, terms, at_vendor=self.is_at_vendor, at=began)
-        if cost is None:
-            return usage
-        if cost.is_complete:
-            return replace(usage, cost=cost.amount, cost_source=cost.source)
-        return replace(
-            usage,
-            known_cost=cost.amount,
-            cost_source=cost.source,
-            unpriced_model_calls=1,
-            incomplete_model_calls=1,
-        )
+        return pricing.lookup(self.name, usage, terms, at_vendor=self.is_at_vendor, at=began)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,9 @@ from podwright.usage import Usage
 
 MAX_TOKENS = 10**12
 """A larger count is an error of the provider; sums of it would not fit the 64 bits that telemetry has."""
+
+MAX_AMOUNT = 10**9
+"""USD: a larger cost of one call is an error of the provider."""
 
 _KINDS = {
     "prompt_tokens": "input", "input_tokens": "input",
@@ -46,6 +48,8 @@ class TokenCounts:
     """The service tier that the provider reports."""
     speed: str = ""
     """The speed that the provider reports."""
+    region: str = ""
+    """The region of the inference that the provider reports."""
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Add the counts of a response, a chunk or a choice; what is null, 0 or impossible changes nothing."""
@@ -73,6 +77,7 @@ class TokenCounts:
     def _add_terms(self, data: Mapping[str, Any]) -> None:
         self.service_tier = to_text(data.get("service_tier") or self.service_tier).lower()
         self.speed = to_text(data.get("speed") or self.speed).lower()
+        self.region = to_text(data.get("inference_geo") or self.region).lower()
 
     def _add_cost(self, usage: Mapping[str, Any]) -> None:
         cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
@@ -84,7 +89,7 @@ class TokenCounts:
         if cost is not None:
             self.cost = max(self.cost or 0.0, cost)
 
-    def usage(self, estimate: Callable[[], Usage], *, reports_cost: bool) -> Usage:
+    def usage(self, estimate: Callable[[], Usage]) -> Usage:
         """The usage of the response.
 
         What a total has more than its parts is output: thoughts that the provider counts for themselves. A count that
@@ -92,7 +97,6 @@ class TokenCounts:
 
         Args:
             estimate: Returns estimated input and output tokens; called if a count is missing.
-            reports_cost: Whether the provider's cost is the cost of the call.
         """
         sent = self.counts.get("input", 0)
         produced = self.counts.get("output", 0)
@@ -109,9 +113,9 @@ class TokenCounts:
         if not produced:
             produced = estimate().output_tokens
             is_complete = is_complete and produced == 0
-        return self._usage(sent, produced, thoughts, is_complete=is_complete, reports_cost=reports_cost)
+        return self._usage(sent, produced, thoughts, is_complete=is_complete)
 
-    def _usage(self, sent: int, produced: int, thoughts: int, *, is_complete: bool, reports_cost: bool) -> Usage:
+    def _usage(self, sent: int, produced: int, thoughts: int, *, is_complete: bool) -> Usage:
         cached = min(self.counts.get("cached", 0), sent)
         written = min(self.counts.get("written", 0), sent - cached)
         reasoning = min(max(self.counts.get("reasoning", 0), thoughts), produced)
@@ -124,8 +128,6 @@ class TokenCounts:
             cache_write_tokens=written,
             cache_write_1h_tokens=min(self.counts.get("written_1h", 0), written),
         )
-        if reports_cost and self.cost is not None:
-            return replace(usage, cost=self.cost, cost_source="provider")
         return usage if is_complete else as_uncounted(usage)
 
     def terms(self, model: str) -> Terms:
@@ -140,6 +142,7 @@ class TokenCounts:
             model,
             service_tier=self.service_tier,
             speed=self.speed,
+            region=self.region,
             searches=self.counts.get("searches", 0),
             input_audio=max(0, min(self.counts.get("input_audio", 0), sent)),
             output_audio=max(0, min(self.counts.get("output_audio", 0), produced)),
@@ -157,7 +160,7 @@ def read_amount(value: Any) -> float | None:
         return None
     with suppress(ValueError, OverflowError):
         amount = float(value)
-        return amount if 0 <= amount < math.inf else None
+        return amount if 0 <= amount < MAX_AMOUNT else None
     return None
 
 

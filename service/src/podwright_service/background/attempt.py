@@ -198,7 +198,7 @@ class Attempt:
         if not self._knows_usage:  # the row has it
             return status, {"status": status, **columns}
         usages = [self._journal.used] if usage is None else [usage, self._journal.used]
-        most = max(usages, key=lambda each: (each.model_calls, each.tool_calls))
+        most = max(usages, key=lambda each: (each.model_calls, each.tool_calls, each.total_tokens, each.known_cost))
         return status, {"status": status, "usage": most.to_dict(), **columns}
 
     def _still_allowed(self) -> dict[str, Any]:

@@ -31,7 +31,11 @@ def print_prices(models: Sequence[str], as_json: bool) -> int:
         print_json({model: [asdict(price) for price in listed] for model, listed in prices.items()})
     else:
         _print_table(prices)
-    return 0 if all(prices.values()) else 1
+    return 0 if all(listed or _is_free(model) for model, listed in prices.items()) else 1
+
+
+def _is_free(model: str) -> bool:
+    return model.startswith("offline/")
 
 
 def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
@@ -46,7 +50,8 @@ def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
             name = f"{price.source} {price.version}"
             table.add_row(printable(model), printable(name), _text(price), note)
         if not listed:
-            table.add_row(printable(model), "", "", "no price is known: add it to PODWRIGHT_PRICES")
+            note = "it costs nothing" if _is_free(model) else "no price is known: add it to PODWRIGHT_PRICES"
+            table.add_row(printable(model), "", "", note)
     Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(table)
 
 

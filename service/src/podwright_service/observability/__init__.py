@@ -14,7 +14,7 @@ from podwright.models import http as model_http
 from podwright_service.inline_blueprints import InlinePolicy
 from podwright_service.observability import semconv, tracing
 from podwright_service.observability.logging import configure_logging, log_runs, logging_config
-from podwright_service.observability.otlp_metrics import OTLPMetrics, exporter_names
+from podwright_service.observability.otlp_metrics import OTLPMetrics
 from podwright_service.observability.requests import RequestTelemetryMiddleware
 from podwright_service.observability.run_spans import RunSpans
 from podwright_service.paths import PATHS
@@ -57,7 +57,7 @@ class Observability:
             semconv.COMPONENT_KIND: component.kind,
             semconv.BLUEPRINT_DIGEST: digest,
         }
-        exporters = exporter_names()
+        exporters = tracing.exporter_names("METRICS")
         self._export = OTLPMetrics(exporters, resource) if exporters else None
         self.metrics = Metrics(
             component.name,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -24,13 +25,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from podwright import events
-from podwright.errors import ModelError, PodwrightError
+from podwright.errors import ConfigurationError, ModelError, PodwrightError
 from podwright.events import Kind
 from podwright.messages import ModelResponse
-from podwright.models import price_file
+from podwright.models import price_file, pricing
 from podwright.usage import RunLimits, Usage
-from podwright_service.observability.otlp_metrics import Kind as InstrumentKind
-from podwright_service.observability.otlp_metrics import OTLPMetrics, Record
+from podwright_service.observability.otlp_metrics import InstrumentKind, OTLPMetrics, Record
 from podwright_service.observability.semconv import RUN_STATUSES
 from podwright_service.observability.tracing import SpanOutcome
 from podwright_service.origin import INLINE, current_origin
@@ -128,7 +128,7 @@ class Metrics:
         self._parts = tuple(components)
         self._components = frozenset(part.name for part in components)
         self._callers = frozenset(callers)
-        self._roots: set[str] = set()
+        self._known_roots = {component, INLINE}
         self._answered: set[tuple[str, str]] = set()
         self._export = export
         self._models = frozenset(models)
@@ -170,6 +170,8 @@ class Metrics:
         self._spans(*self._served, outcome).inc(number)
 
     def _note_price_file(self) -> None:
+        with suppress(ConfigurationError):
+            pricing.operators_file()  # reads it again, if a minute has passed
         self._price_file_valid(*self._served).set(price_file.is_valid())
 
     def _begin_costs(self, root: str) -> None:
@@ -189,8 +191,8 @@ class Metrics:
         Args:
             root: Its name.
         """
-        if root and root not in self._roots and len(self._roots) < _MAX_ROOTS:
-            self._roots.add(root)
+        if root and root not in self._known_roots and len(self._known_roots) < _MAX_ROOTS + 2:
+            self._known_roots.add(root)
             self._begin_costs(root)
 
     def begin_inline(self, models: Collection[str], tools: Collection[str]) -> None:
@@ -429,11 +431,9 @@ class Metrics:
             return INLINE, event.kind
         return (event.component, event.kind) if event.component in self._components else self._served
 
-    def _root(self, labels: Labels) -> str:
-        root = current_origin.get().root
-        if root:
-            return _bounded(root, self._roots, OTHER)
-        return INLINE if labels[0] == INLINE else self._served[0]
+    def _root(self) -> str:
+        root = current_origin.get().root or self._served[0]
+        return _bounded(root, self._known_roots, OTHER)
 
     def _caller(self) -> str:
         caller = current_origin.get().caller
@@ -444,10 +444,8 @@ class Metrics:
             model = getattr(event, "model", "")
             self._export.count(event, _bounded(model, self._models) if model else "")
         match event:
-            case events.RunStarted(parent_id=None) if current_origin.get().root:
-                self.begin_root(current_origin.get().root)
-                self._runs_in_progress(*labels).inc()
             case events.RunStarted(parent_id=None):
+                self.begin_root(current_origin.get().root)
                 self._runs_in_progress(*labels).inc()
             case events.RunEnded(parent_id=None):
                 self._count_run(event, labels)
@@ -507,7 +505,7 @@ class Metrics:
             self._time_per_output_token(*labels, model).observe(max(0.0, seconds) / further_tokens)
 
     def _count_usage(self, usage: Usage, labels: Labels, model: str) -> None:
-        root = self._root(labels)
+        root = self._root()
         caller = self._caller()
         for token_type, field in _TOKEN_TYPES.items():
             if tokens := getattr(usage, field):

@@ -6,43 +6,25 @@ own series, which `service.instance.id` tells apart.
 
 from __future__ import annotations
 
-import os
 import uuid
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from podwright import events
 from podwright.errors import ConfigurationError
-from podwright.text import did_you_mean
 from podwright.usage import Usage
 from podwright_service.observability import semconv
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
 
-Kind = Literal["counter", "gauge", "histogram", "up_down_counter"]
+InstrumentKind = Literal["counter", "gauge", "histogram", "up_down_counter"]
 Record = Callable[[float], None]
 """Records a value of a series."""
 
-_EXPORTERS = ("otlp", "console", "none", "prometheus")
-
-
-def exporter_names() -> list[str]:
-    """The exporters of metrics that the environment asks for; `prometheus` is the service's own route.
-
-    Raises:
-        ConfigurationError: One of them does not exist.
-    """
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return []
-    value = os.environ.get("OTEL_METRICS_EXPORTER", "")
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
-        if name not in _EXPORTERS:
-            raise ConfigurationError(
-                f"Unknown exporter '{name}' in OTEL_METRICS_EXPORTER.", suggestion=did_you_mean(name, _EXPORTERS)
-            )
-    return [name for name in names if name not in ("none", "prometheus")]
+_MOST_KEPT = 100_000
+"""Values that are kept for an application that never starts."""
 
 
 class OTLPMetrics:
@@ -56,14 +38,16 @@ class OTLPMetrics:
     def __init__(self, exporters: Sequence[str], resource: Mapping[str, str]) -> None:
         self._exporters = exporters
         self._resource = resource
-        self._definitions: dict[str, tuple[Kind, str, Sequence[float], str]] = {}
+        self._definitions: dict[str, tuple[InstrumentKind, str, Sequence[float], str]] = {}
         self._recorders: dict[str, Callable[[float, Mapping[str, Any]], None]] = {}
-        self._kept: list[tuple[str, float, Mapping[str, Any]]] = []
+        self._kept: deque[tuple[str, float, Mapping[str, Any]]] = deque(maxlen=_MOST_KEPT)
         self._provider: MeterProvider | None = None
         for name, (text, unit, buckets) in semconv.METRICS.items():
             self.define(name, "histogram", text, buckets, unit)
 
-    def define(self, name: str, kind: Kind, documentation: str, buckets: Sequence[float] = (), unit: str = "") -> None:
+    def define(
+        self, name: str, kind: InstrumentKind, documentation: str, buckets: Sequence[float] = (), unit: str = ""
+    ) -> None:
         """Define an instrument.
 
         Args:
@@ -116,8 +100,8 @@ class OTLPMetrics:
                     )
                     self._recorders[name] = histogram.record
         self._provider = provider
-        for name, value, labels in self._kept:
-            self._record(name, value, labels)
+        while self._kept:
+            self._record(*self._kept.popleft())
 
     def shutdown(self) -> None:
         """Export the last values and stop. Blocks for up to half a minute."""
@@ -160,7 +144,10 @@ class OTLPMetrics:
         }
         seconds = event.duration_ms / 1000
         self._record("gen_ai.client.operation.duration", seconds, labels | _error(event))
-        usage = event.response.usage if isinstance(event, events.ModelCallFinished) else event.usage
+        if isinstance(event, events.ModelCallFinished):
+            usage = event.response.usage + event.failed_usage
+        else:
+            usage = event.usage
         for token_type, tokens in _tokens(usage).items():
             if tokens:
                 self._record("gen_ai.client.token.usage", tokens, {**labels, "gen_ai.token.type": token_type})

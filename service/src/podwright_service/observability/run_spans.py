@@ -176,6 +176,7 @@ def _model_call(event: events.ModelCallStarted, server: tuple[str, int] | None) 
         semconv.PROVIDER: semconv.PROVIDERS.get(provider, provider),
         semconv.REQUEST_MODEL: model,
         semconv.AGENT_NAME: event.component,
+        **_origin(),
     }
     if server:
         attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = server
@@ -258,13 +259,19 @@ def _model_call_result(event: events.ModelCallFinished) -> Attributes:
 def _cost(usage: Usage) -> Attributes:
     """The cost of a call in USD, and where its price comes from; or why it is not known."""
     if usage.cost is None:
-        reason = "count" if usage.uncounted_model_calls else "incomplete" if usage.incomplete_model_calls else "price"
-        return {semconv.UNPRICED: reason}
+        return {semconv.UNPRICED: _missing(usage), semconv.KNOWN_COST: usage.known_cost}
     attributes: Attributes = {semconv.COST: usage.cost, semconv.COST_CURRENCY: "USD"}
-    if usage.cost_source:
+    if usage.cost_source not in ("", "mixed"):
         attributes[semconv.COST_SOURCE] = "provider" if usage.cost_source == "provider" else "local"
         attributes[semconv.PRICE_LIST] = usage.cost_source
     return attributes
+
+
+def _missing(usage: Usage) -> str:
+    """Why the cost of a call is not known."""
+    if usage.uncounted_model_calls:
+        return "count"
+    return "incomplete" if usage.incomplete_model_calls else "price"
 
 
 def _tokens(usage: Usage) -> Attributes:

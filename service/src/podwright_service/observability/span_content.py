@@ -38,13 +38,17 @@ def to_json(data: Any) -> str:
         text = json.dumps(_with_short_texts(data, length), ensure_ascii=False)
         if len(text) <= limit:
             return text
-    items = as_array(_with_short_texts(data, _SHORTEST))
-    while items:
-        items = items[1:]
-        text = json.dumps(items, ensure_ascii=False)
-        if len(text) <= limit:
-            return text
-    return "[]" if isinstance(data, list) else "{}"
+    if not isinstance(data, list):
+        return "{}"
+    last: list[str] = []
+    left = limit - len("[]")
+    for item in reversed(as_array(cast("list[Any]", data))):
+        text = json.dumps(_with_short_texts(item, _SHORTEST), ensure_ascii=False)
+        left -= len(text) + len(", ")
+        if left < 0:
+            break
+        last.append(text)
+    return f"[{', '.join(reversed(last))}]"
 
 
 def _with_short_texts(data: Any, length: int) -> Any:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.context import Context, attach, detach, get_current
@@ -36,7 +37,6 @@ resumed_run: ContextVar[Link | None] = ContextVar("podwright_resumed_run", defau
 _log = logging.getLogger("podwright.tracing")
 _EXPORTERS = ("otlp", "console", "none")
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _traceparent = TraceContextTextMapPropagator()
 
 
@@ -115,9 +115,8 @@ def capture_content() -> bool:
 
 def trace_headers() -> dict[str, str]:
     """Headers that continue the current trace at a model's server; see `podwright.models.http.PROPAGATORS`."""
-    headers: dict[str, str] = {}
-    _traceparent.inject(headers)
-    return headers
+    traceparent = current_traceparent()
+    return {"traceparent": traceparent} if traceparent else {}
 
 
 def inject_context(run: Run) -> dict[str, str]:
@@ -127,12 +126,14 @@ def inject_context(run: Run) -> dict[str, str]:
     """
     origin = current_origin.get()
     context = get_current()
+    for name in (USER, SESSION):  # a caller's own may not be trusted here, but elsewhere
+        context = baggage.remove_baggage(name, context)
     for name, value in {**origin.members, USER: origin.user, SESSION: origin.session}.items():
         if value:
             context = baggage.set_baggage(name, value, context)
     headers: dict[str, str] = {}
     propagate.inject(headers, context)
-    return headers | ({ROOT: origin.root} if origin.root else {})
+    return headers | ({ROOT: quote(origin.root)} if origin.root else {})
 
 
 def current_traceparent() -> str | None:
@@ -164,17 +165,29 @@ def _exporter_names() -> list[str]:
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
     default = "otlp" if any(os.environ.get(name, "").strip() for name in _ENDPOINTS) else ""
-    value = os.environ.get("OTEL_TRACES_EXPORTER", "").strip() or default
+    return exporter_names("TRACES", default)
+
+
+def exporter_names(signal: Literal["TRACES", "METRICS"], default: str = "") -> list[str]:
+    """The exporters of a signal that the environment asks for; `prometheus` is the service's own route.
+
+    Raises:
+        ConfigurationError: One of them does not exist, or has another protocol than HTTP.
+    """
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return []
+    variable = f"OTEL_{signal}_EXPORTER"
+    known = _EXPORTERS if signal == "TRACES" else (*_EXPORTERS, "prometheus")
+    value = os.environ.get(variable, "").strip() or default
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
-        if name not in _EXPORTERS:
-            raise ConfigurationError(
-                f"Unknown exporter '{name}' in OTEL_TRACES_EXPORTER.", suggestion=did_you_mean(name, _EXPORTERS)
-            )
-    protocol = next((value for name in _PROTOCOLS if (value := os.environ.get(name, "").strip())), "http/protobuf")
+        if name not in known:
+            raise ConfigurationError(f"Unknown exporter '{name}' in {variable}.", suggestion=did_you_mean(name, known))
+    variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    protocol = next((value for name in variables if (value := os.environ.get(name, "").strip())), "http/protobuf")
     if "otlp" in names and protocol != "http/protobuf":
         raise ConfigurationError(
             f"Unsupported OTLP protocol '{protocol}' in OTEL_EXPORTER_OTLP_PROTOCOL.",
             suggestion="Use http/protobuf, and the collector's HTTP port, usually 4318.",
         )
-    return [name for name in names if name != "none"]
+    return [name for name in names if name not in ("none", "prometheus")]

@@ -81,10 +81,10 @@ class OpenAIRequest(Options, ABC):
     parallel_tool_calls: bool | None = None
     metadata: dict[str, JsonValue] | None = None
     """Entries whose names are in the component's templates are named inputs."""
-    user: NoEffect = None
+    user: JsonValue = None
     """For whom the run is, as `safety_identifier`. `service_tier` and `prompt_cache_key` with its options have no
     effect."""
-    safety_identifier: NoEffect = None
+    safety_identifier: JsonValue = None
     service_tier: NoEffect = None
     prompt_cache_key: NoEffect = None
     prompt_cache_options: NoEffect = None
