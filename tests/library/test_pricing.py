@@ -465,3 +465,12 @@ def test_what_is_wrong_in_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigurationError) as caught:
         lookup("a/b", Usage(1))
     assert message in caught.value.message
+
+
+def test_prices_in_the_variable_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no file can be mounted; mistakes have their places as well."""
+    monkeypatch.setenv(VARIABLE, ' {"a/*": {"input": 1, "output": 2}}')
+    assert lookup("a/b", Usage(1_000_000)) == Cost(1.0, "override")
+    monkeypatch.setenv(VARIABLE, '{"a/*": {"input": 1}}')
+    with pytest.raises(ConfigurationError, match="Missing key 'output'"):
+        lookup("a/b", Usage(1))

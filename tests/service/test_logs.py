@@ -55,7 +55,7 @@ def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None
     assert run["duration_ms"] > 0
     assert "cost_usd" in run
     assert len(run["run_id"]) == 32
-    assert "trace_id" not in run
+    assert run["trace_id"] == TRACEPARENT.split("-")[1], "that of the caller"
     assert SECRET not in json.dumps(lines)
     assert not [line for line in lines if line["event"] == "request"]
 

@@ -125,7 +125,8 @@ class Budget:
 
     def _left(self) -> RunLimits:
         """What is neither used nor reserved."""
-        limits, reserved = self.limits, self._reservations
+        limits = self.limits
+        reserved = self._reservations
         calls = sum(reservation.calls for reservation in reserved) + self.calls
         tokens = sum(reservation.tokens for reservation in reserved) + self.tokens
         cost = sum(reservation.cost for reservation in reserved) + self.cost
@@ -142,13 +143,16 @@ class Budget:
                 return None
             message = f"The run has made its {self.limits.model_calls} model calls."
             raise LimitExceededError(message, limit="model_calls")
-        allowed, limit = output_tokens, ""
+        allowed = output_tokens
+        limit = ""
         if left.tokens is not None and left.tokens - input_tokens < allowed:
-            allowed, limit = left.tokens - input_tokens, "tokens"
+            allowed = left.tokens - input_tokens
+            limit = "tokens"
         if left.cost is not None:
             affordable = self._affordable(left.cost, input_tokens, output_tokens, cost_of)
             if affordable < allowed:
-                allowed, limit = affordable, "cost"
+                allowed = affordable
+                limit = "cost"
         if allowed < output_tokens and self._reservations:
             return None
         if allowed < 1:
@@ -158,7 +162,8 @@ class Budget:
 
     def _affordable(self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
-        whole, base = _highest_cost(cost_of, input_tokens, output_tokens), _highest_cost(cost_of, input_tokens, 0)
+        whole = _highest_cost(cost_of, input_tokens, output_tokens)
+        base = _highest_cost(cost_of, input_tokens, 0)
         if whole is None or base is None:
             raise LimitExceededError(
                 "The model's price is unknown, and the run has a cost limit.",

@@ -99,7 +99,8 @@ def _not_an_exit(error: BaseException) -> RuntimeError:
 
 async def _in_thread(function: Callable[[], Any], slots: asyncio.Semaphore) -> Any:
     """Run a blocking function in a daemon thread, with the context variables of this task; wait for a free one."""
-    loop, context = asyncio.get_running_loop(), copy_context()
+    loop = asyncio.get_running_loop()
+    context = copy_context()
     context.run(_level.set, _level.get() + 1)
     future: asyncio.Future[Any] = loop.create_future()
 

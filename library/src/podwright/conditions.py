@@ -86,7 +86,8 @@ async def holds(
         ContextError: A template in its arguments names something that is not in the context.
     """
     await asyncio.sleep(0)  # many large comparisons must not block other tasks and time limits
-    name, args = str(reference["name"]), cast("dict[str, Any]", reference.get("args", {}))
+    name = str(reference["name"])
+    args = cast("dict[str, Any]", reference.get("args", {}))
     if name in conditions:
         return await _call(name, conditions[name], args, context)
     match name:
@@ -172,7 +173,8 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
         conditions: The caller's conditions by name.
     """
     known = as_object(reference)
-    name, args = known.get("name"), known.get("args", {})
+    name = known.get("name")
+    args = known.get("args", {})
     if not isinstance(name, str) or not isinstance(args, dict):
         return [Problem(at, "Expected a condition: an object with a 'name', and perhaps 'args'.")]
     arguments = cast("dict[str, Any]", args)

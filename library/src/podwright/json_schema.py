@@ -65,7 +65,8 @@ def measure(schema: Mapping[str, Any]) -> int:
     while waiting:
         part = as_object(waiting.pop())
         if id(part) not in parts:
-            same, inner = list(_applied_to_same(part, schema)), list(_applied_to_inner(part))
+            same = list(_applied_to_same(part, schema))
+            inner = list(_applied_to_inner(part))
             parts[id(part)] = _Part([id(each) for each in same], [id(each) for each in inner])
             waiting += [*same, *inner]
     try:

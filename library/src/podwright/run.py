@@ -361,7 +361,8 @@ class Run:
             PodwrightError: With the id, the usage and the checkpoint of this run.
             asyncio.CancelledError: The caller cancelled; its cause is a `RunCancelledError` with the same.
         """
-        token, call_token = _current.set(self), current_tool_call.set(None)
+        token = _current.set(self)
+        call_token = current_tool_call.set(None)
         self.emit(events.RunStarted(**self.stamp(), input=_traced(task.input)))
         try:
             value = await self._perform_in_time(component, task)
@@ -421,7 +422,8 @@ class Run:
             return error
         # the innermost component raised it, but only the outermost run and its checkpoint are of use to the caller
         error.component = error.component or self.component
-        error.run_id, error.usage = self.id, self.usage
+        error.run_id = self.id
+        error.usage = self.usage
         error.context = self.checkpoint.context if self.checkpoint else None
         error.resume_path = self.checkpoint.resume_path if self.checkpoint else None
         path = None if error.resume_path is None else tuple(error.resume_path)

@@ -268,7 +268,8 @@ def object_parameters(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
 def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
     """Why a function no longer accepts every call that a stored schema allows; descriptions may differ."""
     found: list[str] = []
-    before, now = _properties(stored), _properties(actual)
+    before = _properties(stored)
+    now = _properties(actual)
     for name in before:
         if name not in now:
             found.append(f"the blueprint has the parameter '{name}', the function does not")

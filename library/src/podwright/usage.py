@@ -151,7 +151,8 @@ class RunLimits:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value, whole = getattr(self, name), name in ("model_calls", "tokens")
+            value = getattr(self, name)
+            whole = name in ("model_calls", "tokens")
             valid = isinstance(value, int if whole else int | float) and not isinstance(value, bool) and value >= 0
             if value is not None and not valid:
                 expected = "an integer" if whole else "a number"

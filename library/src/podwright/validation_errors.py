@@ -87,7 +87,8 @@ def _merge_alternatives(group: list[Problem]) -> list[Problem]:
 
 def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKeys) -> Problem:
     location, value = resolve(data, error["loc"])
-    pointer, name = json_pointer(*location), str(error["loc"][-1]) if error["loc"] else ""
+    pointer = json_pointer(*location)
+    name = str(error["loc"][-1]) if error["loc"] else ""
     context = cast("dict[str, Any]", error.get("ctx", {}))
     match error["type"]:
         case "missing":

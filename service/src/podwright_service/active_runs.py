@@ -45,7 +45,8 @@ class ActiveRuns:
             RequestError: 503: the service stopped before a run began.
         """
         task = cast("asyncio.Task[Any]", asyncio.current_task())
-        client_left, watcher = False, None
+        client_left = False
+        watcher = None
 
         async def cancel_on_disconnect() -> None:
             nonlocal client_left

@@ -26,7 +26,8 @@ class Admission:
     """Bounds the requests in progress and the concurrent runs. Requests wait for a run slot in the order of arrival."""
 
     def __init__(self, settings: Settings) -> None:
-        self._max_runs, self._max_wait = settings.max_runs, settings.max_wait
+        self._max_runs = settings.max_runs
+        self._max_wait = settings.max_wait
         self._max_in_progress = settings.max_runs + settings.max_waiting
         self._slots = asyncio.Semaphore(settings.max_runs)
         self._mean_run_seconds = 1.0
@@ -107,8 +108,10 @@ class AdmissionMiddleware:
     """ASGI middleware that refuses a request before its body is read, and bounds the time that the body may take."""
 
     def __init__(self, app: ASGIApp, admission: Admission, settings: Settings) -> None:
-        self._app, self._admission = app, admission
-        self._max_body_bytes, self._body_timeout = settings.max_body_bytes, settings.body_timeout
+        self._app = app
+        self._admission = admission
+        self._max_body_bytes = settings.max_body_bytes
+        self._body_timeout = settings.body_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise a 400, 413 or 503."""

@@ -79,7 +79,8 @@ def create_app(settings: Settings, component: Component) -> FastAPI:
 
 def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     """Add the middleware; what is added last is the outermost, and sees a request first."""
-    settings, has_keys = runtime.settings, runtime.api_keys.required
+    settings = runtime.settings
+    has_keys = runtime.api_keys.required
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(AdmissionMiddleware, admission=runtime.admission, settings=settings)
     if has_keys:
@@ -93,7 +94,8 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
 
 
 def _add_routes(app: FastAPI, runtime: Runtime) -> None:
-    has_keys, routers = runtime.api_keys.required, ROUTERS
+    has_keys = runtime.api_keys.required
+    routers = ROUTERS
     if runtime.background:
         from podwright_service.routes.background import ROUTERS as BACKGROUND_ROUTERS
 
@@ -110,7 +112,8 @@ def _add_routes(app: FastAPI, runtime: Runtime) -> None:
 def _allow_origins(app: FastAPI, origins: list[str]) -> None:
     """Let web pages of these origins call the service, and read its errors, the unexpected ones included."""
     app.add_middleware(ServerErrorMiddleware, handler=app.exception_handlers[Exception])
-    methods, headers = ["*"], ["*"]
+    methods = ["*"]
+    headers = ["*"]
     app.add_middleware(CORSMiddleware, origins, methods, headers, expose_headers=EXPOSED_HEADERS)
 
 

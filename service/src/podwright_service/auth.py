@@ -59,7 +59,8 @@ class ApiKeys:
             _parse_entry(f"Entry {number} of PODWRIGHT_API_KEYS", entry) for number, entry in enumerate(entries, 1)
         )
         self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
-        self._checked_at, self._file_state = time.monotonic(), self._stat()
+        self._checked_at = time.monotonic()
+        self._file_state = self._stat()
         self._keys = self._load()
 
     @property
@@ -92,7 +93,8 @@ class ApiKeys:
 
     def _caller(self, key: bytes) -> Caller | None:
         self._reload_if_changed()
-        digest, caller = hashlib.sha256(key).digest(), None
+        digest = hashlib.sha256(key).digest()
+        caller = None
         for known, known_caller in self._keys.items():  # no early exit, so that the time reveals nothing
             if hmac.compare_digest(known, digest):
                 caller = known_caller
@@ -185,7 +187,8 @@ class AuthenticationMiddleware:
     """
 
     def __init__(self, app: ASGIApp, keys: ApiKeys) -> None:
-        self._app, self._keys = app, keys
+        self._app = app
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or raise a 401 or 403."""

@@ -60,7 +60,8 @@ def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Ch
     Both are migrated to the current schema version first. Tools, skills and steps are matched by name, so that one
     inserted before the others is one change.
     """
-    before, after = migrate(old), migrate(new)
+    before = migrate(old)
+    after = migrate(new)
     if kind_of(before) != kind_of(after):
         return [Change("/type", "changed", kind_of(before), kind_of(after), True)]
     for side in (before, after):
@@ -73,14 +74,16 @@ _Difference = tuple[str, Literal["added", "removed", "changed"], Any, Any]
 
 
 def _compare(old: Any, new: Any, at: str) -> Iterator[_Difference]:
-    before, after = _entries(old), _entries(new)
+    before = _entries(old)
+    after = _entries(new)
     if before is None or after is None:
         if old != new or isinstance(old, bool) != isinstance(new, bool):
             yield at, "changed", old, new
         return
     for key in dict.fromkeys([*before, *after]):
         here = at + json_pointer(key)
-        was, now = before.get(key, []), after.get(key, [])
+        was = before.get(key, [])
+        now = after.get(key, [])
         absent_is_empty = key in _MAY_BE_ABSENT and isinstance(was, list) and isinstance(now, list)
         if absent_is_empty or (key in before and key in after):
             yield from _compare(was, now, here)

@@ -177,13 +177,15 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
 
 
 def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> ComponentChange:
-    old_blueprint, new_blueprint = _inline_blueprint(name, old), _inline_blueprint(name, new)
+    old_blueprint = _inline_blueprint(name, old)
+    new_blueprint = _inline_blueprint(name, new)
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
     if old_blueprint and new_blueprint:
         changes = blueprint_changes(old_blueprint, new_blueprint)
         ignored = ("inline", "file")  # compared as data, whether the values have it as text or as an object
     else:
-        changes, ignored = [], ()
+        changes = []
+        ignored = ()
     sources = [
         {key: value for key, value in as_object(values.get("blueprint")).items() if key not in ignored}
         for values in (old, new)
@@ -196,7 +198,8 @@ def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
 def _changed_paths(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """The paths of values that differ; a missing object equals an empty one."""
     for key in {*old, *new}:
-        before, after = old.get(key), new.get(key)
+        before = old.get(key)
+        after = new.get(key)
         if before != after and all(value is None or isinstance(value, dict) for value in (before, after)):
             yield from _changed_paths(as_object(before), as_object(after), f"{prefix}{key}.")
         elif before != after:

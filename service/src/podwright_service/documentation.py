@@ -255,7 +255,8 @@ def _add_model(document: dict[str, Any], component: Component) -> None:
 
 def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
     """Add bodies that succeed when they are sent as they are."""
-    inputs, inline = _example_inputs(component), _inline_examples(policy)
+    inputs = _example_inputs(component)
+    inline = _inline_examples(policy)
     runs = {name: example | {"input": "the moon"} for name, example in inline.items()}
     question = {"role": "user", "content": "the moon"}
     named = inputs["named inputs"]["inputs"]

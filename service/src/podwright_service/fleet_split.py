@@ -94,7 +94,8 @@ def _groups(agents: Mapping[str, list[str]], callers: Mapping[str, list[str]]) -
     """The components that use each other, also through others; the agents of a component are next to each other."""
     seen = set[str]()
     for start in agents:
-        group, pending = list[str](), [start]
+        group = list[str]()
+        pending = [start]
         while pending:
             component = pending.pop()
             if component in agents and component not in seen:

@@ -34,8 +34,10 @@ class IdempotencyStore:
     """Stores responses in this process. The oldest are dropped first; a key in progress is never dropped."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ttl, self._max_entries = settings.idempotency_ttl, settings.idempotency_entries
-        self._max_bytes, self._clock = settings.idempotency_bytes, clock
+        self._ttl = settings.idempotency_ttl
+        self._max_entries = settings.idempotency_entries
+        self._max_bytes = settings.idempotency_bytes
+        self._clock = clock
         self._in_progress: dict[str, StoredResponse] = {}
         self._responses: OrderedDict[str, tuple[float, StoredResponse]] = OrderedDict()
         self._bytes = 0

@@ -40,7 +40,9 @@ class Inspection:
     """
 
     def __init__(self, models: Collection[str], tools: Mapping[str, Tool], settings: Settings) -> None:
-        self._models, self._tools, self._settings = models, tools, settings
+        self._models = models
+        self._tools = tools
+        self._settings = settings
         self.problems: list[Problem] = []
         self.unsafe_to_build = False
         """Whether it cannot be built in a short time: it is too large, has a foreign schema of a tool, or contains

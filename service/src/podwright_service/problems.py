@@ -113,7 +113,9 @@ class RequestError(HTTPException):
         problems: Sequence[Problem] = (),
     ) -> None:
         super().__init__(status_code, detail, headers)
-        self.code, self.suggestion, self.problems = code, suggestion, problems
+        self.code = code
+        self.suggestion = suggestion
+        self.problems = problems
 
 
 def add_exception_handlers(app: FastAPI) -> None:

@@ -245,7 +245,8 @@ def read_settings(**options: Any) -> Settings:
         ConfigurationError: Settings are wrong or unknown; the message lists all of them.
     """
     options = {name: value for name, value in options.items() if value is not None}
-    folder, settings = _secrets_dir(), None
+    folder = _secrets_dir()
+    settings = None
     names = [name for field in Settings.model_fields for name in variables_of(field)]
     try:
         mistakes = [*variables.unknown(names, folder), *_library_mistakes(folder)]

@@ -103,7 +103,8 @@ class DrainMiddleware:
     """ASGI middleware that asks clients to close their connections while the service drains."""
 
     def __init__(self, app: ASGIApp, lifecycle: Lifecycle) -> None:
-        self._app, self._lifecycle = app, lifecycle
+        self._app = app
+        self._lifecycle = lifecycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request; its response closes the connection if the service drains by then."""

@@ -24,7 +24,7 @@ LIBRARY = {
     "PODWRIGHT_MODEL_BASE_URL": "Base URL for all models of the OpenAI-compatible client.",
     "PODWRIGHT_MODEL_API_KEY": "API key for that base URL.",
     "PODWRIGHT_MAX_TOOL_CALLS": "Tool calls that one answer of a model may ask for.",
-    "PODWRIGHT_PRICES": "A file with prices that take precedence over all others.",
+    "PODWRIGHT_PRICES": "A file with prices that take precedence over all others, or its content as JSON.",
     "PODWRIGHT_TOOL_THREADS": "Tools and conditions that are not asynchronous and run at once, in threads.",
     "PODWRIGHT_TRUST_ENV": "Whether calls to models and remote components honour `HTTPS_PROXY` and `NO_PROXY`.",
 }

@@ -35,7 +35,8 @@ class _Application(BaseApplication):
     """A custom gunicorn application; it reads neither a command line nor a configuration file."""
 
     def __init__(self, app: FastAPI, settings: Settings) -> None:
-        self._app, self._settings = app, settings
+        self._app = app
+        self._settings = settings
         super().__init__()
 
     def load_config(self) -> None:

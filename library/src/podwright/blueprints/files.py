@@ -78,7 +78,8 @@ def read_file(path: str | Path) -> Blueprint:
         ConfigurationError: The file does not exist or cannot be read.
         BlueprintValidationError: It does not contain a JSON or YAML object.
     """
-    data, file = read_data(path), Path(path)
+    data = read_data(path)
+    file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
         raise ConfigurationError(f"'{file}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
@@ -95,7 +96,8 @@ def read_data(path: str | Path) -> Any:
         ConfigurationError: The file does not exist or cannot be read.
         BlueprintValidationError: It is not valid JSON or YAML.
     """
-    file, name = Path(path), truncate(str(path), 200)
+    file = Path(path)
+    name = truncate(str(path), 200)
     try:
         text = read_bytes(file).removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
     except (OSError, ValueError) as error:

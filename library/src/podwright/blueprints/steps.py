@@ -16,7 +16,8 @@ def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, dict[st
         at: The JSON pointer of the list.
     """
     for index, entry in enumerate(as_array(steps)):
-        here, step = f"{at}/{index}", as_object(entry)
+        here = f"{at}/{index}"
+        step = as_object(entry)
         if step:
             yield here, step
         for key in ("then", "else", "steps"):

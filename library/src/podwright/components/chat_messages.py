@@ -80,7 +80,8 @@ class ChatMessages:
             model: The model's name.
             **fields: Further fields of the request.
         """
-        before, fields = (*self.system, *self.instructions), {**fields, "component": run.component, "path": run.path}
+        before = (*self.system, *self.instructions)
+        fields = {**fields, "component": run.component, "path": run.path}
         request = ModelRequest(model, (*before, *self.turn), **fields, history=len(self.instructions))
         if not self.earlier:
             return request
@@ -97,7 +98,8 @@ class ChatMessages:
         if (most := self.limits.get("max_history")) is not None:
             kept = kept[max(0, len(kept) - most) :]
         if (allowed := self.limits.get("max_input_tokens")) is not None:
-            left, fitting = allowed - estimate_input(request), 0
+            left = allowed - estimate_input(request)
+            fitting = 0
             for turn in reversed(kept):
                 left -= sum(map(estimate_message, turn))
                 if left < 0:

@@ -146,7 +146,9 @@ def parse_with_overrides(
     """
     top = keys_of(kind)
     config_keys = CONFIG_KEYS if "config" in top else frozenset[str]()
-    changed, options, model = dict(as_object(blueprint)), Options(), None
+    changed = dict(as_object(blueprint))
+    options = Options()
+    model = None
     for key, value in overrides.items():
         if key in _OPTION_KEYS:
             options[key] = value

@@ -124,7 +124,8 @@ class RemoteStream:
 
     def _count(self, event: Event) -> None:
         if isinstance(event, RunStarted) and self._kind is None:
-            self._outermost, self._kind = event.run_id, event.kind
+            self._outermost = event.run_id
+            self._kind = event.kind
         elif isinstance(event, ModelCallStarted):
             self.calls += 1
             self._open[event.run_id, event.call] = event
@@ -149,7 +150,8 @@ class RemoteStream:
         failed = f"failed: {_text(problem, 'detail')}"
         match code := _text(problem, "code"):
             case "limit_exceeded":
-                limit, hint = _text(problem, "limit"), _text(problem, "suggestion") or None
+                limit = _text(problem, "limit")
+                hint = _text(problem, "suggestion") or None
                 limit_error = errors.LimitExceededError(
                     f"The remote '{self._name}' {failed}", limit=limit, suggestion=hint
                 )

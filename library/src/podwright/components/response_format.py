@@ -135,7 +135,8 @@ def _type_of(schema: dict[str, Any]) -> Any:
         except RecursionError:
             raise _too_complex("an answer follows its $refs too often") from None
         if error:
-            place, expected = json_pointer(*error.absolute_path), short_repr(error.validator_value)
+            place = json_pointer(*error.absolute_path)
+            expected = short_repr(error.validator_value)
             raise ValueError(f"{place or 'the answer'} does not fit {error.validator} {expected}")
         return data
 

@@ -122,11 +122,13 @@ class StepRunner:
                 f"The saved progress has no step {node['step']} at {list(path)}; the workflow differs."
             )
         while (index := cast("int", node["step"])) < len(sequence):
-            step, here = resolved(sequence)[index], (*path, index)
+            step = resolved(sequence)[index]
+            here = (*path, index)
             await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits
             with self._run.step(step.name or "", STEP_TYPES[type(step)], here) as result:
                 result.outcome = await self._run_step(step, scope, node.setdefault("in", {}), here)
-            node["step"], node["in"] = index + 1, {}
+            node["step"] = index + 1
+            node["in"] = {}
 
     async def _run_step(self, step: Step, scope: Scope, node: Node, path: Path) -> Outcome:
         """Run a step, and return how it ended."""
@@ -231,7 +233,8 @@ class StepRunner:
             if node["at"] + 1 >= step.max_iterations:
                 self._exhaust(step, path, node["at"] + 1)
                 return "exhausted"
-            node["at"], node["in"] = node["at"] + 1, {}
+            node["at"] = node["at"] + 1
+            node["in"] = {}
 
     def _exhaust(self, step: steps.LoopStep, path: Path, iterations: int) -> None:
         """Tell that a loop ends although its condition does not hold.

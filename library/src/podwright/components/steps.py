@@ -245,7 +245,8 @@ def steps_to_data(steps: Sequence[Step]) -> list[Blueprint]:
 def _to_data(step: Step) -> Blueprint:
     data: Blueprint = {"type": STEP_TYPES[type(step)], "name": step.name}
     for field_ in fields(step):
-        name, value = field_.name, getattr(step, field_.name)
+        name = field_.name
+        value = getattr(step, field_.name)
         if name in _SEQUENCES:
             value = steps_to_data(value)
         elif name == "branches":

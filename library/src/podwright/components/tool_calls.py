@@ -106,7 +106,8 @@ class ToolCaller:
         try:
             text = await self._started(call, tool, number)
         except (CancelledError, PodwrightError) as error:
-            details, duration = error_details(error), milliseconds_since(started)
+            details = error_details(error)
+            duration = milliseconds_since(started)
             self._emit(ToolCallFailed, call, number, error=details, duration_ms=duration)
             # with a run_id the error comes from a nested run
             if not isinstance(error, ToolArgumentsError) or error.run_id is not None or not is_reported:

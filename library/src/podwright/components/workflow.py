@@ -63,7 +63,8 @@ class Workflow(Component):
     ) -> None:
         references = _references(agents, conditions)
         self._steps = references.resolve(steps)
-        self._agents, self._conditions = references.agents, references.conditions
+        self._agents = references.agents
+        self._conditions = references.conditions
         parsed = parse_arguments("workflow", {"name": name, "steps": steps_to_data(self._steps)}, options)
         super().__init__(parsed, _reference_problems(parsed.data, references))
 
@@ -104,7 +105,8 @@ class Workflow(Component):
 
         self = cls.__new__(cls)
         Component.__init__(self, parsed, problems)
-        self._agents, self._conditions = references.agents, references.conditions
+        self._agents = references.agents
+        self._conditions = references.conditions
         self._steps = steps_from_data(parsed.data["steps"], nested)
         return self
 

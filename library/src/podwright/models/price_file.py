@@ -13,14 +13,14 @@ from annotated_types import Ge, Lt
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from podwright.blueprints.files import read_data
+from podwright.blueprints.files import from_json, read_data
 from podwright.errors import ConfigurationError, Problem
 from podwright.json_data import as_object, json_pointer
-from podwright.text import did_you_mean, short_repr
+from podwright.text import did_you_mean, short_repr, truncate
 from podwright.validation_errors import to_problems
 
 VARIABLE = "PODWRIGHT_PRICES"
-"""The environment variable that names the file, which is read again every minute."""
+"""The environment variable that names the file, which is read again every minute, or has its content as JSON."""
 _log = logging.getLogger("podwright.models")
 _MOST = 1_000_000_000
 _Rate = Annotated[Decimal, Ge(0), Lt(_MOST)]
@@ -161,7 +161,7 @@ def read_prices(file: str, minute: int) -> PriceFile:
     """The content of a file, or its last valid content if it has become invalid.
 
     Args:
-        file: Its path; empty if there is none.
+        file: Its path, or its content as JSON; empty if there is none.
         minute: The minute since 1970 in which it is read.
 
     Raises:
@@ -187,7 +187,7 @@ def is_valid() -> bool:
 
 def _parse(file: str) -> PriceFile:
     try:
-        data = read_data(file)
+        data = from_json(file) if file.lstrip().startswith("{") else read_data(file)
     except ConfigurationError as error:
         raise _invalid(file, [error.message, *error.details()]) from error
     if not isinstance(data, dict):
@@ -238,6 +238,6 @@ def _alias_problems(aliases: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _invalid(file: str, details: Iterable[str]) -> ConfigurationError:
     return ConfigurationError(
-        f"Invalid price file '{file}' ({VARIABLE}): {'; '.join(details)}",
+        f"Invalid price file '{truncate(file, 200)}' ({VARIABLE}): {'; '.join(details)}",
         suggestion="Write {model: {input, output}} in USD per million tokens, or {model: {as: model}}.",
     )

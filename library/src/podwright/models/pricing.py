@@ -122,7 +122,8 @@ def lookup(
     Raises:
         ConfigurationError: The operator's file cannot be read, or is invalid.
     """
-    sent, produced = usage.input_tokens, usage.output_tokens
+    sent = usage.input_tokens
+    produced = usage.output_tokens
     cached = min(usage.cached_input_tokens, sent)
     written = min(usage.cache_write_tokens, sent - cached)
     tokens = Tokens(

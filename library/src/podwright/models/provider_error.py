@@ -10,7 +10,8 @@ from podwright.messages import Message, ModelRequest
 from podwright.models.error_body import ErrorBody
 from podwright.text import printable, truncate
 
-_QUOTE, _SHORT = 16, 6
+_QUOTE = 16
+_SHORT = 6
 """Characters in a row that quote the request; and those of a shorter text that is quoted whole, or a part of a key."""
 _CUT = "[…]"
 _KEY = re.compile(r"\*\*|(?<![A-Za-z0-9])([cg]?sk[-_]\w{3}|(?=[A-Za-z]*\d)[A-Za-z0-9]{24})", re.ASCII)

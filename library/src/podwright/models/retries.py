@@ -84,7 +84,8 @@ async def with_retries(
     Raises:
         ModelError, RemoteError: The error of the last attempt; ModelTimeoutError if `total` has passed.
     """
-    loop, tries = asyncio.get_running_loop(), 0
+    loop = asyncio.get_running_loop()
+    tries = 0
     end = loop.time() + total
     timeout = asyncio.timeout_at(end if end < math.inf else None)
     try:

@@ -124,9 +124,13 @@ class _Example:
 
 def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
     """The first of some likely numbers that a schema allows; 1 if none fits."""
-    least, above = schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf)
-    most, below = schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf)
-    step, low, high = schema.get("multipleOf", 1), max(least, above), min(most, below)
+    least = schema.get("minimum", -math.inf)
+    above = schema.get("exclusiveMinimum", -math.inf)
+    most = schema.get("maximum", math.inf)
+    below = schema.get("exclusiveMaximum", math.inf)
+    step = schema.get("multipleOf", 1)
+    low = max(least, above)
+    high = min(most, below)
     for number in (1, step, low, high, low + step, high - step, (low + high) / 2, -(-low // step) * step):
         multiple = number % step == 0 if whole or "multipleOf" in schema else math.isfinite(number)
         if multiple and least <= number <= most and above < number < below:

@@ -50,7 +50,8 @@ class EventParser:
         if not line:
             if self._data:
                 yield ServerSentEvent(self._name, b"\n".join(self._data))
-            self._data, self._name = [], ""
+            self._data = []
+            self._name = ""
             return
         if line.startswith(b"{"):  # as some gateways write an error into a stream
             yield from self._parse(b"")

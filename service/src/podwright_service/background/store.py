@@ -86,7 +86,8 @@ class RunStore:
             worker: The process that performs it at once; None has it wait for one.
         """
         now = self._database.now()
-        row, times = dict(run), {"created_at": now, "queued_at": now}
+        row = dict(run)
+        times = {"created_at": now, "queued_at": now}
         if worker is not None:
             row |= {"status": "running", "attempt": 1, "worker": worker}
             times["started_at"] = now
@@ -302,7 +303,8 @@ class RunStore:
         Returns:
             The runs that these attempts no longer hold, of which nothing was written.
         """
-        superseded, rows = set[str](), list[dict[str, Any]]()
+        superseded = set[str]()
+        rows = list[dict[str, Any]]()
         async with self._database.transaction() as connection:
             for each in sorted(updates, key=lambda each: each.run_id):  # an order in which no transactions deadlock
                 values = {"held_id": each.run_id, "held_attempt": each.attempt, **each.values}

@@ -238,7 +238,8 @@ class Writer:
                 await self._hurry.wait()
         self._wake.clear()
         self._hurry.clear()
-        changed, self._changed = self._changed, {}
+        changed = self._changed
+        self._changed = {}
         pending = {journal: journal.pending_update() for journal in changed if not journal.is_lost}
         if not pending:
             return

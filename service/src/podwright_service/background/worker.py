@@ -55,7 +55,9 @@ class BackgroundWorker:
         """Digest of the served blueprint: only runs that began with it are performed here."""
         self.store: RunStore
         """Made in each process, because connections do not survive a fork."""
-        self._component, self._settings, self._observability = component, settings, observability
+        self._component = component
+        self._settings = settings
+        self._observability = observability
         self._id: str
         """Made in each process too."""
         self._active: dict[str, tuple[asyncio.Task[None], Attempt]] = {}
@@ -76,7 +78,8 @@ class BackgroundWorker:
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None]:
         """Perform runs within this context; at its end they are finished, or given back."""
-        self._id, self.store = os.urandom(16).hex(), RunStore(self._url)
+        self._id = os.urandom(16).hex()
+        self.store = RunStore(self._url)
         self._writer = Writer(self.store)
         with contextlib.suppress(DatabaseUnavailableError):  # which `_take_over` logs
             started = time.monotonic()

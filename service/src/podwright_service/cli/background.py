@@ -73,7 +73,8 @@ class ServiceClient:
         Raises:
             RemoteError: There is no such run, or the service could not be reached.
         """
-        last, lost = "", 0
+        last = ""
+        lost = 0
         while True:
             try:
                 with self._open(
@@ -84,7 +85,8 @@ class ServiceClient:
                         yield event.name, data
                         if event.name in ("result", "problem"):
                             return
-                        last, lost = str(data["seq"]), 0
+                        last = str(data["seq"])
+                        lost = 0
             except (RemoteError, OSError, http.client.HTTPException) as error:
                 lost += 1
                 if lost > _RECONNECTS or not _is_passing(error):
@@ -133,7 +135,8 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
     except ValueError:
         problem = {}
     detail = str(problem.get("detail") or f"The service answered {response.status} {response.reason}.")
-    suggestion, code = str(problem.get("suggestion") or "Check --url."), str(problem.get("code") or "") or None
+    suggestion = str(problem.get("suggestion") or "Check --url.")
+    code = str(problem.get("code") or "") or None
     error = RemoteError(detail, suggestion=suggestion, code=code)
     error.status = response.status
     return error

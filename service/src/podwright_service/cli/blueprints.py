@@ -141,7 +141,8 @@ def print_diff(old: str, new: str, as_json: bool) -> bool:
 
 def describe_change(change: Change) -> str:
     """A change with its values, on one line."""
-    old, new = short_repr(change.old), short_repr(change.new)
+    old = short_repr(change.old)
+    new = short_repr(change.new)
     values = {"added": new, "removed": old, "changed": f"{old} -> {new}"}[change.op]
     return f"{change}: {values}"
 

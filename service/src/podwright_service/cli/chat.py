@@ -37,7 +37,8 @@ _COMMANDS = {
     "/help": "list the commands; a line that begins with a space is never one",
     "/quit": "end, as Ctrl-D does; Ctrl-C cancels a turn",
 }
-_INFO_TIMEOUT, _MAX_INFO = 5.0, 16 * 2**20
+_INFO_TIMEOUT = 5.0
+_MAX_INFO = 16 * 2**20
 """Seconds to wait for `/info`, and bytes of it."""
 
 
@@ -95,7 +96,9 @@ class _Chat:
     """The conversation so far, and what it has used, failed and cancelled turns included."""
 
     def __init__(self, component: PromptComponent, limits: RunLimits, runner: asyncio.Runner) -> None:
-        self._component, self._limits, self._runner = component, limits, runner
+        self._component = component
+        self._limits = limits
+        self._runner = runner
         self._usage = NO_USAGE
         self._last: ExecutionResult | None = None
 
@@ -121,7 +124,8 @@ class _Chat:
             case "/quit":
                 print_note("Enter /quit alone.")
             case "/reset":
-                self._usage, self._last = NO_USAGE, None
+                self._usage = NO_USAGE
+                self._last = None
                 print_note("The conversation is forgotten.")
             case "/save":
                 self._save(argument.strip())

@@ -27,9 +27,11 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
     try:
         status, body = get(url, timeout)
     except TimeoutError:
-        status, body = 0, f"no response within {timeout:g} s"
+        status = 0
+        body = f"no response within {timeout:g} s"
     except (OSError, ValueError, http.client.HTTPException) as error:
-        status, body = 0, getattr(error, "strerror", None) or str(error) or type(error).__name__
+        status = 0
+        body = getattr(error, "strerror", None) or str(error) or type(error).__name__
     line = f"{url}: {status or ''} {body}".replace("  ", " ")
     print("".join(char if char.isprintable() else " " for char in line), file=sys.stderr if status != 200 else None)
     return 0 if status == 200 else 1
@@ -37,7 +39,8 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
 
 def default_url() -> str:
     """The address of the service on this machine, by `PODWRIGHT_HOST` and `PODWRIGHT_PORT`."""
-    port, host = os.environ.get("PODWRIGHT_PORT", ""), os.environ.get("PODWRIGHT_HOST", "")
+    port = os.environ.get("PODWRIGHT_PORT", "")
+    host = os.environ.get("PODWRIGHT_HOST", "")
     port = port if port.isdecimal() else "8000"  # Kubernetes sets tcp://… next to a Service named "podwright"
     if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
         host = "127.0.0.1"

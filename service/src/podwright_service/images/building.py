@@ -78,7 +78,8 @@ def build(
         raise blueprints.invalid(problems, f"The blueprint of '{component.path.name}'")
     remotes = list(remotes_of(read_settings()))
     with tempfile.TemporaryDirectory(prefix="podwright-") as work:
-        context, output = Path(work, "context"), Path(work, "output")
+        context = Path(work, "context")
+        output = Path(work, "output")
         context.mkdir()
         files = stage(component, context, remotes)
         (context / "requirements-uv.lock").write_bytes((_FOLDER / "requirements-uv.lock").read_bytes())

@@ -159,7 +159,8 @@ def _to_json(event: EventDict, default: Callable[[Any], Any]) -> str:
 def _add_trace_ids(logger: object, method: str, event: EventDict) -> EventDict:
     context = get_current_span().get_span_context()
     if context.is_valid:
-        event["trace_id"], event["span_id"] = f"{context.trace_id:032x}", f"{context.span_id:016x}"
+        event["trace_id"] = f"{context.trace_id:032x}"
+        event["span_id"] = f"{context.span_id:016x}"
     return event
 
 

@@ -283,7 +283,9 @@ class Metrics:
         return encode(registry), media_type
 
     def _define_metrics(self) -> None:
-        counter, gauge, histogram = self._counter, self._gauge, self._histogram
+        counter = self._counter
+        gauge = self._gauge
+        histogram = self._histogram
         self._runs = counter("runs_total", "Finished outermost runs by status and caller.", "status", "caller")
         self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS)
         self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")

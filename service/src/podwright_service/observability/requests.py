@@ -76,7 +76,8 @@ class RequestTelemetryMiddleware:
             raise
         finally:
             seconds = time.perf_counter() - started
-            method, path = scope["method"], scope["path"]
+            method = scope["method"]
+            path = scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
                 fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}

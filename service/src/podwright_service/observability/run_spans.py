@@ -57,8 +57,10 @@ class RunSpans:
         remotes: Collection[str] = (),
         servers: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> None:
-        self._tracer, self._capture_content = tracer, capture_content
-        self._remotes, self._servers = frozenset(remotes), servers
+        self._tracer = tracer
+        self._capture_content = capture_content
+        self._remotes = frozenset(remotes)
+        self._servers = servers
 
     def __call__(self, event: events.Event) -> None:
         """Handle one event. Events of remote runs are skipped: the remote service makes their spans."""

@@ -182,7 +182,8 @@ async def follow_run(
 
 
 async def _events(request: Request, worker: BackgroundWorker, run_id: str, last_event_id: int) -> AsyncIterator[bytes]:
-    lifecycle, store = get_runtime(request).lifecycle, worker.store
+    lifecycle = get_runtime(request).lifecycle
+    store = worker.store
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back

@@ -42,8 +42,10 @@ class IdempotentRoute(JSONRoute):
             if HEADER not in request.headers:
                 return await handler(request)
             runtime = get_runtime(request)
-            store, max_bytes = runtime.idempotency, int(runtime.settings.idempotency_bytes * _MAX_SHARE)
-            key, fingerprint = key_of(request), await fingerprint_of(request)
+            store = runtime.idempotency
+            max_bytes = int(runtime.settings.idempotency_bytes * _MAX_SHARE)
+            key = key_of(request)
+            fingerprint = await fingerprint_of(request)
             if (stored := _claim(store, key, fingerprint, request)) is not None:
                 return _replay(stored, fingerprint)
             request.state.idempotency_key = key
@@ -65,9 +67,13 @@ class _RecordedResponse(Response):
 
     def __init__(self, response: Response, store: IdempotencyStore, key: str, fingerprint: str, max_bytes: int) -> None:
         super().__init__()
-        self._response, self._store, self._key = response, store, key
-        self._fingerprint, self._max_bytes = fingerprint, max_bytes
-        self._status, self._sent_headers = 500, dict[str, str]()
+        self._response = response
+        self._store = store
+        self._key = key
+        self._fingerprint = fingerprint
+        self._max_bytes = max_bytes
+        self._status = 500
+        self._sent_headers = dict[str, str]()
         self._recorded = bytearray()
         self._too_large = self._complete = False
 

@@ -24,7 +24,9 @@ _LIMITS = {name for name in Settings.model_fields if name.startswith(("max_", "r
 async def info(request: Request) -> Info:
     """Describe the service: its component, its versions, and what inline blueprints may name."""
     runtime = get_runtime(request)
-    component, policy, settings = runtime.component, runtime.policy, runtime.settings
+    component = runtime.component
+    policy = runtime.policy
+    settings = runtime.settings
     blueprint = component.to_blueprint()
     return Info(
         name=component.name,

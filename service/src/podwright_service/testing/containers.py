@@ -71,7 +71,10 @@ class _Container(DockerContainer):
     def __init__(self, image: str, port: int, ready_path: str, startup: float, **options: Any) -> None:
         super().__init__(image, **{**HARDENED, **options})
         self.url = ""
-        self._port, self._ready_path, self._startup, self._started = port, ready_path, startup, False
+        self._port = port
+        self._ready_path = ready_path
+        self._startup = startup
+        self._started = False
         client = self.get_docker_client()
         direct = client.get_connection_mode() is ConnectionMode.docker_host and client.host() == "localhost"
         self._local = direct or shares_network()
@@ -99,7 +102,8 @@ class _Container(DockerContainer):
         return self
 
     def _wait_until_ready(self) -> None:
-        container, deadline = self.get_wrapped_container(), time.monotonic() + self._startup
+        container = self.get_wrapped_container()
+        deadline = time.monotonic() + self._startup
         with httpx.Client(timeout=2, trust_env=False) as client:
             while True:
                 container.reload()
@@ -229,7 +233,8 @@ class ModelStubContainer(_Container):
     ) -> None:
         super().__init__(image, PORT, CONTROL_PATH, startup, network=network, entrypoint=["python"], **options)
         self.with_command(["-m", "podwright_service.testing.model_stub"])
-        self._stub, self._alias = stub, alias if network else ""
+        self._stub = stub
+        self._alias = alias if network else ""
         if network:
             self.with_network_aliases(alias)
 

@@ -45,6 +45,10 @@ class ReceivedRequest:
         return chat_completions.read_request(self.body)
 
 
+_LIST_PRICES = '{"*": {"as": "*"}}'
+"""Otherwise they do not hold at the address of a stub."""
+
+
 class ModelStub(BackgroundServer):
     """A model provider that responds as the test says: each response once, in order.
 
@@ -120,8 +124,9 @@ class ModelStub(BackgroundServer):
             raise AssertionError("\n".join(problems))
 
     def variables(self, url: str) -> dict[str, str]:
-        """The environment variables of a component that uses this stub at `url`."""
-        return {"PODWRIGHT_MODEL_BASE_URL": f"{url}/v1", **({"PODWRIGHT_MODEL": self.name} if self.name else {})}
+        """The environment variables of a component that uses this stub at `url`, at the vendors' list prices."""
+        model = {"PODWRIGHT_MODEL": self.name} if self.name else {}
+        return {"PODWRIGHT_MODEL_BASE_URL": f"{url}/v1", "PODWRIGHT_PRICES": _LIST_PRICES, **model}
 
     def application(self) -> web.Application:
         """The Chat Completions endpoint, and the one that controls a stub in a container."""
@@ -132,7 +137,9 @@ class ModelStub(BackgroundServer):
         return application
 
     def _load(self, script: Script) -> None:
-        self.script, self.received, self.unanswered = script, [], []
+        self.script = script
+        self.received = []
+        self.unanswered = []
 
     async def _report(self, request: web.Request) -> web.Response:
         used = [call.used for call in self.script.recorded]

@@ -45,7 +45,8 @@ class ComponentProcess(Served):
         startup: float = 60.0,
     ) -> None:
         super().__init__(model, spans, api_key, env)
-        self._component, self._startup = os.fspath(component), startup
+        self._component = os.fspath(component)
+        self._startup = startup
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._log = b""

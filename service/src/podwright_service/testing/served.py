@@ -49,7 +49,8 @@ class ProblemError(Exception):
         """The HTTP status."""
         self.code = str(problem.get("code", ""))
         """The error code, as in `podwright.errors`."""
-        detail, suggestion = problem.get("detail", "no problem document"), problem.get("suggestion", "")
+        detail = problem.get("detail", "no problem document")
+        suggestion = problem.get("suggestion", "")
         super().__init__(f"{self.status} {self.code}: {detail} {suggestion}".rstrip())
 
 
@@ -74,7 +75,9 @@ class Served(ABC):
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.api_key = api_key
-        self._model, self._spans, self._env = model, spans, dict(env or {})
+        self._model = model
+        self._spans = spans
+        self._env = dict(env or {})
         self._client: httpx.Client | None = None
 
     @property
@@ -242,7 +245,8 @@ class RunsClient:
         Raises:
             TimeoutError: It has another status after that time.
         """
-        deadline, wanted = time.monotonic() + within, statuses or RESTING
+        deadline = time.monotonic() + within
+        wanted = statuses or RESTING
         while (run := self.get(run_id))["status"] not in wanted:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"The run is '{run['status']}' after {within:g} s.")
