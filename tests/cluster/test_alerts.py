@@ -94,7 +94,7 @@ def broken(watchers: Watchers) -> Manifest:
         },
         "components": {
             "failing": component("failing", "down", files),
-            "limited": component("limited", "good", files, run_tokens=10),
+            "limited": component("limited", "good", files, run_tokens=10, run_cost=1000),
             "costly": component("costly", "costly", files),
             "unpriced": component("unpriced", "unheard-of", files),
             "full": component("full", "slow-0.5", files, max_runs=1, max_waiting=3),
