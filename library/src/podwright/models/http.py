@@ -14,7 +14,7 @@ import os
 import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import aiohttp
 
@@ -115,6 +115,20 @@ def propagated() -> dict[str, str]:
     return headers
 
 
+class _Body(io.BytesIO):
+    """A request body that tells when it is read, which is once there is a connection."""
+
+    def __init__(self, body: bytes, on_read: Callable[[], object] | None) -> None:
+        super().__init__(body)
+        self._on_read = on_read
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next bytes."""
+        if self._on_read is not None:
+            self._on_read()
+        return super().read(size)
+
+
 @contextlib.asynccontextmanager
 async def post(
     url: str,
@@ -135,7 +149,7 @@ async def post(
         timeouts: Seconds to connect, and between two pieces of the response.
         first_byte: Seconds from now to the first byte of the response body.
         max_bytes: The longest response body, decompressed.
-        on_sent: Called when the request headers have been sent.
+        on_sent: Called when the body is about to be sent.
 
     Raises:
         TransportError: No response arrived in time; raised at the end of the context if the body is late.
@@ -148,11 +162,10 @@ async def post(
             session = await _session()
             async with session.post(
                 url,
-                data=io.BytesIO(body),
+                data=_Body(body, on_sent),
                 headers=headers,
                 allow_redirects=False,
                 timeout=connect,
-                trace_request_ctx=on_sent,
             ) as raw:
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
@@ -223,17 +236,9 @@ async def _session() -> aiohttp.ClientSession:
     return _sessions[loop][0]
 
 
-async def _tell_that_it_is_sent(session: aiohttp.ClientSession, context: Any, parameters: object) -> None:
-    if context.trace_request_ctx is not None:
-        context.trace_request_ctx()
-
-
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
-    sending = aiohttp.TraceConfig()
-    sending.on_request_headers_sent.append(_tell_that_it_is_sent)
     session = aiohttp.ClientSession(
-        trace_configs=[sending],
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=trusts_environment(),

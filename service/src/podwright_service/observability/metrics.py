@@ -170,8 +170,6 @@ class Metrics:
         self._spans(*self._served, outcome).inc(number)
 
     def _note_price_file(self) -> None:
-        with suppress(ConfigurationError):
-            pricing.operators_file()  # reads it again, if a minute has passed
         self._price_file_valid(*self._served).set(price_file.is_valid())
 
     def _begin_costs(self, root: str) -> None:
@@ -269,6 +267,8 @@ class Metrics:
         Args:
             accept: The `Accept` header: the text format, or OpenMetrics, which has exemplars.
         """
+        with suppress(ConfigurationError):
+            pricing.operators_file()  # reads it again, if a minute has passed
         self._note_price_file()
         registry = self.registry
         if self._multiprocess:
