@@ -48,7 +48,9 @@ def rendered_example(example: str) -> str:
         for template, text in render(values).items()
         if text.strip() and not template.endswith("NOTES.txt")
     }
-    return "".join(f"---\n# Source: {template}\n{manifests[template]}\n" for template in sorted(manifests))
+    return "".join(
+        f"---\n# Source: {template}\n{manifests[template]}\n" for template in sorted(manifests)
+    )
 
 
 def newsroom() -> str:
@@ -64,11 +66,20 @@ def hundred() -> str:
 
     def agent(name: str) -> dict[str, Any]:
         config = {"model": "offline/echo", "max_loops": 1}
-        return {"type": "Agent", "name": name, "instructions": "Answer in a word.", "config": config, "tools": []}
+        return {
+            "type": "Agent",
+            "name": name,
+            "instructions": "Answer in a word.",
+            "config": config,
+            "tools": [],
+        }
 
     def workflow(name: str, agents: list[str]) -> dict[str, Any]:
         steps = [{"type": "agent_step", "agent": agent, "name": agent} for agent in agents]
-        return {"blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}}, "agents": agents}
+        return {
+            "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
+            "agents": agents,
+        }
 
     components: dict[str, Any] = {}
     for team in range(9):
@@ -76,7 +87,9 @@ def hundred() -> str:
         components |= {name: {"blueprint": {"inline": agent(name)}} for name in members}
         components[f"team-{team}"] = workflow(f"team-{team}", members)
     components["head"] = workflow("head", [f"team-{team}" for team in range(9)])
-    return "# A hundred components, written by deploy/chart.py.\n" + deploy.write_values({"components": components})
+    return "# A hundred components, written by deploy/chart.py.\n" + deploy.write_values(
+        {"components": components}
+    )
 
 
 def commented_values(lines: list[str]) -> list[tuple[str, str, str]]:
@@ -117,14 +130,22 @@ def readme() -> str:
     _, _, tail = rest.partition(END)
     cells = [
         (f"`{key}`", f"`{default}`" if default else "", comment.replace("|", "\\|"))
-        for key, default, comment in commented_values((CHART / "values.yaml").read_text().splitlines())
+        for key, default, comment in commented_values(
+            (CHART / "values.yaml").read_text().splitlines()
+        )
     ]
-    table = ["| value | default | description |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in cells)]
+    table = [
+        "| value | default | description |",
+        "|---|---|---|",
+        *(f"| {' | '.join(row)} |" for row in cells),
+    ]
     return head + BEGIN + "\n".join(table) + "\n" + END + tail
 
 
 def chart_yaml() -> str:
-    return re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", (CHART / "Chart.yaml").read_text())
+    return re.sub(
+        r"(?m)^(version|appVersion): .*$", rf"\1: {__version__}", (CHART / "Chart.yaml").read_text()
+    )
 
 
 def generated() -> list[tuple[Path, Callable[[], str]]]:
@@ -137,7 +158,10 @@ def generated() -> list[tuple[Path, Callable[[], str]]]:
         (CHART / "files" / "dashboard.json", (observability / "dashboard.json").read_text),
         (EXAMPLES / "newsroom" / "values.yaml", newsroom),
         (EXAMPLES / "hundred" / "values.yaml", hundred),
-        *((EXAMPLES / example / "rendered.yaml", partial(rendered_example, example)) for example in RENDERED),
+        *(
+            (EXAMPLES / example / "rendered.yaml", partial(rendered_example, example))
+            for example in RENDERED
+        ),
     ]
 
 
@@ -151,7 +175,10 @@ def main() -> int:
             stale.append(str(file.relative_to(ROOT)))
             if not check:
                 file.write_text(text)
-    print("\n".join(f"{'not up to date' if check else 'updated'}: {name}" for name in stale) or "all up to date")
+    print(
+        "\n".join(f"{'not up to date' if check else 'updated'}: {name}" for name in stale)
+        or "all up to date"
+    )
     return 1 if check and stale else 0
 
 

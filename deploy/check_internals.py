@@ -45,7 +45,11 @@ def assignments(tree: ast.AST, foreign: set[str], loads_files: bool) -> Iterator
                 name = target.value.id
                 if name in foreign and name.islower() and not name.endswith("config"):
                     yield target.lineno, f"assigns {name}.{target.attr}"
-            if isinstance(target, ast.Subscript) and ast.unparse(target.value) == "sys.modules" and not loads_files:
+            if (
+                isinstance(target, ast.Subscript)
+                and ast.unparse(target.value) == "sys.modules"
+                and not loads_files
+            ):
                 yield target.lineno, "assigns sys.modules"
 
 

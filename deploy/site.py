@@ -21,7 +21,16 @@ PAGES = {
     "SECURITY.md": "security.md",
 }
 """Where a page of the repository is in the site."""
-MODULES = ("", ".blueprints", ".conditions", ".errors", ".events", ".models", ".testing", "_service.testing")
+MODULES = (
+    "",
+    ".blueprints",
+    ".conditions",
+    ".errors",
+    ".events",
+    ".models",
+    ".testing",
+    "_service.testing",
+)
 """The modules of the reference, without `podwright`."""
 LINK = re.compile(r"\]\(([^)#:]+)(#[^)]*)?\)")
 

@@ -53,7 +53,10 @@ def _tier(item: pytest.Item) -> str:
     marks = {mark.name for mark in item.own_markers}
     parameters = getattr(item, "callspec", None)
     values = parameters.params.values() if parameters else ()
-    used = {*getattr(item, "fixturenames", ()), *(value for value in values if isinstance(value, str))}
+    used = {
+        *getattr(item, "fixturenames", ()),
+        *(value for value in values if isinstance(value, str)),
+    }
     is_marked = bool(TIERS.keys() & marks)
     for tier, fixtures in reversed(TIERS.items()):
         if tier in marks or (not is_marked and fixtures & used):
@@ -93,11 +96,15 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[LEFT_OUT] |= getattr(node, "workeroutput", {}).get("left_out", {})
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Say in one line for each tier what was left out, and which command runs it."""
     for tier, count in config.stash[LEFT_OUT].items():
         command = {"fast": "make test", "proof": "make proof"}.get(tier, f"make test-{tier}")
-        terminalreporter.write_line(f"left out: {count} tests of the tier {tier}; run them with `{command}`")
+        terminalreporter.write_line(
+            f"left out: {count} tests of the tier {tier}; run them with `{command}`"
+        )
 
 
 def pytest_collection_finish() -> None:
@@ -135,7 +142,9 @@ def checkov(tmp_path_factory: pytest.TempPathFactory) -> Checkov:
     variables = {**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))}
 
     def run(*options: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *options], capture_output=True, text=True, cwd=ROOT, env=variables)
+        return subprocess.run(
+            [program, *options], capture_output=True, text=True, cwd=ROOT, env=variables
+        )
 
     return run
 
@@ -143,7 +152,9 @@ def checkov(tmp_path_factory: pytest.TempPathFactory) -> Checkov:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium, without a window. Its event loop runs until the module ends: no test there is asynchronous."""
-    path = shutil.which("chromium") or skip("Chromium is missing; `make tools` installs it on Debian.")
+    path = shutil.which("chromium") or skip(
+        "Chromium is missing; `make tools` installs it on Debian."
+    )
     expect.set_options(timeout=30_000)
     home: dict[str, str | float | bool] = {"HOME": str(tmp_path_factory.mktemp("home"))}
     with (

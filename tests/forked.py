@@ -14,12 +14,32 @@ from pathlib import Path
 from podwright_service.cli import main
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_COMMANDS = ["blueprints", "check", "commands", "deploy", "flowchart", "images", "new", "run", "settings"]
-_LIBRARIES = ["podwright.models.pricing", "rich.table", "uvicorn.protocols.http.auto", "uvicorn_worker"]
+_COMMANDS = [
+    "blueprints",
+    "check",
+    "commands",
+    "deploy",
+    "flowchart",
+    "images",
+    "new",
+    "run",
+    "settings",
+]
+_LIBRARIES = [
+    "podwright.models.pricing",
+    "rich.table",
+    "uvicorn.protocols.http.auto",
+    "uvicorn_worker",
+]
 _PROCESSES.set_forkserver_preload(
     # what these modules read of the environment at their import is that of the tests, and not of the command: so
     # without prometheus_client, which then chooses where it keeps values
-    ["__main__", *(f"podwright_service.cli.{name}" for name in _COMMANDS), "podwright_service.app", *_LIBRARIES]
+    [
+        "__main__",
+        *(f"podwright_service.cli.{name}" for name in _COMMANDS),
+        "podwright_service.app",
+        *_LIBRARIES,
+    ]
 )
 PIPE_SIZE = 1 << 20
 """Bytes; for the tests that read the output only at the end."""
@@ -45,7 +65,9 @@ class ForkedCommand:
             fcntl.fcntl(writer.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
             files = (os.devnull, writer, writer)
             options = {"start_new_session": True}
-            self._process = _PROCESSES.Process(target=_run, args=(arguments, folder, variables, files), kwargs=options)
+            self._process = _PROCESSES.Process(
+                target=_run, args=(arguments, folder, variables, files), kwargs=options
+            )
             self._process.start()
             self.stdout = os.fdopen(os.dup(reader.fileno()), encoding="utf-8")
             """Output and errors."""
@@ -89,7 +111,9 @@ class ForkedCommand:
         self._process.kill()
 
 
-def run_forked(arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files) -> int:
+def run_forked(
+    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files
+) -> int:
     """Run `podwright` to its end in a process of its own, and return the exit code.
 
     Args:
@@ -108,7 +132,11 @@ def run_forked(arguments: tuple[str, ...], folder: Path, variables: dict[str, st
 
 
 def complete(
-    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], streams: Path, stdin: str = ""
+    arguments: tuple[str, ...],
+    folder: Path,
+    variables: dict[str, str],
+    streams: Path,
+    stdin: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """The same, with an input; the result has the exit code and the output.
 
@@ -127,7 +155,11 @@ def complete(
 
 
 def _run(
-    arguments: tuple[str, ...], folder: Path, variables: dict[str, str], files: Files, start_new_session: bool = False
+    arguments: tuple[str, ...],
+    folder: Path,
+    variables: dict[str, str],
+    files: Files,
+    start_new_session: bool = False,
 ) -> None:
     """Make of this process what a shell and the start of Python make of it, and run the command."""
     if start_new_session:
@@ -137,17 +169,25 @@ def _run(
     os.environ.update(variables)
     sys.argv = ["podwright", *arguments]
     sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = [path for path in sys.path if path]  # the command adds the working directory if it needs it
+    sys.path[:] = [
+        path for path in sys.path if path
+    ]  # the command adds the working directory if it needs it
     opened = [None if file is None else _open(file) for file in files]
-    for number, (name, descriptor) in enumerate(zip(("stdin", "stdout", "stderr"), opened, strict=True)):
+    for number, (name, descriptor) in enumerate(
+        zip(("stdin", "stdout", "stderr"), opened, strict=True)
+    ):
         if descriptor is None:
             os.close(number)
             setattr(sys, name, None)
         else:
             os.dup2(descriptor, number)
             # with the handler of undecodable bytes that Python has in the locale of a container
-            stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", errors="surrogateescape")
-            is_line_buffered = name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
+            stream = os.fdopen(
+                number, "w" if number else "r", encoding="utf-8", errors="surrogateescape"
+            )
+            is_line_buffered = (
+                name == "stderr" or stream.isatty() or "PYTHONUNBUFFERED" in variables
+            )
             stream.reconfigure(line_buffering=is_line_buffered)
             setattr(sys, name, stream)
     main()

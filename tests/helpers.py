@@ -19,7 +19,9 @@ NEWSROOM = ROOT / "deploy" / "examples" / "newsroom"
 COMMAND = Path(sys.executable).with_name("podwright")
 NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Trusts no certificate: as `verify` of httpx, it saves loading all authorities, which costs more than a request."""
-plain_http = httpx.Client(verify=NO_AUTHORITIES, limits=httpx.Limits(max_keepalive_connections=0), timeout=60)
+plain_http = httpx.Client(
+    verify=NO_AUTHORITIES, limits=httpx.Limits(max_keepalive_connections=0), timeout=60
+)
 """Sends each request on a new connection. For URLs without TLS, and not for cookies."""
 
 Value = TypeVar("Value")
@@ -47,7 +49,9 @@ def until(
     """
     deadline, wait = time.monotonic() + seconds, pause or 0.02
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"The condition did not hold within {seconds:g} seconds: {report()}"
+        assert time.monotonic() < deadline, (
+            f"The condition did not hold within {seconds:g} seconds: {report()}"
+        )
         time.sleep(wait)
         wait = pause or min(2 * wait, 0.3)
     return value
@@ -63,13 +67,19 @@ def environment(**variables: str) -> dict[str, str]:
     The commands that are installed beside Python are found first.
     """
     variables = {"PYTEST_ADDOPTS": NO_PLUGINS, **variables}
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "PYTEST_"))}
+    inherited = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("PODWRIGHT_", "PYTEST_"))
+    }
     return {**inherited, "PATH": f"{COMMAND.parent}:{os.environ['PATH']}", **variables}
 
 
 def tool(name: str) -> str:
     """The path of a program that `make programs` has built."""
-    done = subprocess.run([ROOT / "deploy" / "tools.sh", "path", name], capture_output=True, text=True)
+    done = subprocess.run(
+        [ROOT / "deploy" / "tools.sh", "path", name], capture_output=True, text=True
+    )
     if done.returncode:
         skip(f"{name} is missing: {done.stderr.strip()}")
     return done.stdout.strip()

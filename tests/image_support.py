@@ -31,7 +31,12 @@ class Docker:
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ}
         command = [self.client, *arguments]
         return subprocess.run(
-            command, cwd=ROOT, env={**environment, **variables}, capture_output=True, text=True, timeout=1800
+            command,
+            cwd=ROOT,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=1800,
         )
 
     def __call__(self, *arguments: str | Path, **variables: str) -> str:
@@ -44,7 +49,15 @@ class Docker:
 
         The container ends a second later, because the engine may lose the output of one that ends before it is read.
         """
-        return self("run", "--rm", *options, "--entrypoint=sh", image, "-c", f"trap 'sleep 1' EXIT\n{script}")
+        return self(
+            "run",
+            "--rm",
+            *options,
+            "--entrypoint=sh",
+            image,
+            "-c",
+            f"trap 'sleep 1' EXIT\n{script}",
+        )
 
     def inspect(self, name: str) -> dict[str, Any]:
         """An image or a container."""
@@ -54,7 +67,9 @@ class Docker:
 @functools.cache
 def docker() -> Docker:
     """The client of a running engine with the base image."""
-    located = subprocess.run([ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True)
+    located = subprocess.run(
+        [ROOT / "deploy" / "engine.sh", "docker"], capture_output=True, text=True
+    )
     client = Docker(located.stdout.strip())
     if located.returncode or client.run("image", "inspect", BASE).returncode:
         skip(f"A container engine with {BASE} is missing; `make engine` provides both.")
@@ -62,7 +77,9 @@ def docker() -> Docker:
 
 
 @contextlib.contextmanager
-def built_image(folders: pytest.TempPathFactory, session: str, flavour: str = "slim") -> Iterator[str]:
+def built_image(
+    folders: pytest.TempPathFactory, session: str, flavour: str = "slim"
+) -> Iterator[str]:
     """The tag of an image of this source, which the workers of a test session share.
 
     Args:
@@ -73,9 +90,18 @@ def built_image(folders: pytest.TempPathFactory, session: str, flavour: str = "s
     client, tag = docker(), f"podwright-test-{flavour}:{session[:12]}"
 
     def build() -> None:
-        client("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", "--build-arg=VERSION=0", f"--tag={tag}", ".")
+        client(
+            "build",
+            "--quiet",
+            f"--build-arg=FLAVOUR={flavour}",
+            "--build-arg=VERSION=0",
+            f"--tag={tag}",
+            ".",
+        )
 
-    with shared(folders, f"image-{flavour}", build, lambda: client.run("image", "rm", "--force", tag)):
+    with shared(
+        folders, f"image-{flavour}", build, lambda: client.run("image", "rm", "--force", tag)
+    ):
         yield tag
 
 
@@ -89,10 +115,23 @@ def build_program(program: Path, tag: str, base: str = "scratch", *lines: str) -
         *lines: Further lines of the Dockerfile.
     """
     dockerfile = "\n".join(
-        [f"FROM {base}", *lines, f"COPY --from=programs {program.name} /bin/", f'ENTRYPOINT ["/bin/{program.name}"]']
+        [
+            f"FROM {base}",
+            *lines,
+            f"COPY --from=programs {program.name} /bin/",
+            f'ENTRYPOINT ["/bin/{program.name}"]',
+        ]
     )
-    command = ["build", "--quiet", f"--tag={tag}", f"--build-context=programs={program.parent}", "-"]
-    done = subprocess.run([docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600)
+    command = [
+        "build",
+        "--quiet",
+        f"--tag={tag}",
+        f"--build-context=programs={program.parent}",
+        "-",
+    ]
+    done = subprocess.run(
+        [docker().client, *command], input=dockerfile, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -105,7 +144,10 @@ def build_postgresql() -> str:
 
 @contextlib.contextmanager
 def shared(
-    folders: pytest.TempPathFactory, name: str, start: Callable[[], bool | None], stop: Callable[[], object]
+    folders: pytest.TempPathFactory,
+    name: str,
+    start: Callable[[], bool | None],
+    stop: Callable[[], object],
 ) -> Iterator[None]:
     """Something that the workers of a test session share: the first one starts it, the last one stops it.
 

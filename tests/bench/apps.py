@@ -50,7 +50,9 @@ def plain() -> FastAPI:
 
     def call(text: str, **options: Any) -> Any:
         body = {"model": MODEL, "messages": messages(text), **options}
-        return app.state.session.post(f"{PROVIDER}/chat/completions", json=body, headers={"authorization": "Bearer x"})
+        return app.state.session.post(
+            f"{PROVIDER}/chat/completions", json=body, headers={"authorization": "Bearer x"}
+        )
 
     @app.post("/run")
     async def run(body: Body) -> dict[str, str]:
@@ -118,7 +120,9 @@ def make_agent() -> Any:
 
     models = {"slow": respond, "instant": respond, "hostile": echo_or_call}
     model = FunctionModel(models[NAME]) if NAME in models else f"openai/{MODEL}"
-    return Agent("guide", INSTRUCTIONS, model, tools=[get_weather] if NAME in ("tools", "hostile") else [])
+    return Agent(
+        "guide", INSTRUCTIONS, model, tools=[get_weather] if NAME in ("tools", "hostile") else []
+    )
 
 
 @functools.cache
@@ -128,7 +132,9 @@ def many_calls() -> Any:
     from podwright.usage import Usage
 
     calls = (ToolCall(f"c{number}", "get_weather", '{"city": "Paris"}') for number in range(20_000))
-    return ModelResponse(tool_calls=tuple(calls), usage=Usage(20, 100_000, cost=0.0), finish_reason="tool_calls")
+    return ModelResponse(
+        tool_calls=tuple(calls), usage=Usage(20, 100_000, cost=0.0), finish_reason="tool_calls"
+    )
 
 
 async def echo_or_call(request: Any) -> Any:
@@ -167,6 +173,8 @@ if __name__ == "__main__":
     os.environ |= {"PODWRIGHT_MODEL_BASE_URL": PROVIDER, "PODWRIGHT_MODEL_API_KEY": "x"}
     if NAME in PLAIN_APPS:
         app = PLAIN_APPS[NAME]()
-        uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048)
+        uvicorn.run(
+            app, host="127.0.0.1", port=PORT, log_level="warning", access_log=False, backlog=2048
+        )
     else:
         service()

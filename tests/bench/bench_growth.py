@@ -66,7 +66,9 @@ class Runner:
 
 
 @contextlib.asynccontextmanager
-async def runner(url: str, processes: int = 2, at_once: int = 16, model: str = "instant") -> AsyncGenerator[Runner]:
+async def runner(
+    url: str, processes: int = 2, at_once: int = 16, model: str = "instant"
+) -> AsyncGenerator[Runner]:
     """A service on an empty database, warmed up. It may use all cores."""
     driver = database_url(url)
     migrate(driver)
@@ -100,7 +102,12 @@ async def growth(title: str, urls: tuple[str, str]) -> list[Figure]:
     detail = f"{rates[-1]:.0f}/s against {rates[0]:.0f}/s, the slowest {min(rates):.0f}/s"
     return [
         Figure(
-            f"{title}: the last {STEP} of {RUNS} runs, against the first", rates[-1] / rates[0], "×", detail, 0.9, "≥"
+            f"{title}: the last {STEP} of {RUNS} runs, against the first",
+            rates[-1] / rates[0],
+            "×",
+            detail,
+            0.9,
+            "≥",
         ),
         ratio(f"{title}: then, against a new database", grown, new, "/s", 0.9, "≥"),
     ]
@@ -116,7 +123,9 @@ async def capacity(postgresql: PostgreSQL, processes: int, at_once: int, model: 
         service = (found.server.cpu_seconds - service) / number * 1e3
         database = (cpu_seconds(postgresql.pid) - database) / number * 1e3
     takes = "200 ms" if model == "slow" else "nothing"
-    return f"| {processes} | {at_once} | {takes} | {rate:.0f} | {service:.1f} ms | {database:.1f} ms |"
+    return (
+        f"| {processes} | {at_once} | {takes} | {rate:.0f} | {service:.1f} ms | {database:.1f} ms |"
+    )
 
 
 async def measure() -> tuple[list[Figure], str]:
@@ -128,4 +137,7 @@ async def measure() -> tuple[list[Figure], str]:
         print(table, flush=True)
         figures = await growth("PostgreSQL", (postgresql.database(), postgresql.database()))
     with tempfile.TemporaryDirectory() as path:
-        return [*figures, *await growth("SQLite", (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db"))], table
+        return [
+            *figures,
+            *await growth("SQLite", (f"sqlite:///{path}/grown.db", f"sqlite:///{path}/new.db")),
+        ], table

@@ -18,7 +18,9 @@ def figures() -> list[Figure]:
     program = subprocess.run(engine, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
     def docker(*arguments: str) -> str:
-        return subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        return subprocess.run(
+            [program, *arguments], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.strip()
 
     def megabytes(image: str) -> float:
         return int(docker("image", "inspect", "--format", "{{.Size}}", image)) / 1e6
@@ -27,6 +29,8 @@ def figures() -> list[Figure]:
     for flavour, limit in LARGEST.items():
         image = docker("build", "--quiet", f"--build-arg=FLAVOUR={flavour}", str(ROOT))
         detail = f"above {BASE}, which has {megabytes(BASE):.0f} MB"
-        results.append(Figure(f"size of `{flavour}`", megabytes(image) - megabytes(BASE), "MB", detail, limit))
+        results.append(
+            Figure(f"size of `{flavour}`", megabytes(image) - megabytes(BASE), "MB", detail, limit)
+        )
         docker("image", "rm", image)
     return results

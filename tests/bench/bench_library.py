@@ -63,7 +63,10 @@ async def run_time(rounds: int, runs: int = 2_000) -> Figure:
     """A run with an instant model, against a request to the plain application."""
     agent = Agent("guide", "You are a guide.", FunctionModel(respond))
     run_times, request_times = list[float](), list[float]()
-    with servers.provider() as provider_port, servers.serve(servers.App("plain"), provider_port) as server:
+    with (
+        servers.provider() as provider_port,
+        servers.serve(servers.App("plain"), provider_port) as server,
+    ):
         await servers.wait_for_response(server.port)
         await load(server.port, "/run", servers.BODY, runs, 32)
         for _ in range(rounds):
@@ -71,8 +74,12 @@ async def run_time(rounds: int, runs: int = 2_000) -> Figure:
             for _ in range(runs):
                 await agent.arun("hello", trace=True)
             run_times.append((time.perf_counter() - start) / runs * 1e6)
-            request_times.append(1e6 / (await load(server.port, "/run", servers.BODY, runs, 32)).rate)
-    return ratio("a traced run, against a request to the plain app", run_times, request_times, "µs", 0.3)
+            request_times.append(
+                1e6 / (await load(server.port, "/run", servers.BODY, runs, 32)).rate
+            )
+    return ratio(
+        "a traced run, against a request to the plain app", run_times, request_times, "µs", 0.3
+    )
 
 
 def in_turns(
@@ -86,10 +93,19 @@ def in_turns(
 def figures(rounds: int) -> list[Figure]:
     new = in_turns(call_microseconds, create_agent, create_model, rounds)
     package = in_turns(import_milliseconds, "import podwright", "import pydantic", rounds)
-    agent = in_turns(import_milliseconds, "from podwright import Agent", "from pydantic import TypeAdapter", rounds)
+    agent = in_turns(
+        import_milliseconds,
+        "from podwright import Agent",
+        "from pydantic import TypeAdapter",
+        rounds,
+    )
     return [
         ratio("creating an agent with a tool, against a pydantic model of five fields", *new, "µs"),
         ratio("`import podwright`, against `import pydantic`", *package, "ms", 1.5),
-        ratio("`from podwright import Agent`, against `from pydantic import TypeAdapter`", *agent, "ms"),
+        ratio(
+            "`from podwright import Agent`, against `from pydantic import TypeAdapter`",
+            *agent,
+            "ms",
+        ),
         asyncio.run(run_time(rounds)),
     ]

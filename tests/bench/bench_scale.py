@@ -50,13 +50,24 @@ def install(cluster: Cluster, title: str, releases: dict[str, dict[str, Any]]) -
     finally:
         namespace.delete()
     return [
-        Figure(f"{title}, {number}: time until all pods are ready", seconds, "s", f"{objects} objects"),
+        Figure(
+            f"{title}, {number}: time until all pods are ready", seconds, "s", f"{objects} objects"
+        ),
         Figure("size of the largest release", size, "KiB", "Helm's Secret, compressed", LARGEST),
-        Figure("memory of the API server", after - before, "MiB", f"more than before, then {after:.0f} MiB"),
+        Figure(
+            "memory of the API server",
+            after - before,
+            "MiB",
+            f"more than before, then {after:.0f} MiB",
+        ),
     ]
 
 
 def server_memory(cluster: Cluster) -> float:
     """The resident memory of the API server in MiB."""
-    [line] = re.findall(r"^process_resident_memory_bytes (.+)$", cluster.request("GET", "/metrics").text, re.MULTILINE)
+    [line] = re.findall(
+        r"^process_resident_memory_bytes (.+)$",
+        cluster.request("GET", "/metrics").text,
+        re.MULTILINE,
+    )
     return float(line) / KIB**2

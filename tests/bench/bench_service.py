@@ -10,13 +10,26 @@ from collections import defaultdict
 import httpx
 from figures import Figure, median_ratio, ratio
 from load import KEY, post
-from servers import BODY, CPUS, App, Loads, compare, free_port, process, provider, serve, wait_for_response
+from servers import (
+    BODY,
+    CPUS,
+    App,
+    Loads,
+    compare,
+    free_port,
+    process,
+    provider,
+    serve,
+    wait_for_response,
+)
 
 CONNECTIONS = 64
 SPANS_PER_RUN = 3
 """The server span, and those of the run and of its model call."""
 STREAMS = 1000
-CHAT_BODY = b'{"model": "guide", "messages": [{"role": "user", "content": "Why does the moon not fall?"}]}'
+CHAT_BODY = (
+    b'{"model": "guide", "messages": [{"role": "user", "content": "Why does the moon not fall?"}]}'
+)
 ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 SAMPLED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.1"}
 LAYERS = {
@@ -34,7 +47,9 @@ LAYERS = {
 async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
     """An instant provider, and each application alone with the plain one: the figures, and the table of layers."""
     collector = f"http://127.0.0.1:{(port := free_port())}"
-    often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}  # milliseconds; the next measurement finds nothing left to export
+    often = {
+        "OTEL_BSP_SCHEDULE_DELAY": "500"
+    }  # milliseconds; the next measurement finds nothing left to export
     apps = {
         "defaults": App("defaults"),
         "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),
@@ -45,7 +60,9 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
     pairs: dict[str, dict[str, Loads]] = {}
     with process("collector.py", port, cpus=CPUS[-1:]):
         for name, app in apps.items():
-            pairs[name] = await compare({"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds)
+            pairs[name] = await compare(
+                {"plain": App("plain"), name: app}, "/run", requests, CONNECTIONS, rounds
+            )
         both = {"litellm": App("litellm", share=1 / 8), "defaults": App("defaults")}
         lite, service = (await compare(both, "/run", requests, CONNECTIONS, rounds)).values()
         received = int(httpx.get(f"{collector}/spans").text)
@@ -58,7 +75,14 @@ async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str
         share("one call, service at its defaults", "defaults", 0.5),
         share("with 10 % of the spans exported", "sampled", 0.38),
         share("with all spans exported", "spans", 0.33),
-        Figure("spans that arrive", received / expected * 100, "%", f"{received} of {expected}", 99, "≥"),
+        Figure(
+            "spans that arrive",
+            received / expected * 100,
+            "%",
+            f"{received} of {expected}",
+            99,
+            "≥",
+        ),
         ratio("one call, against FastAPI + LiteLLM", service.rates, lite.rates, "/s", 4, "≥"),
         share("an agent that calls a tool: two calls, against one", "tools"),
     ]
@@ -71,7 +95,9 @@ def layer_table(pairs: dict[str, dict[str, Loads]]) -> str:
     for name, title in LAYERS.items():
         loads = pairs.get(name, pairs["defaults"])
         throughput = median_ratio(loads[name].rates, loads["plain"].rates)
-        lines.append(f"| {title} | {statistics.median(loads[name].cpu) * 1e6:.0f} µs | {throughput:.2f} × |")
+        lines.append(
+            f"| {title} | {statistics.median(loads[name].cpu) * 1e6:.0f} µs | {throughput:.2f} × |"
+        )
     return "\n".join(lines)
 
 
@@ -81,7 +107,9 @@ async def openai_routes(rounds: int) -> list[Figure]:
     run, chat_loads = (
         await compare({"run": App("defaults"), "chat": chat}, "/run", 1000, CONNECTIONS, rounds)
     ).values()
-    return [ratio("`/v1/chat/completions`, against `/run`", chat_loads.rates, run.rates, "/s", 0.9, "≥")]
+    return [
+        ratio("`/v1/chat/completions`, against `/run`", chat_loads.rates, run.rates, "/s", 0.9, "≥")
+    ]
 
 
 async def slow_provider(rounds: int) -> list[Figure]:
@@ -90,15 +118,31 @@ async def slow_provider(rounds: int) -> list[Figure]:
     results = await compare(apps, "/run", 4000, 500, rounds, delay_ms=200)
     plain, service = results["plain"], results["service"]
     return [
-        ratio("500 connections, a provider that takes 200 ms", service.rates, plain.rates, "/s", 0.75, "≥"),
+        ratio(
+            "500 connections, a provider that takes 200 ms",
+            service.rates,
+            plain.rates,
+            "/s",
+            0.75,
+            "≥",
+        ),
         ratio("p99 of these requests", service.p99_ms, plain.p99_ms, "ms", 1.3),
     ]
 
 
 async def streaming(rounds: int) -> list[Figure]:
     """`/run/stream`, which sends every event of the run, against the tokens only."""
-    results = await compare({"plain": App("plain"), "service": App("service")}, "/run/stream", 800, CONNECTIONS, rounds)
-    return [ratio("streams of all events, against tokens", results["service"].rates, results["plain"].rates, "/s")]
+    results = await compare(
+        {"plain": App("plain"), "service": App("service")}, "/run/stream", 800, CONNECTIONS, rounds
+    )
+    return [
+        ratio(
+            "streams of all events, against tokens",
+            results["service"].rates,
+            results["plain"].rates,
+            "/s",
+        )
+    ]
 
 
 async def open_streams() -> list[Figure]:

@@ -16,7 +16,9 @@ bodies: defaultdict[str, list[bytes]] = defaultdict(list)
 
 def spans(body: bytes) -> int:
     request = ExportTraceServiceRequest.FromString(body)
-    return sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
+    return sum(
+        len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans
+    )
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -40,14 +40,20 @@ def ratio(
     kind: Literal["≤", "≥"] = "≤",
 ) -> Figure:
     """The ratio of values to references that were measured in turns with them."""
-    detail = f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
+    detail = (
+        f"{statistics.median(values):.4g} {unit} against {statistics.median(references):.4g} {unit}"
+    )
     return Figure(title, median_ratio(values, references), "×", detail, limit, kind)
 
 
 def median_ratio(values: Iterable[float], references: Iterable[float]) -> float:
-    return statistics.median(value / reference for value, reference in zip(values, references, strict=True))
+    return statistics.median(
+        value / reference for value, reference in zip(values, references, strict=True)
+    )
 
 
 def table(figures: Iterable[Figure]) -> str:
     """The figures as a Markdown table."""
-    return "\n".join(["| figure | measured | limit | details |", "|---|--:|--:|---|", *(f.row for f in figures)])
+    return "\n".join(
+        ["| figure | measured | limit | details |", "|---|--:|--:|---|", *(f.row for f in figures)]
+    )

@@ -26,13 +26,19 @@ HEALTH_LIMIT_MS = 250
 MEMORY_LIMIT_MIB = 384
 """Resident memory, a half more than the chart requests."""
 
-HOSTILE = App("hostile", {"PODWRIGHT_RUN_WALL_TIME": "20", "PODWRIGHT_ALLOWED_MODELS": "offline/echo"})
+HOSTILE = App(
+    "hostile", {"PODWRIGHT_RUN_WALL_TIME": "20", "PODWRIGHT_ALLOWED_MODELS": "offline/echo"}
+)
 
 
 def with_schema(schema: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A request whose answer must fit a JSON Schema."""
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    body = {"model": "guide", "messages": [{"role": "user", "content": "x"}], "response_format": form}
+    body = {
+        "model": "guide",
+        "messages": [{"role": "user", "content": "x"}],
+        "response_format": form,
+    }
     return "/v1/chat/completions", body
 
 
@@ -52,14 +58,26 @@ def workflow(steps: list[Any], inputs: dict[str, Any]) -> tuple[str, dict[str, A
     """An inline workflow with an agent of the offline model."""
     agent = {"name": "a", "instructions": "", "config": {"model": "offline/echo"}}
     blueprint = {"name": "flow", "steps": steps}
-    return "/run-blueprint", {"type": "workflow", "blueprint": blueprint, "agents": {"a": agent}, "inputs": inputs}
+    return "/run-blueprint", {
+        "type": "workflow",
+        "blueprint": blueprint,
+        "agents": {"a": agent},
+        "inputs": inputs,
+    }
 
 
 AGENT_STEP = {"type": "agent_step", "agent": "a", "name": "a"}
 
 
 def map_of(steps: list[Any]) -> dict[str, Any]:
-    return {"type": "map_step", "name": "m", "over": "items", "as": "item", "max_concurrency": 8, "steps": steps}
+    return {
+        "type": "map_step",
+        "name": "m",
+        "over": "items",
+        "as": "item",
+        "max_concurrency": 8,
+        "steps": steps,
+    }
 
 
 def is_equal(value: str, other: str = "x") -> dict[str, Any]:
@@ -74,7 +92,9 @@ LINES = "\n".join(["x"] * 1000)
 LONG = "y" * 900_000
 NEVER = {"name": "contains", "args": {"value": "{long}{long}{long}{long}", "text": "z"}}
 KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
-    "a schema whose $refs fan out in place": lambda: with_schema(fan_out(lambda ref: {"anyOf": [ref, ref]})),
+    "a schema whose $refs fan out in place": lambda: with_schema(
+        fan_out(lambda ref: {"anyOf": [ref, ref]})
+    ),
     "one whose properties do": lambda: with_schema(fan_out(lambda ref: obj(a=ref, b=ref))),
     "one whose optional properties do": lambda: with_schema(
         fan_out(lambda ref: {"anyOf": [obj(a=ref), obj(a=ref), {"type": "null"}]})
@@ -82,27 +102,38 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     "one that refers to itself twice": lambda: with_schema(
         {"anyOf": [obj(a={"$ref": "#"}), obj(a={"$ref": "#"}), {"type": "string"}]}
     ),
-    "one of 4 500 values": lambda: with_schema(obj(**{f"p{n}": {"type": "string"} for n in range(1490)})),
-    "one of 1 490 references": lambda: with_schema(
-        {"$defs": {"a": {"type": "string"}}, **obj(**{f"p{n}": {"$ref": "#/$defs/a"} for n in range(1490)})}
+    "one of 4 500 values": lambda: with_schema(
+        obj(**{f"p{n}": {"type": "string"} for n in range(1490)})
     ),
-    "one that wants a text of 1 GB": lambda: with_schema(obj(a={"type": "string", "minLength": 10**9})),
+    "one of 1 490 references": lambda: with_schema(
+        {
+            "$defs": {"a": {"type": "string"}},
+            **obj(**{f"p{n}": {"$ref": "#/$defs/a"} for n in range(1490)}),
+        }
+    ),
+    "one that wants a text of 1 GB": lambda: with_schema(
+        obj(a={"type": "string", "minLength": 10**9})
+    ),
     "one that wants 10 million items": lambda: with_schema(
         obj(a={"type": "array", "items": {"type": "string"}, "minItems": 10**7})
     ),
-    "one with 4 000 alternatives": lambda: with_schema(obj(a={"anyOf": [{"const": n} for n in range(2400)]})),
+    "one with 4 000 alternatives": lambda: with_schema(
+        obj(a={"anyOf": [{"const": n} for n in range(2400)]})
+    ),
     "a map over conditions on texts of 3.6 MB": lambda: workflow(
         [map_of([condition(NEVER)])], {"items": LINES, "long": LONG}
     ),
     "a map over a hundred conditions": lambda: workflow(
-        [map_of([condition({"name": "all", "args": {"conditions": [is_equal("x")] * 1000}})])], {"items": LINES}
+        [map_of([condition({"name": "all", "args": {"conditions": [is_equal("x")] * 1000}})])],
+        {"items": LINES},
     ),
     "a map of approvals with texts of 3.6 MB": lambda: workflow(
         [map_of([{"type": "approval_step", "message": "{long}{long}{long}{long}", "name": "p"}])],
         {"items": LINES, "long": LONG},
     ),
     "a map of agents with an input of 3.6 MB": lambda: workflow(
-        [map_of([{**AGENT_STEP, "input": "{long}{long}{long}{long}"}])], {"items": LINES, "long": LONG}
+        [map_of([{**AGENT_STEP, "input": "{long}{long}{long}{long}"}])],
+        {"items": LINES, "long": LONG},
     ),
     "loops in a map": lambda: workflow(
         [
@@ -130,7 +161,10 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
             "type": "workflow",
             "blueprint": {
                 "name": "a",
-                "steps": [{"type": "agent_step", "agent": f"{n}" + "agent" * 200, "name": f"n{n}"} for n in range(60)],
+                "steps": [
+                    {"type": "agent_step", "agent": f"{n}" + "agent" * 200, "name": f"n{n}"}
+                    for n in range(60)
+                ],
             },
             "agents": {f"{n}" + "agent" * 12: {"name": "x"} for n in range(60)},
         },
@@ -138,14 +172,20 @@ KINDS: dict[str, Callable[[], tuple[str, dict[str, Any]]]] = {
     "250 000 empty lists": lambda: ("/run", {"inputs": {"input": [[]] * 250_000}}),
     "a conversation of 1 000 messages": lambda: (
         "/run",
-        {"input": "x", "messages": [{"role": role, "content": "y" * 400} for role in ("user", "assistant")] * 500},
+        {
+            "input": "x",
+            "messages": [{"role": role, "content": "y" * 400} for role in ("user", "assistant")]
+            * 500,
+        },
     ),
     "an answer with 20 000 tool calls": lambda: ("/run", {"input": "tools"}),
 }
 """Documents of at most 1 MiB, by what they are."""
 
 
-async def measure(server: Server, path: str, body: dict[str, Any]) -> tuple[list[float], Counter[str], float]:
+async def measure(
+    server: Server, path: str, body: dict[str, Any]
+) -> tuple[list[float], Counter[str], float]:
     """Milliseconds of each `/health` while the documents are served, their statuses, and the highest memory in MiB."""
     base = f"http://127.0.0.1:{server.port}"
     statuses, health, memory = Counter[str](), list[float](), 0.0
@@ -154,7 +194,9 @@ async def measure(server: Server, path: str, body: dict[str, Any]) -> tuple[list
 
     async def send(session: aiohttp.ClientSession) -> None:
         try:
-            async with session.post(base + path, data=data, headers={"content-type": "application/json"}) as response:
+            async with session.post(
+                base + path, data=data, headers={"content-type": "application/json"}
+            ) as response:
                 await response.read()
                 statuses[str(response.status)] += 1
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -168,7 +210,9 @@ async def measure(server: Server, path: str, body: dict[str, Any]) -> tuple[list
         health.append((time.perf_counter() - started) * 1e3)
 
     timeout = aiohttp.ClientTimeout(total=60)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
         sending = [asyncio.create_task(send(session)) for _ in range(DOCUMENTS)]
         asking = list[asyncio.Task[None]]()
         while len(asking) < 100 or not all(task.done() for task in sending):
@@ -189,7 +233,13 @@ async def figures() -> list[Figure]:
         answers = ", ".join(f"{count} × {status}" for status, count in sorted(statuses.items()))
         p99 = health[math.ceil(len(health) * 0.99) - 1]
         rows.append(
-            Figure(title, p99, "ms", f"{answers}; at most {health[-1]:.0f} ms, {memory:.0f} MiB", HEALTH_LIMIT_MS)
+            Figure(
+                title,
+                p99,
+                "ms",
+                f"{answers}; at most {health[-1]:.0f} ms, {memory:.0f} MiB",
+                HEALTH_LIMIT_MS,
+            )
         )
         print(rows[-1].row, flush=True)
     return rows

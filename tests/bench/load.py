@@ -32,7 +32,10 @@ class Load:
 def post(path: str, body: bytes) -> bytes:
     """The bytes of a request."""
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n"
-    return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    return (
+        f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
 
 
 def complete_head(received: bytes) -> bytes | None:
@@ -95,7 +98,8 @@ async def load(port: int, path: str, body: bytes, requests: int, connections: in
     request, loop = post(path, body), asyncio.get_running_loop()
     start = time.perf_counter()
     opened = [
-        loop.create_connection(lambda: _Client(request, left, latencies), "127.0.0.1", port) for _ in range(connections)
+        loop.create_connection(lambda: _Client(request, left, latencies), "127.0.0.1", port)
+        for _ in range(connections)
     ]
     clients = [client for _, client in await asyncio.gather(*opened)]
     async with asyncio.timeout(120):

@@ -85,7 +85,9 @@ async def send_at_rate(port: int, rate: float, seconds: float) -> Results:
 
     async def connect(due: float) -> None:
         loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: _Connection(results, idle), "127.0.0.1", port)
+        _, connection = await loop.create_connection(
+            lambda: _Connection(results, idle), "127.0.0.1", port
+        )
         connections.append(connection)
         connection.send(due)
 
@@ -123,8 +125,21 @@ async def figures(seconds: float = 5) -> list[Figure]:
     detail = f"{overloaded.goodput:.0f}/s against {normal.goodput:.0f}/s, a model that takes 200 ms"
     refusals = overloaded.refusals
     return [
-        Figure("runs at five times the capacity", overloaded.goodput / normal.goodput, "×", detail, 0.9, "≥"),
-        Figure("p99 of the refusals", p99_ms(refusals), "ms", f"{len(refusals)} responses with status 503", 50),
+        Figure(
+            "runs at five times the capacity",
+            overloaded.goodput / normal.goodput,
+            "×",
+            detail,
+            0.9,
+            "≥",
+        ),
+        Figure(
+            "p99 of the refusals",
+            p99_ms(refusals),
+            "ms",
+            f"{len(refusals)} responses with status 503",
+            50,
+        ),
     ]
 
 

@@ -94,7 +94,9 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def process(script: str, *arguments: object, cpus: Iterable[int], **variables: str) -> Generator[int]:
+def process(
+    script: str, *arguments: object, cpus: Iterable[int], **variables: str
+) -> Generator[int]:
     """Run a script of this folder on some CPUs; yields its process id."""
     command = [sys.executable, str(HERE / script), *map(str, arguments)]
     child = subprocess.Popen(command, env={**environment(), **variables}, stdout=subprocess.DEVNULL)
@@ -140,7 +142,9 @@ async def compare(
     results = {name: Loads() for name in apps}
     with contextlib.ExitStack() as stack:
         provider_port = stack.enter_context(provider(delay_ms))
-        servers = {name: stack.enter_context(serve(app, provider_port)) for name, app in apps.items()}
+        servers = {
+            name: stack.enter_context(serve(app, provider_port)) for name, app in apps.items()
+        }
         for name, server in servers.items():
             app = apps[name]
             await wait_for_response(server.port, app.path or path, app.body)
@@ -153,9 +157,13 @@ async def compare(
     return results
 
 
-async def measure(server: Server, app: App, path: str, requests: int, connections: int, result: Loads) -> None:
+async def measure(
+    server: Server, app: App, path: str, requests: int, connections: int, result: Loads
+) -> None:
     before = server.cpu_seconds
-    done = await load(server.port, app.path or path, app.body, int(requests * app.share), connections)
+    done = await load(
+        server.port, app.path or path, app.body, int(requests * app.share), connections
+    )
     await asyncio.sleep(app.settle)
     result.loads.append(done)
     result.requests += len(done.latencies)

@@ -18,26 +18,49 @@ TEXT = "The moon is a stone that keeps its distance."
 
 
 def completion(message: dict[str, object], finish: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish, "logprobs": None}
-    return json.dumps({**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}).encode()
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", **message},
+        "finish_reason": finish,
+        "logprobs": None,
+    }
+    return json.dumps(
+        {**HEAD, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+    ).encode()
 
 
 def chunks() -> bytes:
     events: list[object] = []
-    for piece in [{"role": "assistant", "content": ""}, *({"content": f"{word} "} for word in TEXT.split())]:
+    for piece in [
+        {"role": "assistant", "content": ""},
+        *({"content": f"{word} "} for word in TEXT.split()),
+    ]:
         choice = {"index": 0, "delta": piece, "finish_reason": None}
-        events.append({**HEAD, "object": "chat.completion.chunk", "choices": [choice], "usage": None})
+        events.append(
+            {**HEAD, "object": "chat.completion.chunk", "choices": [choice], "usage": None}
+        )
     last = {"index": 0, "delta": {}, "finish_reason": "stop"}
     events.append({**HEAD, "object": "chat.completion.chunk", "choices": [last], "usage": None})
     events.append({**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
-    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+    return (
+        b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+        + b"data: [DONE]\n\n"
+    )
 
 
 def reply(body: bytes, content_type: bytes = b"application/json") -> bytes:
-    return b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (content_type, len(body), body)
+    return b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n%s" % (
+        content_type,
+        len(body),
+        body,
+    )
 
 
-CALL = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+}
 PLAIN = reply(completion({"content": TEXT}, "stop"))
 TOOL = reply(completion({"content": None, "tool_calls": [CALL]}, "tool_calls"))
 STREAM = reply(chunks(), b"text/event-stream")
@@ -63,7 +86,9 @@ class Provider(asyncio.Protocol):
             answer = STREAM
         else:
             answer = TOOL if b'"tools"' in body and b'"tool_call_id"' not in body else PLAIN
-        asyncio.get_running_loop().call_later(self.delay, self.send, answer) if self.delay else self.send(answer)
+        asyncio.get_running_loop().call_later(
+            self.delay, self.send, answer
+        ) if self.delay else self.send(answer)
 
     def send(self, answer: bytes) -> None:
         if not self.transport.is_closing():
@@ -72,7 +97,9 @@ class Provider(asyncio.Protocol):
 
 async def main() -> None:
     Provider.delay = float(sys.argv[2]) / 1000 if len(sys.argv) > 2 else 0.0
-    server = await asyncio.get_running_loop().create_server(Provider, "127.0.0.1", int(sys.argv[1]), backlog=2048)
+    server = await asyncio.get_running_loop().create_server(
+        Provider, "127.0.0.1", int(sys.argv[1]), backlog=2048
+    )
     await server.serve_forever()
 
 

@@ -39,7 +39,9 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-def side_by_side(function: Callable[[Argument], Result], arguments: Iterable[Argument]) -> list[Result]:
+def side_by_side(
+    function: Callable[[Argument], Result], arguments: Iterable[Argument]
+) -> list[Result]:
     """The results of a function that mostly waits, called for each argument at the same time."""
     with ThreadPoolExecutor(max_workers=16) as pool:
         return list(pool.map(function, arguments))
@@ -70,7 +72,9 @@ class Cluster:
     def __enter__(self) -> Cluster:
         socket = f"{self._folder.name}/socket"  # which only this user may open
         command = [self.client, "proxy", f"--unix-socket={socket}", "--append-server-path"]
-        self._proxy = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
+        self._proxy = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, env=self.environment
+        )
         assert self._proxy.stdout is not None
         assert self._proxy.stdout.readline(), "kubectl proxy does not start"
         transport = httpx.HTTPTransport(uds=socket, verify=NO_AUTHORITIES)
@@ -87,7 +91,13 @@ class Cluster:
     def run(self, *command: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program to its end, with this cluster's kubeconfig."""
         return subprocess.run(
-            command, input=text, capture_output=True, text=True, cwd=ROOT, env=self.environment, timeout=900
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=self.environment,
+            timeout=900,
         )
 
     def check(self, *command: str | Path, text: str = "") -> str:
@@ -111,7 +121,13 @@ class Cluster:
         """Create or change objects; unknown and duplicate fields are errors."""
         text = yaml.safe_dump_all(manifests)
         self.kubectl(
-            "apply", "--server-side", "--force-conflicts", "--validate=strict", "--filename=-", *options, text=text
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--validate=strict",
+            "--filename=-",
+            *options,
+            text=text,
         )
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -185,9 +201,21 @@ class Namespace:
     """
 
     def __init__(self, cluster: Cluster, image: str) -> None:
-        self.cluster, self.image, self.name = cluster, image, f"podwright-test-{uuid.uuid4().hex[:8]}"
+        self.cluster, self.image, self.name = (
+            cluster,
+            image,
+            f"podwright-test-{uuid.uuid4().hex[:8]}",
+        )
         labels = {**MADE, "pod-security.kubernetes.io/enforce": "restricted"}
-        cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name, "labels": labels}}])
+        cluster.apply(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "metadata": {"name": self.name, "labels": labels},
+                }
+            ]
+        )
 
     def kubectl(self, *arguments: str | Path, text: str = "") -> str:
         return self.cluster.kubectl(f"--namespace={self.name}", *arguments, text=text)
@@ -209,16 +237,33 @@ class Namespace:
         return {**values, "defaults": {**own, **values.get("defaults", {})}}
 
     def install(
-        self, values: Manifest, release: str = "fleet", *, version: int = 4, options: Iterable[str] = ()
+        self,
+        values: Manifest,
+        release: str = "fleet",
+        *,
+        version: int = 4,
+        options: Iterable[str] = (),
     ) -> None:
         """Install or upgrade a release of the chart, and wait until its pods are ready."""
         text = yaml.safe_dump(self.values(values))
         waiting = ("--wait", f"--timeout={TIMEOUT}s")
-        self.helm("upgrade", "--install", release, CHART, "--values=-", *waiting, *options, version=version, text=text)
+        self.helm(
+            "upgrade",
+            "--install",
+            release,
+            CHART,
+            "--values=-",
+            *waiting,
+            *options,
+            version=version,
+            text=text,
+        )
 
     def key(self, component: str, entry: str = "admin", release: str = "fleet") -> str:
         """An entry of the Secret with the API keys of a component."""
-        return base64.b64decode(self.get("secret", f"{release}-{component}-keys")["data"][entry]).decode()
+        return base64.b64decode(
+            self.get("secret", f"{release}-{component}-keys")["data"][entry]
+        ).decode()
 
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
         return self.cluster.get(self.cluster.path(kind, self.name), labelSelector=selector)["items"]
@@ -234,12 +279,19 @@ class Namespace:
         return self.cluster.get(f"{self.cluster.path(kind, self.name)}/{name}")
 
     def apply(self, manifests: Iterable[Manifest]) -> None:
-        self.cluster.apply([each | {"metadata": {**each["metadata"], "namespace": self.name}} for each in manifests])
+        self.cluster.apply(
+            [
+                each | {"metadata": {**each["metadata"], "namespace": self.name}}
+                for each in manifests
+            ]
+        )
 
     def wait(self, condition: str, *objects: str, seconds: int = TIMEOUT) -> None:
         self.kubectl("wait", f"--for={condition}", f"--timeout={seconds}s", *objects)
 
-    def start(self, name: str, command: list[str], labels: dict[str, str] | None = None, **changes: Any) -> None:
+    def start(
+        self, name: str, command: list[str], labels: dict[str, str] | None = None, **changes: Any
+    ) -> None:
         """Start a pod with the image under test, and wait until it is ready.
 
         Args:
@@ -264,7 +316,9 @@ class Namespace:
             "dnsConfig": {"options": options},
         }  # fmt: skip
         metadata = {"name": name, "labels": labels or {}}
-        self.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}])
+        self.apply(
+            [{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **changes}}]
+        )
         self.wait("condition=Ready", f"pod/{name}")
 
     def serve(self, name: str, script: Path, port: int = 8000) -> None:
@@ -272,7 +326,9 @@ class Namespace:
         self.start(name, ["python", "-c", script.read_text()], {"app": name})
         ports = [{"port": port, "targetPort": port}]
         spec = {"selector": {"app": name}, "ports": ports}
-        self.apply([{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}])
+        self.apply(
+            [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}]
+        )
 
     def start_database(self) -> None:
         """Start PostgreSQL, with a Secret `database` that has the URL of its database."""
@@ -292,7 +348,9 @@ class Namespace:
         """Start kubectl, with pipes."""
         command = [self.cluster.client, f"--namespace={self.name}", *arguments]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self.cluster.environment)
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=self.cluster.environment
+        )
 
     def until(self, condition: Callable[[], Any], seconds: float = TIMEOUT) -> Any:
         """Poll a condition; a failure reports the namespace's pods and events."""
@@ -321,15 +379,23 @@ class Client:
 
     @classmethod
     def start(
-        cls, namespace: Namespace, name: str = "client", labels: Manifest | None = None, **changes: Any
+        cls,
+        namespace: Namespace,
+        name: str = "client",
+        labels: Manifest | None = None,
+        **changes: Any,
     ) -> Client:
         """Start the pod, with the label `app` and further ones, and changes of its spec."""
-        namespace.start(name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes)
+        namespace.start(
+            name, ["python", "-c", CLIENT.read_text()], {"app": name, **(labels or {})}, **changes
+        )
         client, api = cls(namespace, name), namespace.cluster.api
         until(lambda: api.get(client._path).is_success, TIMEOUT, lambda: client._path, 0.2)
         return client
 
-    def request(self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60) -> tuple[int, Any]:
+    def request(
+        self, method: str, url: str, key: str = "", body: Any = None, timeout: float = 60
+    ) -> tuple[int, Any]:
         """The status and the body of a response, which is JSON or text; the status is 0 if there was none."""
         ask = {"method": method, "url": url, "key": key, "body": body, "timeout": timeout}
         status, response = self.namespace.cluster.request("POST", self._path, json=ask).json()
@@ -349,7 +415,13 @@ class Load:
     """
 
     def __init__(
-        self, client: Client, urls: list[str], key: str = "", body: Any = None, clients: int = 1, pause: float = 0.1
+        self,
+        client: Client,
+        urls: list[str],
+        key: str = "",
+        body: Any = None,
+        clients: int = 1,
+        pause: float = 0.1,
     ) -> None:
         self._client = client
         self._ask = {"urls": urls, "key": key, "body": body, "clients": clients, "pause": pause}
@@ -357,7 +429,16 @@ class Load:
         """The number of responses: `ok`, or what went wrong."""
 
     def __enter__(self) -> Load:
-        command = ("exec", "--stdin", self._client.name, "--", "python", "-c", LOAD.read_text(), json.dumps(self._ask))
+        command = (
+            "exec",
+            "--stdin",
+            self._client.name,
+            "--",
+            "python",
+            "-c",
+            LOAD.read_text(),
+            json.dumps(self._ask),
+        )
         self._process = self._client.namespace.popen(*command)
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
@@ -383,7 +464,12 @@ class Load:
         """Wait for so many more responses."""
         total = self.total + count
         seconds = 120 + count / 5
-        until(lambda: self.total >= total or self._process.poll() is not None, seconds, lambda: self.outcomes, 0.2)
+        until(
+            lambda: self.total >= total or self._process.poll() is not None,
+            seconds,
+            lambda: self.outcomes,
+            0.2,
+        )
         assert self._process.poll() is None, "the clients ended"
 
 
@@ -392,7 +478,9 @@ def go_modules(name: str, *paths: str) -> dict[str, Path]:
     command = ["go", "mod", "download", "-json", *paths]
     # `make programs` has downloaded them, and with them the Go that the module needs
     variables = {**os.environ, "GOTOOLCHAIN": "auto", "GOPROXY": "off"}
-    done = subprocess.run(command, cwd=ROOT / "deploy" / "go" / name, env=variables, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT / "deploy" / "go" / name, env=variables, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads("[" + done.stdout.replace("}\n{", "},{") + "]")
     return {module["Path"]: Path(module["Dir"]) for module in found}

@@ -24,18 +24,24 @@ DEFINITIONS = (
 
 
 @pytest.fixture(scope="package")
-def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     """The cluster of `deploy/cluster.sh`, with the image under test and the custom resources.
 
     What the tests make in it is deleted at the end, and so is the cluster, unless it was named.
     """
     is_own = not os.environ.get("PODWRIGHT_TEST_KUBECONFIG")
     if is_own and os.geteuid():
-        skip("A cluster is missing: run the tests as root on Linux, or set PODWRIGHT_TEST_KUBECONFIG.")
+        skip(
+            "A cluster is missing: run the tests as root on Linux, or set PODWRIGHT_TEST_KUBECONFIG."
+        )
 
     def start() -> bool:
         if is_own and Path(OWN).exists():
-            skip(f"A cluster is there: `make cluster-down` deletes it, or set PODWRIGHT_TEST_KUBECONFIG={OWN}.")
+            skip(
+                f"A cluster is there: `make cluster-down` deletes it, or set PODWRIGHT_TEST_KUBECONFIG={OWN}."
+            )
         done = subprocess.run([SCRIPT, "up"], capture_output=True, text=True)
         if done.returncode:
             skip(f"A cluster is missing: {done.stderr.strip()}")
@@ -45,7 +51,9 @@ def cluster(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory)
         subprocess.run([SCRIPT, "down"], check=True, capture_output=True)
 
     with shared(tmp_path_factory, "cluster", start, stop):
-        config = subprocess.run([SCRIPT, "up"], capture_output=True, text=True, check=True).stdout.strip()
+        config = subprocess.run(
+            [SCRIPT, "up"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         with Cluster(config) as cluster:
 
             def fill() -> None:
@@ -69,19 +77,32 @@ def define(cluster: Cluster) -> None:
         for file in sorted(folder.glob("**/*crd*/**/*.yaml"))
     }
     names = {name: ".".join(reversed(name.split("_"))) for name in DEFINITIONS}
-    missing = [files[name] for name, definition in names.items() if f"/{definition}\n" not in existing]
+    missing = [
+        files[name] for name, definition in names.items() if f"/{definition}\n" not in existing
+    ]
     if missing:
         chosen = [f"--filename={file}" for file in missing]
         cluster.kubectl("apply", "--server-side", *chosen)
-        cluster.kubectl("label", "--overwrite", *chosen, *(f"{name}={value}" for name, value in MADE.items()))
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all")
+        cluster.kubectl(
+            "label", "--overwrite", *chosen, *(f"{name}={value}" for name, value in MADE.items())
+        )
+    cluster.kubectl(
+        "wait", "--for=condition=Established", "--timeout=60s", "customresourcedefinitions", "--all"
+    )
 
 
 @pytest.fixture(scope="package")
-def loaded_full(cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def loaded_full(
+    cluster: Cluster, full: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """The image of the flavour `full`, which background runs need, in the cluster, which also has PostgreSQL's."""
     images = (full, build_postgresql())
-    with shared(tmp_path_factory, "loaded-full", lambda: cluster.load(*images), lambda: cluster.unload(*images)):
+    with shared(
+        tmp_path_factory,
+        "loaded-full",
+        lambda: cluster.load(*images),
+        lambda: cluster.unload(*images),
+    ):
         yield full
 
 

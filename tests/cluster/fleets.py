@@ -16,7 +16,11 @@ from tests.helpers import ROOT, tool
 RATE = ("--qps=500", "--burst-limit=1000")
 """Options of Helm 4, whose default rate is made for releases with fewer objects."""
 KINDS = "all,configmaps,secrets,serviceaccounts,networkpolicies,poddisruptionbudgets,endpointslices"
-STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease", "pod/fast/pod-ready")
+STAGES = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+)
 """What happens to nodes and pods: files of the module of KWOK. Its stage that deletes pods is `pod/fast/pod-delete`."""
 
 
@@ -32,7 +36,10 @@ def large_fleet(teams: int, members: int = 9) -> Manifest:
 
     def workflow(name: str, agents: list[str]) -> Manifest:
         steps = [{"type": "agent_step", "agent": agent, "name": agent} for agent in agents]
-        return {"blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}}, "agents": agents}
+        return {
+            "blueprint": {"inline": {"type": "Workflow", "name": name, "steps": steps}},
+            "agents": agents,
+        }
 
     components: dict[str, Any] = {}
     for team in range(teams):
@@ -53,11 +60,17 @@ def fake_node(cluster: Cluster) -> Iterator[Manifest]:
         "annotations": {"kwok.x-k8s.io/node": name},
         "labels": {**MADE, "kubernetes.io/hostname": name},
     }
-    cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}])
+    cluster.apply(
+        [{"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}]
+    )
     folder = go_modules("extras", "sigs.k8s.io/kwok")["sigs.k8s.io/kwok"] / "kustomize" / "stage"
     options = [f"--config={folder / stage}.yaml" for stage in (*STAGES, "pod/fast/pod-delete")]
     # without a lease, the node is regarded as failed after 40 seconds
-    options += ["--node-lease-duration-seconds=40", f"--kubeconfig={cluster.config}", "--cidr=10.245.0.0/16"]
+    options += [
+        "--node-lease-duration-seconds=40",
+        f"--kubeconfig={cluster.config}",
+        "--cidr=10.245.0.0/16",
+    ]
     selector = f"--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node={name}"
     process = subprocess.Popen([tool("kwok"), *options, selector], stderr=subprocess.DEVNULL)
     try:

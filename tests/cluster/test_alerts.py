@@ -63,7 +63,11 @@ STORED: Manifest = {"store": "postgres", "postgres": {"secret": "database"}}
 
 
 def component(name: str, model: str, files: Manifest, **settings: Any) -> Manifest:
-    parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+    parameters = {
+        "type": "object",
+        "properties": {"query": {"type": "string"}},
+        "required": ["query"],
+    }
     function = {"name": "search", "description": "Search the archive.", "parameters": parameters}
     blueprint = {
         "type": "Agent", "version": "1", "name": name, "instructions": "Write a line.",
@@ -74,7 +78,11 @@ def component(name: str, model: str, files: Manifest, **settings: Any) -> Manife
 
 
 def prices(models: Mapping[str, float]) -> dict[str, str]:
-    return {"prices.yaml": json.dumps({model: {"input": price, "output": price} for model, price in models.items()})}
+    return {
+        "prices.yaml": json.dumps(
+            {model: {"input": price, "output": price} for model, price in models.items()}
+        )
+    }
 
 
 def broken(watchers: Watchers) -> Manifest:
@@ -101,7 +109,8 @@ def broken(watchers: Watchers) -> Manifest:
             "crashing": component("crashing", "good", {}),
             "stranded": component("stranded", "good", files) | {"runs": unreachable},
             "queued": component("queued", "slow-0.5", files, background_runs=1) | {"runs": STORED},
-            "interrupted": component("interrupted", "good", {"tools.py": DEADLY}) | {"runs": STORED},
+            "interrupted": component("interrupted", "good", {"tools.py": DEADLY})
+            | {"runs": STORED},
         },
     }
 
@@ -124,7 +133,9 @@ def mended(values: Manifest) -> Manifest:
 
 def hastened(rule: Manifest) -> Manifest:
     """A PrometheusRule with minutes instead of hours, and seconds instead of minutes."""
-    spec = re.sub(r"(?<=\d)[hm]\b", lambda unit: {"h": "m", "m": "s"}[unit[0]], json.dumps(rule["spec"]))
+    spec = re.sub(
+        r"(?<=\d)[hm]\b", lambda unit: {"h": "m", "m": "s"}[unit[0]], json.dumps(rule["spec"])
+    )
     spec = spec.replace("> 600", "> 10")  # seconds that background runs wait
     return {**rule, "metadata": {"name": "hastened"}, "spec": json.loads(spec)}
 
@@ -135,7 +146,9 @@ def values(watchers: Watchers) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Iterator[Namespace]:
+def namespace(
+    make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest
+) -> Iterator[Namespace]:
     """A namespace with the release, its hastened alerts, and a pod that sends requests to its components."""
     namespace = make_namespace(loaded_full)
     with ThreadPoolExecutor() as executor:
@@ -144,7 +157,14 @@ def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values
         namespace.start_database()
         url = {"url": "postgresql://podwright@provider/podwright"}
         namespace.apply(
-            [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "unreachable"}, "stringData": url}]
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": "unreachable"},
+                    "stringData": url,
+                }
+            ]
         )
         namespace.install(values, options=["--wait=hookOnly"])
         rule = namespace.get("prometheusrule", "fleet-alerts")
@@ -152,33 +172,52 @@ def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values
         namespace.kubectl("delete", "prometheusrule", "fleet-alerts")
         namespace.apply([hastened(rule)])
         provider.result()
-    namespace.until(lambda: interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0] == 202)
+    namespace.until(
+        lambda: interrupted(client.result(), "POST", "/runs", {"input": "the moon"})[0] == 202
+    )
     urls = [f"http://fleet-{caller.replace('/', ':8000/', 1)}" for caller in CALLERS]
     with Load(client.result(), urls, body={"input": "the moon"}, pause=1):
         yield namespace
 
 
-def interrupted(client: Client, method: str, path: str, body: Manifest | None = None) -> tuple[int, Any]:
+def interrupted(
+    client: Client, method: str, path: str, body: Manifest | None = None
+) -> tuple[int, Any]:
     """A response of the component whose background runs are interrupted."""
     return client.request(method, f"http://fleet-interrupted:8000{path}", body=body)
 
 
 def firing(namespace: Namespace, watchers: Watchers) -> set[tuple[str, str]]:
     """The jobs and names of the alerts that Alertmanager has."""
-    return {(alert["labels"]["job"], alert["labels"]["alertname"]) for alert in watchers.alerts(namespace.name)}
+    return {
+        (alert["labels"]["job"], alert["labels"]["alertname"])
+        for alert in watchers.alerts(namespace.name)
+    }
 
 
 def wait(namespace: Namespace, watchers: Watchers, expected: set[tuple[str, str]]) -> None:
     """Wait until exactly these alerts fire; a failure reports the difference."""
-    until(lambda: firing(namespace, watchers) == expected, TIMEOUT, lambda: firing(namespace, watchers) ^ expected, 1)
+    until(
+        lambda: firing(namespace, watchers) == expected,
+        TIMEOUT,
+        lambda: firing(namespace, watchers) ^ expected,
+        1,
+    )
 
 
 def test_each_alert_fires(namespace: Namespace, watchers: Watchers) -> None:
     """Alertmanager gets each alert for its cause, and no other, with a link to its section of the runbook."""
     assert set[str]().union(*EXPECTED.values()) == ALERTS - ELSEWHERE
-    wait(namespace, watchers, {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts})
+    wait(
+        namespace,
+        watchers,
+        {(f"fleet-{name}", alert) for name, alerts in EXPECTED.items() for alert in alerts},
+    )
     sections = re.findall("^### (.*)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
-    links = [alert["annotations"]["runbook_url"].rpartition("/")[2] for alert in watchers.alerts(namespace.name)]
+    links = [
+        alert["annotations"]["runbook_url"].rpartition("/")[2]
+        for alert in watchers.alerts(namespace.name)
+    ]
     assert set(links) <= {f"operations.html#{section.lower()}" for section in sections}
 
 
@@ -199,7 +238,9 @@ def fill(expression: str, namespace: str) -> str:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_each_query_of_the_dashboard_has_data(namespace: Namespace, watchers: Watchers, target: dict[str, str]) -> None:
+def test_each_query_of_the_dashboard_has_data(
+    namespace: Namespace, watchers: Watchers, target: dict[str, str]
+) -> None:
     """Each query returns numbers, with the labels of its legend."""
     query = fill(target["expr"], namespace.name)
 
@@ -224,4 +265,9 @@ def test_the_alerts_end(namespace: Namespace, watchers: Watchers, values: Manife
             assert interrupted(client, "POST", f"/runs/{run['id']}/resume")[0] == 202
         return not firing(namespace, watchers)
 
-    until(have_ended, 2 * TIMEOUT, lambda: (firing(namespace, watchers), namespace.kubectl("get", "pods")), 1)
+    until(
+        have_ended,
+        2 * TIMEOUT,
+        lambda: (firing(namespace, watchers), namespace.kubectl("get", "pods")),
+        1,
+    )

@@ -52,7 +52,11 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
         container["image"] = IMAGE
-        container["args"] += ["--kubelet-insecure-tls", "--kubelet-request-timeout=5s", "--metric-resolution=10s"]
+        container["args"] += [
+            "--kubelet-insecure-tls",
+            "--kubelet-request-timeout=5s",
+            "--metric-resolution=10s",
+        ]
         container["readinessProbe"]["initialDelaySeconds"] = 1
         cluster.apply(manifests)
         wait()
@@ -66,11 +70,21 @@ def metrics_server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
         yield
 
 
-def test_an_autoscaler_on_cpu(make_namespace: Callable[[], Namespace], metrics_server: None) -> None:
+def test_an_autoscaler_on_cpu(
+    make_namespace: Callable[[], Namespace], metrics_server: None
+) -> None:
     """A HorizontalPodAutoscaler adds pods while a component is loaded, which get requests, and removes them after."""
     space = make_namespace()
-    now = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 4, "periodSeconds": 5}]}
-    autoscaling = {"type": "hpa", "cpu": 25, "max": 3, "behavior": {"scaleUp": now, "scaleDown": now}}
+    now = {
+        "stabilizationWindowSeconds": 0,
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 5}],
+    }
+    autoscaling = {
+        "type": "hpa",
+        "cpu": 25,
+        "max": 3,
+        "behavior": {"scaleUp": now, "scaleDown": now},
+    }
     space.install(values(autoscaling=autoscaling, resources={"requests": {"cpu": "100m"}}))
     client = Client.start(space)
 
@@ -98,7 +112,9 @@ def test_the_query_of_keda(make_namespace: Callable[[], Namespace], watchers: Wa
     )
     component = monitored["components"]["echo"]
     component["networkPolicy"]["from"].append(watchers.peer)
-    component["networkPolicy"]["egress"] = [{"to": [{"podSelector": {"matchLabels": {"app": "provider"}}}]}]
+    component["networkPolicy"]["egress"] = [
+        {"to": [{"podSelector": {"matchLabels": {"app": "provider"}}}]}
+    ]
     space.serve("provider", Path(__file__).parent / "pods" / "provider.py")
     space.install(monitored)
     (trigger,) = space.get("scaledobject", "fleet-echo")["spec"]["triggers"]

@@ -30,7 +30,9 @@ def component() -> Manifest:
     steps = [{"type": "agent_step", "name": name, "agent": name} for name in agents]
     return {
         "blueprint": {"inline": {"type": "Workflow", "name": "flow", "steps": steps}},
-        "files": {f"agents/{name}/blueprint.json": json.dumps(agent) for name, agent in agents.items()},
+        "files": {
+            f"agents/{name}/blueprint.json": json.dumps(agent) for name, agent in agents.items()
+        },
     }
 
 
@@ -54,7 +56,9 @@ def values() -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def namespace(make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest) -> Namespace:
+def namespace(
+    make_namespace: Callable[..., Namespace], loaded_full: str, values: Manifest
+) -> Namespace:
     """A namespace with the release, its database and a model provider."""
     namespace = make_namespace(loaded_full)
     namespace.start_database()
@@ -97,15 +101,22 @@ def test_only_the_component_reaches_the_database(namespace: Namespace) -> None:
     """The network policies deny it to the other one; its URL is in no environment."""
     for name, reached in (("flow", ["database:5432"]), ("other", [])):
         (pod, *_) = namespace.pods(name)
-        output = namespace.exec(pod, "python", "-c", (PODS / "reach.py").read_text(), '["database:5432"]')
+        output = namespace.exec(
+            pod, "python", "-c", (PODS / "reach.py").read_text(), '["database:5432"]'
+        )
         assert json.loads(output) == reached
-        assert "postgresql:" not in namespace.exec(pod, "python", "-c", "import os; print(os.environ)")
+        assert "postgresql:" not in namespace.exec(
+            pod, "python", "-c", "import os; print(os.environ)"
+        )
 
 
 def test_an_upgrade_keeps_the_runs(namespace: Namespace, values: Manifest) -> None:
     """They are all there after it, and the autoscaler's query counts those that wait."""
     scaled = copy.deepcopy(values)
-    scaled["components"]["flow"] |= {"autoscaling": {"type": "keda"}, "settings": {"background_runs": 2, "workers": 2}}
+    scaled["components"]["flow"] |= {
+        "autoscaling": {"type": "keda"},
+        "settings": {"background_runs": 2, "workers": 2},
+    }
     namespace.install(scaled)
     (trigger,) = namespace.get("scaledobject", "fleet-flow")["spec"]["triggers"]
     assert trigger["metadata"]["targetQueryValue"] == "4"

@@ -56,7 +56,11 @@ class Installed:
     """
 
     def __init__(
-        self, version: int, make_namespace: Callable[[], Namespace], folder: Path, placement: Manifest
+        self,
+        version: int,
+        make_namespace: Callable[[], Namespace],
+        folder: Path,
+        placement: Manifest,
     ) -> None:
         self.version = version
         self.placement = placement
@@ -87,7 +91,9 @@ class Installed:
         """Create what operators and the owner of the namespace provide, and install the example."""
         repository, _, tag = self.production.image.partition(":")
         adapted = self._folder / f"production-{self.version}.yaml"
-        adapted.write_text(string.Template(PRODUCTION.read_text()).substitute(repository=repository, tag=tag))
+        adapted.write_text(
+            string.Template(PRODUCTION.read_text()).substitute(repository=repository, tag=tag)
+        )
         blueprint = example_values("production")["components"]["researcher"]["blueprint"]["inline"]
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "writer-blueprint"}}
         self.production.apply(
@@ -116,7 +122,10 @@ def real_nodes(cluster: Cluster) -> Iterator[Manifest]:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(fake_node, id="short"), pytest.param(real_nodes, id="long", marks=pytest.mark.proof)],
+    params=[
+        pytest.param(fake_node, id="short"),
+        pytest.param(real_nodes, id="long", marks=pytest.mark.proof),
+    ],
 )
 def installed(
     request: pytest.FixtureRequest,
@@ -127,7 +136,10 @@ def installed(
     """The examples, installed by each version of Helm."""
     folder = tmp_path_factory.mktemp("values")
     with request.param(cluster) as placement:
-        both = [Installed(3, make_namespace, folder, placement), Installed(4, make_namespace, folder, {})]
+        both = [
+            Installed(3, make_namespace, folder, placement),
+            Installed(4, make_namespace, folder, {}),
+        ]
         steps = [each.install_newsroom for each in both]
         steps += [step for each in both for step in (each.install_production, each.install_minimal)]
         side_by_side(lambda step: step(), steps)
@@ -152,7 +164,10 @@ def keys(namespace: Namespace, release: str = "fleet") -> dict[str, dict[str, st
 
 
 def templates(namespace: Namespace) -> dict[str, Manifest]:
-    return {each["metadata"]["name"]: each["spec"]["template"] for each in namespace.objects("deployments")}
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]
+        for each in namespace.objects("deployments")
+    }
 
 
 def names(namespace: Namespace, kind: str) -> set[str]:
@@ -173,7 +188,10 @@ def test_every_pod_is_ready(installed: list[Installed]) -> None:
 def are_ready(namespace: Namespace) -> bool:
     """Whether each Deployment has the pods that it should have, and all of them are ready."""
     deployments = namespace.objects("deployments")
-    return all(each["status"].get("readyReplicas", 0) == each["spec"]["replicas"] > 0 for each in deployments)
+    return all(
+        each["status"].get("readyReplicas", 0) == each["spec"]["replicas"] > 0
+        for each in deployments
+    )
 
 
 def runs(namespace: Namespace) -> Counter[str]:
@@ -197,12 +215,18 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
             namespace.helm("test", name, timeout, version=each.version)
             return
         before = runs(namespace)
-        output = namespace.helm("test", name, "--filter=name=fleet-newsroom-test", timeout, version=each.version)
+        output = namespace.helm(
+            "test", name, "--filter=name=fleet-newsroom-test", timeout, version=each.version
+        )
         assert succeeded(output) == {"fleet-newsroom-test"}
-        wanted = Counter(AGENTS)  # the archive has nothing on the input of the test, so there is no draft to review
+        wanted = Counter(
+            AGENTS
+        )  # the archive has nothing on the input of the test, so there is no draft to review
         namespace.until(lambda: (runs(namespace) - before).total() >= wanted.total())
         assert runs(namespace) - before == wanted
-        output = namespace.helm("test", name, "--filter=!name=fleet-newsroom-test", timeout, version=each.version)
+        output = namespace.helm(
+            "test", name, "--filter=!name=fleet-newsroom-test", timeout, version=each.version
+        )
         assert succeeded(output) >= {f"fleet-{name}-test" for name in TESTED - {"newsroom"}}
 
     side_by_side(check, [(each, *release) for each in installed for release in each.running()])
@@ -215,18 +239,31 @@ def test_helm_test_reports_failures(namespace: Namespace) -> None:
         "absent": greeter | {"replicas": 0, "test": {"timeout": 5}},
         "locked": greeter | {"apiKeys": {"existingSecret": "locked"}},
     }
-    locked = {"admin": "a-key-of-nobody", "agent-keys": "{}", "api-keys": "another-key-0001", "metrics": "x"}
+    locked = {
+        "admin": "a-key-of-nobody",
+        "agent-keys": "{}",
+        "api-keys": "another-key-0001",
+        "metrics": "x",
+    }
     namespace.apply([secret("locked", **locked)])
     namespace.install({"components": fleet}, "faulty")
 
     def check(case: tuple[str, int, str]) -> None:
         component, version, fault = case
         name = f"faulty-{component}-test"
-        helm = (namespace.cluster.find_helm(version), "test", "faulty", f"--namespace={namespace.name}")
+        helm = (
+            namespace.cluster.find_helm(version),
+            "test",
+            "faulty",
+            f"--namespace={namespace.name}",
+        )
         assert namespace.cluster.run(*helm, f"--filter=name={name}").returncode != 0
         assert fault in namespace.kubectl("logs", name)
 
-    side_by_side(check, [("absent", 3, "http://faulty-absent:8000/run cannot"), ("locked", 4, "answered 401")])
+    side_by_side(
+        check,
+        [("absent", 3, "http://faulty-absent:8000/run cannot"), ("locked", 4, "answered 401")],
+    )
     namespace.helm("uninstall", "faulty")
 
 
@@ -234,14 +271,18 @@ def test_containers_are_as_rendered(namespace: Namespace) -> None:
     """A container has its user, no capabilities, a read-only root, its limits, files, keys and variables."""
 
     def check(name: str) -> None:
-        inside = json.loads(namespace.exec(namespace.pods(name)[0], "python", "-c", INSPECT.read_text()))
+        inside = json.loads(
+            namespace.exec(namespace.pods(name)[0], "python", "-c", INSPECT.read_text())
+        )
         assert inside["ids"] == [65532, 65532]
         assert (inside["capabilities"], inside["restrictions"]) == ([0, 0, 0], [1, 2])
         assert inside["writable"] == ["/tmp"]  # noqa: S108 - the container's
         assert inside["component"] == namespace.get("configmap", f"fleet-{name}-files")["data"]
         assert inside["keys"]["api-keys"] == namespace.key(name, "api-keys")
         assert inside["environment"]["OPENAI_API_KEY"] == PROVIDER_KEY
-        container = namespace.get("deployment", f"fleet-{name}")["spec"]["template"]["spec"]["containers"][0]
+        container = namespace.get("deployment", f"fleet-{name}")["spec"]["template"]["spec"][
+            "containers"
+        ][0]
         variables = {each["name"]: each["value"] for each in container["env"]}
         assert variables.items() <= inside["environment"].items()
         assert (inside["memory"], inside["cpus"]) == (512 << 20, 1.0)
@@ -253,7 +294,9 @@ def test_probes(namespace: Namespace) -> None:
     """While a component's process is stopped, its pod is not ready; then the kubelet restarts the container."""
 
     def status() -> Manifest:
-        (pod,) = namespace.objects("pods", "app.kubernetes.io/component=desk,app.kubernetes.io/name=podwright")
+        (pod,) = namespace.objects(
+            "pods", "app.kubernetes.io/component=desk,app.kubernetes.io/name=podwright"
+        )
         return pod["status"]["containerStatuses"][0]
 
     before = status()["restartCount"]
@@ -274,7 +317,13 @@ def test_each_key_has_one_purpose(namespace: Namespace) -> None:
     client = Client.start(namespace)
     caller = json.loads(namespace.key("newsroom", "agent-keys"))["writer"]
     admin = namespace.key("writer", "admin")
-    written = (caller, namespace.key("writer", "metrics"), admin, namespace.key("newsroom", "admin"), "")
+    written = (
+        caller,
+        namespace.key("writer", "metrics"),
+        admin,
+        namespace.key("newsroom", "admin"),
+        "",
+    )
 
     def status(request: tuple[str, str, str, Any]) -> int:
         method, path, key, body = request
@@ -283,7 +332,13 @@ def test_each_key_has_one_purpose(namespace: Namespace) -> None:
     namespace.until(lambda: status(("GET", "/health", "", None)) == 200)
     posts = [("POST", "/run", key, {"input": "the moon"}) for key in written]
     assert side_by_side(status, posts) == [200, 403, 200, 401, 401]
-    assert side_by_side(status, [("GET", "/metrics", key, None) for key in written]) == [403, 200, 200, 401, 401]
+    assert side_by_side(status, [("GET", "/metrics", key, None) for key in written]) == [
+        403,
+        200,
+        200,
+        401,
+        401,
+    ]
 
 
 @pytest.fixture
@@ -292,14 +347,22 @@ def resources(namespace: Namespace) -> list[Manifest]:
     return helm4(example_values("production"), namespace=namespace.name)
 
 
-def test_custom_resources(cluster: Cluster, installed: list[Installed], resources: list[Manifest]) -> None:
+def test_custom_resources(
+    cluster: Cluster, installed: list[Installed], resources: list[Manifest]
+) -> None:
     """The API server accepts every object of the production example, without unknown fields, and has them."""
     # as Helm 4, whose fields may be taken away: a Deployment of a component without SQLite has another strategy
     cluster.apply(resources, "--dry-run=server", "--field-manager=helm")
-    custom = {(each["apiVersion"], each["kind"]): each for each in resources if each["apiVersion"] in CUSTOM}
+    custom = {
+        (each["apiVersion"], each["kind"]): each
+        for each in resources
+        if each["apiVersion"] in CUSTOM
+    }
     assert set(custom) == {(api, kind) for api, kinds in CUSTOM.items() for kind in kinds}
     for each in installed:
-        for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:  # test_background.py has it
+        for kind in {kind for _, kind in custom} - {
+            "TriggerAuthentication"
+        }:  # test_background.py has it
             rendered = {one["metadata"]["name"] for one in resources if one["kind"] == kind}
             assert names(each.production, kind) == rendered
 
@@ -328,7 +391,9 @@ def test_an_upgrade_restarts_only_what_changes(installed: list[Installed]) -> No
         assert {name for name, ids in after.items() if ids != before[0][name]} == {"writer"}
         (writer,) = after["writer"]
         if not each.placement:
-            assert '"instructions": "Write."' in namespace.exec(writer, "cat", "/component/blueprint.json")
+            assert '"instructions": "Write."' in namespace.exec(
+                writer, "cat", "/component/blueprint.json"
+            )
         assert keys(namespace) == before[2]
         namespace.helm("rollback", "fleet", "--wait", "--timeout=180s", version=each.version)
         assert (templates(namespace), keys(namespace)) == before[1:]
@@ -366,7 +431,11 @@ def test_uninstall(installed: list[Installed]) -> None:
         manifest = namespace.helm("get", "manifest", "fleet", version=each.version)
         others = keys(namespace, "elsewhere")
         namespace.helm("uninstall", "fleet", version=each.version)
-        namespace.until(lambda: namespace.kubectl("get", "--filename=-", "--ignore-not-found", text=manifest) == "")
+        namespace.until(
+            lambda: (
+                namespace.kubectl("get", "--filename=-", "--ignore-not-found", text=manifest) == ""
+            )
+        )
         assert keys(namespace, "elsewhere") == others
         assert {"fleet-writer-env", "openai"} <= names(namespace, "secrets")
         assert [name for name in names(namespace, "secrets") if "fleet.v" in name] == []

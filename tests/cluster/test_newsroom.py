@@ -36,13 +36,23 @@ class Newsroom:
         values["telemetry"] = {"endpoint": watchers.endpoint}
         values["defaults"] |= {
             "monitor": {"type": "service", "interval": "1s", "scrapeTimeout": "1s"},
-            "networkPolicy": {"from": [watchers.peer, {"podSelector": {"matchLabels": {"app": "friend"}}}]},
+            "networkPolicy": {
+                "from": [watchers.peer, {"podSelector": {"matchLabels": {"app": "friend"}}}]
+            },
         }
         self.releases = fleet_split.split({**values, "apiKeys": SEEDS}, "part", 3)
-        side_by_side(lambda release: namespace.install(self.releases[release], release), self.releases)
-        self.pods = {"friend": Client.start(namespace, "friend"), "stranger": Client.start(namespace, "stranger")}
+        side_by_side(
+            lambda release: namespace.install(self.releases[release], release), self.releases
+        )
+        self.pods = {
+            "friend": Client.start(namespace, "friend"),
+            "stranger": Client.start(namespace, "stranger"),
+        }
         # with the labels of a component that may connect to others
-        labels = {"app.kubernetes.io/name": "podwright", "app.kubernetes.io/instance": self.release("newsroom")}
+        labels = {
+            "app.kubernetes.io/name": "podwright",
+            "app.kubernetes.io/instance": self.release("newsroom"),
+        }
         labels |= {"app.kubernetes.io/component": "newsroom"}
         self.pods["impostor"] = Client.start(other, "impostor", labels=labels)
         self.addresses: dict[str, str] = {}
@@ -51,11 +61,15 @@ class Newsroom:
             (pod,) = namespace.objects("pods", f"app.kubernetes.io/component={component}")
             self.pods[component] = Client(namespace, pod["metadata"]["name"])
             service = f"{self.release(component)}-{component}.{namespace.name}.svc.cluster.local"
-            self.addresses |= {f"{host}:8000": component for host in (service, pod["status"]["podIP"])}
+            self.addresses |= {
+                f"{host}:8000": component for host in (service, pod["status"]["podIP"])
+            }
 
     def release(self, component: str) -> str:
         """The release that has a component."""
-        [release] = [name for name, values in self.releases.items() if component in values["components"]]
+        [release] = [
+            name for name, values in self.releases.items() if component in values["components"]
+        ]
         return release
 
     def agents_of_newsroom(self) -> list[str | Manifest]:
@@ -65,7 +79,9 @@ class Newsroom:
     def reached(self, name: str, addresses: list[str]) -> set[str]:
         """Which of some addresses, `host:port`, a pod reaches."""
         pod = self.pods[name]
-        return set(json.loads(pod.namespace.exec(pod.name, "python", "-c", REACH, json.dumps(addresses))))
+        return set(
+            json.loads(pod.namespace.exec(pod.name, "python", "-c", REACH, json.dumps(addresses)))
+        )
 
     def reached_by_all(self) -> dict[str, set[str]]:
         """The addresses of other components that each pod reaches; traffic to itself does not leave a pod."""
@@ -85,7 +101,11 @@ def newsroom(make_namespace: Callable[[], Namespace], watchers: Watchers) -> New
 def test_every_pair(newsroom: Newsroom) -> None:
     """A pod reaches, by name and by address, the components that the policies allow, and no other."""
     expected = {
-        name: {address for address, component in newsroom.addresses.items() if component in ALLOWED.get(name, set())}
+        name: {
+            address
+            for address, component in newsroom.addresses.items()
+            if component in ALLOWED.get(name, set())
+        }
         for name in newsroom.pods
     }
     newsroom.namespace.until(lambda: newsroom.reached_by_all() == expected)
@@ -95,10 +115,15 @@ def test_every_pair(newsroom: Newsroom) -> None:
 def test_what_a_component_reaches_besides(newsroom: Newsroom) -> None:
     """A component reaches the cluster's DNS, but no API server, node, or other pod; a stranger does."""
     (node, *_) = newsroom.namespace.objects("nodes")
-    (address,) = [each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
+    (address,) = [
+        each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"
+    ]
     targets = ["kubernetes.default.svc.cluster.local:443", f"{address}:10250"]
     assert newsroom.reached("stranger", targets) == set(targets)
-    assert side_by_side(lambda component: newsroom.reached(component, targets), COMPONENTS) == [set[str]()] * 5
+    assert (
+        side_by_side(lambda component: newsroom.reached(component, targets), COMPONENTS)
+        == [set[str]()] * 5
+    )
     dns = ["kube-dns.kube-system.svc.cluster.local:53"]
     assert newsroom.reached("writer", dns) == set(dns)
 
@@ -131,7 +156,9 @@ def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watch
     def trace() -> dict[str, Any]:
         """The trace, once the spans of all pods have arrived; a pod may send its own in parts."""
         found = watchers.traces("newsroom", tags=run)
-        whole = [each for each in found if {p["serviceName"] for p in each["processes"].values()} == PODS]
+        whole = [
+            each for each in found if {p["serviceName"] for p in each["processes"].values()} == PODS
+        ]
         is_whole = len(found) == len(whole) == 1 and has_root(whole[0])
         return whole[0] if is_whole and len(calls_of(whole[0])) >= usage["model_calls"] else {}
 
@@ -151,7 +178,8 @@ def test_a_run_is_one_trace_and_counted_once(newsroom: Newsroom, watchers: Watch
         runs = counted("podwright_runs_total", "component")
         return (
             tokens.items() <= counted("podwright_tokens_total", "type").items()
-            and counted("podwright_model_calls_total", "namespace") == {namespace.name: usage["model_calls"]}
+            and counted("podwright_model_calls_total", "namespace")
+            == {namespace.name: usage["model_calls"]}
             and (runs.keys(), runs.get("newsroom")) == (PODS, 1)
         )
 

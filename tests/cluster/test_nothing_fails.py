@@ -11,20 +11,32 @@ from tests.helm.conftest import Manifest
 
 CLIENTS = 4
 KEY = "a-key-of-a-caller-outside-of-the-fleet"
-OLD, NEW = "the old seed of the keys, 32 characters or more", "the new seed of the keys, 32 characters or more"
+OLD, NEW = (
+    "the old seed of the keys, 32 characters or more",
+    "the new seed of the keys, 32 characters or more",
+)
 COMPONENTS = ("desk", "writer")
 
 
 def writer(instructions: str) -> Manifest:
     config = {"model": "offline/echo", "max_loops": 1}
-    agent = {"type": "Agent", "name": "writer", "instructions": instructions, "config": config, "tools": []}
+    agent = {
+        "type": "Agent",
+        "name": "writer",
+        "instructions": instructions,
+        "config": config,
+        "tools": [],
+    }
     return {"blueprint": {"inline": agent}}
 
 
 def desk() -> Manifest:
     """A workflow whose only step is a run of the writer."""
     steps = [{"type": "agent_step", "name": "write", "agent": "writer"}]
-    return {"blueprint": {"inline": {"type": "Workflow", "name": "desk", "steps": steps}}, "agents": ["writer"]}
+    return {
+        "blueprint": {"inline": {"type": "Workflow", "name": "desk", "steps": steps}},
+        "agents": ["writer"],
+    }
 
 
 @dataclass(frozen=True)
@@ -48,11 +60,18 @@ class Fleet:
             "apiKeys": {"accept": [f"run:{KEY}"]},
             "podLabels": {"podwright-test": namespace.name},
             "networkPolicy": {"from": [{"podSelector": {"matchLabels": {"app": "client"}}}]},
-            "resources": {"requests": {"cpu": "10m", "memory": "100Mi"}, "limits": {"memory": "512Mi"}},
+            "resources": {
+                "requests": {"cpu": "10m", "memory": "100Mi"},
+                "limits": {"memory": "512Mi"},
+            },
             "tolerations": [{"key": "second-node", "operator": "Exists"}],
         }
         components = {"desk": desk(), "writer": writer("Write a line.")}
-        self.values: Manifest = {"apiKeys": {"seeds": [OLD]}, "defaults": defaults, "components": components}
+        self.values: Manifest = {
+            "apiKeys": {"seeds": [OLD]},
+            "defaults": defaults,
+            "components": components,
+        }
         namespace.install(self.values)
         self.client = Client.start(namespace)
 
@@ -67,7 +86,9 @@ class Fleet:
     def wait(self) -> None:
         """Wait until the pods of all Deployments are replaced and the old ones are gone."""
         self.namespace.kubectl("rollout", "status", "deployment", "--timeout=180s")
-        self.namespace.until(lambda: all("deletionTimestamp" not in pod["metadata"] for pod in self.all_pods()))
+        self.namespace.until(
+            lambda: all("deletionTimestamp" not in pod["metadata"] for pod in self.all_pods())
+        )
 
     def roll_out_a_blueprint(self) -> None:
         before = self.pods()
@@ -98,7 +119,11 @@ class Fleet:
         client_node = self.namespace.get("pod", self.client.name)["spec"]["nodeName"]
         node = min({pod["spec"]["nodeName"] for pod in self.all_pods()} - {client_node})
         try:
-            options = (f"--pod-selector={self._selector}", "--delete-emptydir-data", "--timeout=180s")
+            options = (
+                f"--pod-selector={self._selector}",
+                "--delete-emptydir-data",
+                "--timeout=180s",
+            )
             self.namespace.kubectl("drain", node, *options)
             self.wait()
             assert node not in {pod["spec"]["nodeName"] for pod in self.all_pods()}
@@ -123,7 +148,8 @@ class Fleet:
     def _have_read_their_keys(self) -> bool:
         """Whether the Secrets in the pods are those of the namespace."""
         return all(
-            self.namespace.exec(pod, "cat", "/run/podwright/api-keys") == self.namespace.key(name, "api-keys")
+            self.namespace.exec(pod, "cat", "/run/podwright/api-keys")
+            == self.namespace.key(name, "api-keys")
             for name, pods in self.pods().items()
             for pod in pods
         )
@@ -151,7 +177,9 @@ def load(fleet: Fleet, form: Form) -> Iterator[Load]:
     urls = [f"http://fleet-{name}:8000/run" for name in COMPONENTS]
 
     def answer() -> bool:
-        return all(fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls * 20)
+        return all(
+            fleet.client.request("POST", url, KEY, {"input": "x"})[0] == 200 for url in urls * 20
+        )
 
     # the nodes and the network policies learn later than Helm of the pods, of which a Service chooses one at random
     fleet.namespace.until(answer)
@@ -161,7 +189,12 @@ def load(fleet: Fleet, form: Form) -> Iterator[Load]:
 
 @pytest.mark.parametrize(
     "change",
-    [Fleet.roll_out_a_blueprint, Fleet.stop_pods, Fleet.restart_and_drain_a_node, Fleet.rotate_keys],
+    [
+        Fleet.roll_out_a_blueprint,
+        Fleet.stop_pods,
+        Fleet.restart_and_drain_a_node,
+        Fleet.rotate_keys,
+    ],
     ids=lambda change: change.__name__,
 )
 def test_no_run_fails(fleet: Fleet, load: Load, change: Callable[[Fleet], None]) -> None:

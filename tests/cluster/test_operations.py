@@ -20,7 +20,9 @@ from podwright import blueprints
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 COMMANDS = [
-    line for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL) for line in block.splitlines()
+    line
+    for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
 ]
 COMPONENTS = ("desk", "newsroom", "researcher", "reviewer", "writer")
 ASK = """
@@ -39,7 +41,13 @@ class Shell:
         command = ["timeout", "900", "bash"]
         pipe = subprocess.PIPE
         self._bash = subprocess.Popen(
-            command, cwd=folder, env=variables, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=folder,
+            env=variables,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def run(self, command: str) -> str:
@@ -94,7 +102,9 @@ class Walk:
 
     def accepts(self, component: str, key: str) -> bool:
         """Whether a component accepts a key."""
-        status = self.namespace.exec(self.namespace.pods(component)[0], "python", "-c", ASK, key).strip()
+        status = self.namespace.exec(
+            self.namespace.pods(component)[0], "python", "-c", ASK, key
+        ).strip()
         assert status in ("200", "401")
         return status == "200"
 
@@ -136,7 +146,9 @@ def uses_providers(walk: Walk, _: str) -> None:
 
 def upgraded(walk: Walk, _: str) -> None:
     walk.wait()
-    assert {name for name, pods in walk.templates().items() if pods != walk.pods[name]} == {"writer"}
+    assert {name for name, pods in walk.templates().items() if pods != walk.pods[name]} == {
+        "writer"
+    }
     assert walk.variables("writer").get("PODWRIGHT_MODEL") is None
     assert walk.current_keys() == walk.keys
     (pod,) = walk.namespace.pods("writer")
@@ -167,7 +179,9 @@ def updated(walk: Walk, _: str) -> None:
 
 def listed(_: Walk, output: str) -> None:
     components = example_values("newsroom")["components"]
-    digests = {name: blueprints.digest(components[name]["blueprint"]["inline"]) for name in COMPONENTS}
+    digests = {
+        name: blueprints.digest(components[name]["blueprint"]["inline"]) for name in COMPONENTS
+    }
     found = [line.split() for line in output.splitlines()[1:]]
     assert {pod.split("-")[1]: digest for pod, digest in found} == digests
 
@@ -213,14 +227,24 @@ def rotated(walk: Walk, _: str) -> None:
 
 def is_monitored(walk: Walk, _: str) -> None:
     monitors = walk.namespace.objects("servicemonitors")
-    assert [each["metadata"]["name"] for each in monitors] == [f"fleet-{name}" for name in COMPONENTS]
+    assert [each["metadata"]["name"] for each in monitors] == [
+        f"fleet-{name}" for name in COMPONENTS
+    ]
     (rules,) = walk.namespace.objects("prometheusrules")
     (dashboard,) = walk.namespace.objects("configmaps", "grafana_dashboard=1")
-    alerts = {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule}
+    alerts = {
+        rule["alert"]
+        for group in rules["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
     assert alerts == set(re.findall(r"^### (\w+)$", PAGE, re.MULTILINE))
     assert json.loads(next(iter(dashboard["data"].values())))["panels"]
     for name in COMPONENTS:
-        assert walk.variables(name)["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector.observability:4318"
+        assert (
+            walk.variables(name)["OTEL_EXPORTER_OTLP_ENDPOINT"]
+            == "http://collector.observability:4318"
+        )
 
 
 UPGRADE = "helm upgrade --install fleet helm/podwright --namespace prod"
@@ -264,9 +288,16 @@ def walk(make_namespace: Callable[[], Namespace], tmp_path: Path) -> Iterator[Wa
         (tmp_path / name).symlink_to(ROOT / name)
     cluster = namespace.cluster
     repository, _, tag = namespace.image.partition(":")
-    programs = [str(Path(program).parent) for program in (cluster.client, cluster.find_helm(4)) if "/" in program]
+    programs = [
+        str(Path(program).parent)
+        for program in (cluster.client, cluster.find_helm(4))
+        if "/" in program
+    ]
     variables = environment(
-        KUBECONFIG=cluster.config, REPOSITORY=repository, TAG=tag, OPENAI_API_KEY="the-key-of-the-provider"
+        KUBECONFIG=cluster.config,
+        REPOSITORY=repository,
+        TAG=tag,
+        OPENAI_API_KEY="the-key-of-the-provider",
     )
     shell = Shell(tmp_path, {**variables, "PATH": ":".join([*programs, variables["PATH"]])})
     try:

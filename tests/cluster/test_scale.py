@@ -45,7 +45,9 @@ def test_a_hundred_components(make_namespace: Callable[[], Namespace], fake: Man
     assert namespace.kubectl("get", "secrets", "--output=name") == ""
 
 
-def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fake: Manifest) -> None:
+def test_a_fleet_of_several_releases(
+    make_namespace: Callable[[], Namespace], fake: Manifest
+) -> None:
     """A fleet that is split is installed as several releases, and callers have the keys of agents in the others."""
     namespace = make_namespace()
     values = {**large_fleet(3), "defaults": {**fake, "replicas": 0}, "apiKeys": SEEDS}
@@ -61,11 +63,17 @@ def test_a_fleet_of_several_releases(make_namespace: Callable[[], Namespace], fa
     assert len(releases) == 3
     assert len(namespace.objects("deployments")) == len(values["components"]) == 31
     [caller] = [release for release, part in releases.items() if "head" in part["components"]]
-    agents = [agent for agent in releases[caller]["components"]["head"]["agents"] if not isinstance(agent, str)]
+    agents = [
+        agent
+        for agent in releases[caller]["components"]["head"]["agents"]
+        if not isinstance(agent, str)
+    ]
     assert agents
     sent = json.loads(namespace.key("head", "agent-keys", caller))
     for agent in agents:
-        assert f"run:{sent[agent['name']]}" in namespace.key(agent["component"], "api-keys", agent["release"])
+        assert f"run:{sent[agent['name']]}" in namespace.key(
+            agent["component"], "api-keys", agent["release"]
+        )
 
 
 def test_a_release_that_is_too_large(make_namespace: Callable[[], Namespace]) -> None:

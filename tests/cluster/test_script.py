@@ -13,7 +13,9 @@ from tests.cluster.cluster import MADE, SCRIPT, Cluster
 RECORDER = '#!/bin/sh\necho "$(basename "$0") $*" >> "$RECORD"\n'
 
 
-def run(config: Path, folder: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run(
+    config: Path, folder: Path, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     """Run the script with the kubeconfig of a cluster, with programs in a folder, and with more variables."""
     variables = {
         **os.environ,
@@ -42,13 +44,19 @@ def folder(cluster: Cluster, tmp_path: Path) -> Path:
         ("k3d-dev", "k3d image import --cluster dev one two"),
     ],
 )
-def test_images_for_kind_and_k3d(cluster: Cluster, folder: Path, context: str, command: str) -> None:
+def test_images_for_kind_and_k3d(
+    cluster: Cluster, folder: Path, context: str, command: str
+) -> None:
     """The cluster stays as it is, and gets images by its own program, which the name of the context tells."""
     config = folder / "config"
     config.write_text(Path(cluster.config).read_text())
     (current,) = cluster.check(cluster.client, "config", "get-contexts", "--output=name").split()
-    cluster.check(cluster.client, "config", "rename-context", current, context, f"--kubeconfig={config}")
-    assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").stdout.strip() == str(config)
+    cluster.check(
+        cluster.client, "config", "rename-context", current, context, f"--kubeconfig={config}"
+    )
+    assert run(config, folder, "up", PODWRIGHT_TEST_SHARED_CLUSTER="yes").stdout.strip() == str(
+        config
+    )
     loaded = run(config, folder, "load", "one", "two")
     assert loaded.returncode == 0, loaded.stderr
     assert (folder / "record").read_text().strip() == command
@@ -62,7 +70,10 @@ def test_an_unusable_cluster(folder: Path) -> None:
     """A cluster that does not answer, and one that gets no images this way, are named."""
     missing = run(folder / "missing", folder, "up")
     assert missing.returncode == 1
-    assert f"the cluster of PODWRIGHT_TEST_KUBECONFIG ({folder / 'missing'}) does not answer" in missing.stderr
+    assert (
+        f"the cluster of PODWRIGHT_TEST_KUBECONFIG ({folder / 'missing'}) does not answer"
+        in missing.stderr
+    )
     (folder / "config").write_text("{apiVersion: v1, kind: Config, current-context: prod}")
     unknown = run(folder / "config", folder, "load", "one")
     assert "can load images into kind and k3d only, not into prod" in unknown.stderr
@@ -71,7 +82,9 @@ def test_an_unusable_cluster(folder: Path) -> None:
 def test_a_cluster_with_other_namespaces(cluster: Cluster, folder: Path) -> None:
     """A cluster with a namespace that is not of Kubernetes or of the tests is refused, unless that is meant."""
     name = f"kube-somebody-{uuid.uuid4().hex[:8]}"
-    cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MADE}}])
+    cluster.apply(
+        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": MADE}}]
+    )
     config = folder / "config"
     config.write_text(Path(cluster.config).read_text())
     try:
@@ -104,6 +117,8 @@ def test_the_cluster_of_this_user_is_not_asked(cluster: Cluster, tmp_path: Path)
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "RECORD": str(tmp_path / "record"),
     }
-    up = subprocess.run([SCRIPT, "up"], env={**os.environ, **variables}, capture_output=True, text=True)
+    up = subprocess.run(
+        [SCRIPT, "up"], env={**os.environ, **variables}, capture_output=True, text=True
+    )
     assert up.stdout.strip() == cluster.config
     assert not (tmp_path / "record").exists()

@@ -13,7 +13,14 @@ from tests.helpers import ROOT, tool
 from tests.image_support import build_program
 
 NAMESPACE = "podwright-test-watchers"
-PROGRAMS = ("alertmanager", "collector", "jaeger", "operator", "prometheus", "prometheus-config-reloader")
+PROGRAMS = (
+    "alertmanager",
+    "collector",
+    "jaeger",
+    "operator",
+    "prometheus",
+    "prometheus-config-reloader",
+)
 MANIFESTS = Path(__file__).parent / "watchers.yaml"
 
 
@@ -29,7 +36,9 @@ class Watchers:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self.peer: Manifest = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}}
+        self.peer: Manifest = {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": NAMESPACE}}
+        }
         """The network policy peer for Prometheus."""
 
     def start(self) -> bool:
@@ -39,7 +48,9 @@ class Watchers:
         if phase == "Active":
             return False
         if phase:  # they were stopped, and nobody has waited for their end
-            self._cluster.kubectl("wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}")
+            self._cluster.kubectl(
+                "wait", "--for=delete", f"--timeout={TIMEOUT}s", f"namespace/{NAMESPACE}"
+            )
         for program in PROGRAMS:
             environment = "ENV JAEGER_LISTEN_HOST=0.0.0.0" if program == "jaeger" else ""
             build_program(Path(tool(program)), image(program), "scratch", environment)
@@ -49,7 +60,12 @@ class Watchers:
         config = (ROOT / "deploy" / "observability" / "collector.yaml").read_text()
         metadata = {"name": "collector", "namespace": NAMESPACE}
         manifests.append(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": config}}
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": metadata,
+                "data": {"config.yaml": config},
+            }
         )
         self._cluster.apply(sorted(manifests, key=lambda each: each["kind"] != "Namespace"))
         for name in ("prometheus/main", "alertmanager/main"):
@@ -77,16 +93,22 @@ class Watchers:
 
     def prometheus(self, path: str, **parameters: str) -> Any:
         """The data of a response of Prometheus' HTTP API."""
-        response = self._cluster.ask(NAMESPACE, "prometheus-operated:9090", f"/api/v1/{path}", **parameters)
+        response = self._cluster.ask(
+            NAMESPACE, "prometheus-operated:9090", f"/api/v1/{path}", **parameters
+        )
         assert response["status"] == "success", response
         return response["data"]
 
     def alerts(self, namespace: str) -> list[Manifest]:
         """The alerts of a namespace that Alertmanager has and that are not resolved."""
         matcher = f'namespace="{namespace}"'
-        return self._cluster.ask(NAMESPACE, "alertmanager-operated:9093", "/api/v2/alerts", filter=matcher)
+        return self._cluster.ask(
+            NAMESPACE, "alertmanager-operated:9093", "/api/v2/alerts", filter=matcher
+        )
 
     def traces(self, service: str, **parameters: str) -> list[Manifest]:
         """The traces of a service, in the form of Jaeger's HTTP API."""
-        response = self._cluster.ask(NAMESPACE, "jaeger:16686", "/api/traces", service=service, **parameters)
+        response = self._cluster.ask(
+            NAMESPACE, "jaeger:16686", "/api/traces", service=service, **parameters
+        )
         return response["data"] or []

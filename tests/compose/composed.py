@@ -36,7 +36,12 @@ class Fleet:
     """
 
     def __init__(
-        self, docker: Docker, folder: Path, image: str, services: dict[str, Any] | None = None, **variables: str
+        self,
+        docker: Docker,
+        folder: Path,
+        image: str,
+        services: dict[str, Any] | None = None,
+        **variables: str,
     ) -> None:
         self._docker = docker
         self.project = f"podwright-test-{uuid.uuid4().hex[:12]}"
@@ -65,7 +70,9 @@ class Fleet:
         return f"http://{self('port', service, str(port)).strip()}"
 
     def client(self, service: str, **options: Any) -> httpx.Client:
-        return httpx.Client(verify=NO_AUTHORITIES, base_url=self.url(service, 8000), timeout=60, **options)
+        return httpx.Client(
+            verify=NO_AUTHORITIES, base_url=self.url(service, 8000), timeout=60, **options
+        )
 
     def container(self, service: str) -> dict[str, Any]:
         """A service's container, whether it runs or not, as `docker inspect` returns it."""
@@ -80,8 +87,13 @@ class Fleet:
         filters = [word for kind in kinds for word in ("--filter", f"event={kind}")]
         label = f"label=com.docker.compose.project={self.project}"
         options = ("--since", "30m", "--until", "0s", "--format", "{{json .}}", "--filter", label)
-        events = [json.loads(line) for line in self._docker("events", *options, *filters).splitlines()]
-        return [(event["Actor"]["Attributes"]["com.docker.compose.service"], event["Action"]) for event in events]
+        events = [
+            json.loads(line) for line in self._docker("events", *options, *filters).splitlines()
+        ]
+        return [
+            (event["Actor"]["Attributes"]["com.docker.compose.service"], event["Action"])
+            for event in events
+        ]
 
     def prometheus(self, path: str, **parameters: str) -> Any:
         """The data of a response of Prometheus' HTTP API."""

@@ -29,7 +29,9 @@ def observers(docker: Docker) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def make_fleet(docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeFleet]:
+def make_fleet(
+    docker: Docker, slim: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MakeFleet]:
     """Makes a fleet, which is removed after the module's tests."""
     fleets: list[Fleet] = []
 

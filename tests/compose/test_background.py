@@ -13,7 +13,9 @@ from tests.image_support import build_postgresql
 def test_runs_are_kept(make_fleet: MakeFleet, full: str) -> None:
     """A run that was started before all containers are restarted has its result afterwards."""
     fleet = make_fleet(
-        {"database": {"image": build_postgresql()}}, BACKGROUND_IMAGE=full, COMPOSE_PROFILES="background"
+        {"database": {"image": build_postgresql()}},
+        BACKGROUND_IMAGE=full,
+        COMPOSE_PROFILES="background",
     )
     fleet.up("background")
 

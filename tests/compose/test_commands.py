@@ -17,7 +17,9 @@ PAGE = (ROOT / "docs" / "fleet.md").read_text()
 COMPOSE = (ROOT / "compose.yaml").read_text()
 
 
-def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any], tmp_path: Path) -> None:
+def test_the_commands_work(
+    docker: Docker, slim: str, observers: dict[str, Any], tmp_path: Path
+) -> None:
     """Each command succeeds, from the first `up` to the one with the profile, and `down` removes all containers."""
     services = tmp_path / "services.yaml"
     services.write_text(json.dumps({"services": {**observers, "grafana": observers["jaeger"]}}))
@@ -32,14 +34,25 @@ def test_the_commands_work(docker: Docker, slim: str, observers: dict[str, Any],
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     # the tests of all pages send requests, those of the dashboard use models, and others the profile `background`
     elsewhere = ("curl", "OPENAI_API_KEY=", "docker compose --profile background")
-    commands = [line for block in blocks for line in block.splitlines() if not line.startswith(elsewhere)]
+    commands = [
+        line for block in blocks for line in block.splitlines() if not line.startswith(elsewhere)
+    ]
     assert len(commands) >= 7
     last = ["docker compose ps --format '{{.Service}}'", "docker compose down --volumes"]
     script = "\n".join(["set -ex", *commands, *last])
     try:
-        done = subprocess.run(["bash", "-c", script], cwd=ROOT, env=variables, capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=ROOT, env=variables, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert set(done.stdout.split()) >= {"newsroom", "desk", "collector", "grafana", "jaeger", "prometheus"}
+        assert set(done.stdout.split()) >= {
+            "newsroom",
+            "desk",
+            "collector",
+            "grafana",
+            "jaeger",
+            "prometheus",
+        }
         label = f"label=com.docker.compose.project={project}"
         until(lambda: docker("ps", "--all", "--quiet", "--filter", label) == "")
     finally:
@@ -57,9 +70,20 @@ def first_cells(heading: str) -> set[str]:
 def test_variables_and_services_are_documented(docker: Docker) -> None:
     """The page lists the variables of the compose file, and each service with its port on this machine."""
     assert first_cells("Variables") == set(re.findall(r"\$\{([A-Z_]+)", COMPOSE))
-    config = docker("compose", "--file", str(ROOT / "compose.yaml"), "--profile", "*", "config", "--format", "json")
+    config = docker(
+        "compose",
+        "--file",
+        str(ROOT / "compose.yaml"),
+        "--profile",
+        "*",
+        "config",
+        "--format",
+        "json",
+    )
     services: dict[str, Any] = json.loads(config)["services"]
     for name, service in services.items():
-        line = next(line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line)
+        line = next(
+            line for line in PAGE.splitlines() if line.startswith("| `") and f"`{name}`" in line
+        )
         for port in service.get("ports", []):
             assert f"port {port['published']}" in line, name

@@ -19,7 +19,15 @@ FOLDER = ROOT / "deploy" / "observability"
 
 
 def config(docker: Docker, *options: str, **variables: str) -> dict[str, Any]:
-    command = ("compose", "--file", str(ROOT / "compose.yaml"), *options, "config", "--format", "json")
+    command = (
+        "compose",
+        "--file",
+        str(ROOT / "compose.yaml"),
+        *options,
+        "config",
+        "--format",
+        "json",
+    )
     return json.loads(docker(*command, **variables))["services"]
 
 
@@ -31,7 +39,9 @@ def services(docker: Docker) -> dict[str, Any]:
 
 def mounts(service: dict[str, Any]) -> dict[str, Path]:
     volumes = service.get("volumes", [])
-    return {volume["target"]: Path(volume["source"]) for volume in volumes if volume["type"] == "bind"}
+    return {
+        volume["target"]: Path(volume["source"]) for volume in volumes if volume["type"] == "bind"
+    }
 
 
 def test_services(docker: Docker, services: dict[str, Any]) -> None:
@@ -52,15 +62,26 @@ def test_hardened(services: dict[str, Any]) -> None:
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert int(service["mem_limit"]) <= 2**30, name
         assert service["pids_limit"] <= 256, name
-        assert not {"privileged", "network_mode", "pid", "ipc", "cap_add", "devices"} & set(service), name
+        assert not {"privileged", "network_mode", "pid", "ipc", "cap_add", "devices"} & set(
+            service
+        ), name
         volumes = [volume for volume in service.get("volumes", []) if volume["type"] == "bind"]
         assert all(volume["read_only"] for volume in volumes), name
 
 
 def test_ports(services: dict[str, Any]) -> None:
     """Ports are published on the loopback address; agents, the collector and the database publish none."""
-    published = {name: service["ports"] for name, service in services.items() if service.get("ports")}
-    assert sorted(published) == ["background", "desk", "grafana", "jaeger", "newsroom", "prometheus"]
+    published = {
+        name: service["ports"] for name, service in services.items() if service.get("ports")
+    }
+    assert sorted(published) == [
+        "background",
+        "desk",
+        "grafana",
+        "jaeger",
+        "newsroom",
+        "prometheus",
+    ]
     ports = [port for ports in published.values() for port in ports]
     assert {port["host_ip"] for port in ports} == {"127.0.0.1"}
     assert len({port["published"] for port in ports}) == len(ports)
@@ -99,14 +120,18 @@ def test_prometheus_scrapes_all(services: dict[str, Any]) -> None:
     assert sorted(lookup["names"]) == ["background", *COMPONENTS]
     assert files["/etc/prometheus/alerts.yaml"] == FOLDER / "alerts.yaml"
     assert prometheus["rule_files"] == ["alerts.yaml"]
-    assert scrape["authorization"]["credentials_file"] in " ".join(services["prometheus"]["entrypoint"])
+    assert scrape["authorization"]["credentials_file"] in " ".join(
+        services["prometheus"]["entrypoint"]
+    )
 
 
 def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     """Grafana finds Prometheus, Jaeger, the dashboard, and the trace of an exemplar."""
     files = mounts(services["grafana"])
     provisioning = "/etc/grafana/provisioning"
-    sources = yaml.safe_load(files[f"{provisioning}/datasources/podwright.yaml"].read_text())["datasources"]
+    sources = yaml.safe_load(files[f"{provisioning}/datasources/podwright.yaml"].read_text())[
+        "datasources"
+    ]
     assert {source["type"]: source["url"] for source in sources} == {
         "prometheus": "http://prometheus:9090",
         "jaeger": "http://jaeger:16686",
@@ -118,10 +143,14 @@ def test_grafana_is_provisioned(services: dict[str, Any]) -> None:
     [exemplar] = default["jsonData"]["exemplarTraceIdDestinations"]
     [jaeger] = [source for source in sources if source["type"] == "jaeger"]
     assert exemplar == {"name": "trace_id", "datasourceUid": jaeger["uid"]}
-    [provider] = yaml.safe_load(files[f"{provisioning}/dashboards/podwright.yaml"].read_text())["providers"]
+    [provider] = yaml.safe_load(files[f"{provisioning}/dashboards/podwright.yaml"].read_text())[
+        "providers"
+    ]
     dashboard = f"{provider['options']['path']}/dashboard.json"
     assert files[dashboard] == FOLDER / "dashboard.json"
-    assert services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == dashboard
+    assert (
+        services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == dashboard
+    )
     variables = json.loads(files[dashboard].read_text())["templating"]["list"]
     [variable] = [variable for variable in variables if variable["type"] == "datasource"]
     assert variable["query"] == default["type"]

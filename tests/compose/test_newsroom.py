@@ -35,13 +35,23 @@ class Trace:
 
     def is_complete(self) -> bool:
         """Whether all parents have arrived, and both sides of every remote run."""
-        remote = {span["spanID"] for span in self._of_kind("client") if "invoke_agent" in span["operationName"]}
+        remote = {
+            span["spanID"]
+            for span in self._of_kind("client")
+            if "invoke_agent" in span["operationName"]
+        }
         all_parents = parents(self._spans)
         ids = {span["spanID"] for span in self._spans}
-        return bool(self.roots()) and remote <= parents(self._of_kind("server")) and all_parents <= ids
+        return (
+            bool(self.roots()) and remote <= parents(self._of_kind("server")) and all_parents <= ids
+        )
 
     def _of_kind(self, kind: str) -> list[dict[str, Any]]:
-        return [span for span in self._spans if {"key": "span.kind", "type": "string", "value": kind} in span["tags"]]
+        return [
+            span
+            for span in self._spans
+            if {"key": "span.kind", "type": "string", "value": kind} in span["tags"]
+        ]
 
     def _service(self, span: dict[str, Any]) -> str:
         return self._processes[span["processID"]]["serviceName"]
@@ -94,7 +104,9 @@ def test_a_run_uses_all_containers(newsroom: Fleet, response: httpx.Response) ->
     """The workflow's response has the output of each agent, and the conductor calls the same containers."""
     value: dict[str, Any] = response.json()["value"]
     assert {"researcher_output", "writer_output", "reviewer_output"} <= set(value)
-    assert all(text.startswith("Echo: ") for name, text in value.items() if name.endswith("_output"))
+    assert all(
+        text.startswith("Echo: ") for name, text in value.items() if name.endswith("_output")
+    )
     with newsroom.client("desk", headers=HEADERS) as client:
         events = client.post("/run?trace=true", json=REQUEST).json()["events"]
     assert {event["component"] for event in events if event.get("remote")} == set(STAFF)
@@ -145,7 +157,9 @@ def test_a_killed_agent(newsroom: Fleet) -> None:
         assert "writer" in problem["detail"]
         assert client.get("/ready").status_code == 200
         newsroom.up("writer")
-        resumed = client.post("/run", json={"inputs": problem["context"], "resume_path": problem["resume_path"]})
+        resumed = client.post(
+            "/run", json={"inputs": problem["context"], "resume_path": problem["resume_path"]}
+        )
     assert resumed.status_code == 200, resumed.text
     assert resumed.json()["researcher_output"] == problem["context"]["researcher_output"]
     assert resumed.json()["writer_output"]
@@ -173,4 +187,6 @@ def test_the_fleet_stops_gracefully(newsroom: Fleet) -> None:
     assert {response.status_code for response in responses} == {200}
     for name in COMPONENTS:
         state = newsroom.container(name)["State"]
-        assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == ("exited", 0, False), name
+        assert (state["Status"], state["ExitCode"], state["OOMKilled"]) == ("exited", 0, False), (
+            name
+        )

@@ -26,7 +26,12 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands(page: Path) -> list[str]:
-    return [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    return [
+        line
+        for block in blocks(page, "sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.strip()
+    ]
 
 
 def anchors(page: Path) -> set[str]:
@@ -71,7 +76,9 @@ def newsroom(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     finally:
         os.killpg(server.pid, signal.SIGTERM)
         server.communicate(timeout=60)
-    assert any("curl -s localhost" in line for line in printed), "`make run` prints the requests to try"
+    assert any("curl -s localhost" in line for line in printed), (
+        "`make run` prints the requests to try"
+    )
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=page_id)
@@ -79,7 +86,9 @@ def test_python(page: Path, tmp_path: Path) -> None:
     """The Python of a page runs from top to bottom without a warning."""
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page, "python")))
-    process = subprocess.run([sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True)
+    process = subprocess.run(
+        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stderr
 
 
@@ -103,7 +112,11 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
             process = complete(tuple(words[1:]), tmp_path, variables, streams)
         else:
             process = subprocess.run(
-                ["bash", "-o", "pipefail", "-c", command], cwd=tmp_path, env=variables, capture_output=True, text=True
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=tmp_path,
+                env=variables,
+                capture_output=True,
+                text=True,
             )
         assert process.returncode == 0, f"{command}\n{process.stdout}{process.stderr}"
         assert process.stdout, command
@@ -112,7 +125,12 @@ def test_commands(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> N
 @pytest.mark.parametrize(
     "command",
     # the command of the README's first screen is in test_first_screen.py
-    [command for page in PAGES for command in commands(page) if re.search(r"podwright serve (?!poet)", command)],
+    [
+        command
+        for page in PAGES
+        for command in commands(page)
+        if re.search(r"podwright serve (?!poet)", command)
+    ],
 )
 def test_services(command: str, tmp_path: Path) -> None:
     """Every `podwright serve` of a page serves, and exits with 0 on SIGTERM."""
@@ -137,7 +155,9 @@ def test_services(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_make_targets(page: Path) -> None:
     """Every `make` command of a page is a target."""
-    output = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     targets = {line.split()[0] for line in output.splitlines() if line.strip()}
     assert set(re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(), re.MULTILINE)) <= targets
 
@@ -154,7 +174,9 @@ def test_make_targets(page: Path) -> None:
 def test_requests(command: str, newsroom: str) -> None:
     """Every request of a page succeeds with the service of `make run`."""
     words = shlex.split(command, comments=True)
-    url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))  # both are the newsroom
+    url = next(
+        word for word in words if word.startswith(("localhost:8000", "localhost:8002"))
+    )  # both are the newsroom
     headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
     data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
     response = plain_http.request(
@@ -182,7 +204,11 @@ def test_the_tests_of_promises_exist() -> None:
     """Each test that CONTRIBUTING names as a proof of a promise is there."""
     named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 50
-    missing = [(file, test) for file, test in named if f"def {test}(" not in (ROOT / "tests" / file).read_text()]
+    missing = [
+        (file, test)
+        for file, test in named
+        if f"def {test}(" not in (ROOT / "tests" / file).read_text()
+    ]
     assert missing == []
 
 

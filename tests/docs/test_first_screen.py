@@ -24,7 +24,12 @@ def test_the_first_screen(tmp_path: Path) -> None:
     body = json.loads(words[words.index("-d") + 1])
     command = [*shlex.split(serve), "--port", "0"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as server:
         assert server.stdout is not None
         try:

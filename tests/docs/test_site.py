@@ -22,7 +22,11 @@ SITE = ROOT / "site"
 def pages() -> dict[str, str]:
     """The pages by name, without that of a wrong address, which is only right at the root of a server."""
     done = subprocess.run(
-        ["make", "--assume-old=install", "docs"], cwd=ROOT, env=environment(), capture_output=True, text=True
+        ["make", "--assume-old=install", "docs"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return {page.name: page.read_text() for page in SITE.glob("*.html") if page.name != "404.html"}
@@ -55,7 +59,9 @@ def test_errors_and_alerts_link_into_the_site(pages: dict[str, str]) -> None:
 @pytest.fixture
 def url(pages: dict[str, str]) -> Iterator[str]:
     """The address at which the site is served."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=SITE)) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=SITE)
+    ) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

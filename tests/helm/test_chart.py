@@ -32,7 +32,11 @@ from tests.helpers import ROOT
 
 from podwright import __version__
 
-OLDEST = (yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"]).removeprefix(">=").removesuffix(".0-0")
+OLDEST = (
+    (yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"])
+    .removeprefix(">=")
+    .removesuffix(".0-0")
+)
 NEWEST = kubernetes_validate.latest_version().rpartition(".")[0]
 
 # `hundred` has 90 agents and 10 workflows like those of `newsroom`; a test of the cluster installs it
@@ -43,7 +47,11 @@ each_example = pytest.mark.parametrize("example", [name for name in EXAMPLES if 
 def test_lint(example: str) -> None:
     """Helm's linter has no warning and no error."""
     report = helm_python.lint(CHART, example_values(example), strict=True, namespace="prod")
-    assert [message for message in report["messages"] if message["severity"] > 1] == report["errors"] == []
+    assert (
+        [message for message in report["messages"] if message["severity"] > 1]
+        == report["errors"]
+        == []
+    )
 
 
 @each_example
@@ -55,7 +63,9 @@ def test_both_helms_agree(example: str, helm3: Helm) -> None:
 
 def test_generated_files_are_up_to_date() -> None:
     """README, copies of the observability files, generated examples and renders are what the script generates."""
-    done = subprocess.run([sys.executable, ROOT / "deploy" / "chart.py", "--check"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "deploy" / "chart.py", "--check"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -64,7 +74,9 @@ def _validator(version: str, api: str, kind: str) -> Any:
     folder = f"kubernetes-json-schema/v{version}-local-strict"
     definitions = Resource.from_contents(schema_contents(f"{folder}/_definitions.json", version))
     group = re.sub(r"(\.[^/]*)?/", "-", api)
-    schema = Resource.from_contents(schema_contents(f"{folder}/{kind.lower()}-{group}.json", version))
+    schema = Resource.from_contents(
+        schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
+    )
     registry = schema @ (definitions @ Registry())
     return jsonschema.Draft202012Validator(schema.contents, registry=registry)
 
@@ -87,7 +99,9 @@ def test_kubernetes_accepts_every_object(example: str, version: str) -> None:
 
 def test_the_validation_finds_faults() -> None:
     """The validation above rejects an unknown field."""
-    manifest = next(each for each in helm4(example_values("minimal")) if each["kind"] == "Deployment")
+    manifest = next(
+        each for each in helm4(example_values("minimal")) if each["kind"] == "Deployment"
+    )
     manifest["spec"]["bogus"] = 1
     with pytest.raises(jsonschema.ValidationError, match="bogus"):
         validate(manifest)
@@ -119,7 +133,9 @@ def test_names_that_look_like_other_yaml_types(helm: Helm) -> None:
         "secrets": {"existing": ["1e3"]}, "volumes": {"no": {"mountPath": "/no", "emptyDir": {}}},
         "apiKeys": {"existingSecret": "~"}, "serviceAccount": {"name": "1_0"}, "image": {"tag": "1.0"},
     }  # fmt: skip
-    manifests = helm({"components": {"no": component, "1e3": {"blueprint": {"configMap": "true"}}}}, "y", "123")
+    manifests = helm(
+        {"components": {"no": component, "1e3": {"blueprint": {"configMap": "true"}}}}, "y", "123"
+    )
     for manifest in manifests:
         assert manifest["metadata"]["namespace"] == "123"
         validate(manifest)
@@ -142,7 +158,9 @@ def test_the_notes_name_addresses_and_commands() -> None:
     ):  # fmt: skip
         assert line in text, line
     assert "Warning" not in text
-    monitored = notes({"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}})
+    monitored = notes(
+        {"components": {"x": {"monitor": {"type": "service"}}}, "apiKeys": {"enabled": False}}
+    )
     assert "Warning" in monitored  # the network policies do not let Prometheus in
     assert "get secret" not in monitored
     assert "http://" not in notes({})
@@ -150,6 +168,8 @@ def test_the_notes_name_addresses_and_commands() -> None:
 
 def test_versions() -> None:
     """The default image has the version of the library."""
-    (deployment,) = [each for each in helm4({"components": {"x": {}}}) if each["kind"] == "Deployment"]
+    (deployment,) = [
+        each for each in helm4({"components": {"x": {}}}) if each["kind"] == "Deployment"
+    ]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"podwright:{__version__}"

@@ -11,10 +11,19 @@ from tests.helm.conftest import CHART
 EXCEPTIONS = {
     ("CKV_K8S_8", "Pod"): "a pod of `helm test` runs once, so it needs no liveness probe",
     ("CKV_K8S_9", "Pod"): "a pod of `helm test` takes no requests, so it needs no readiness probe",
-    ("CKV_K8S_15", "Deployment"): "images have a version or a digest, so they need not be pulled again",
+    (
+        "CKV_K8S_15",
+        "Deployment",
+    ): "images have a version or a digest, so they need not be pulled again",
     ("CKV_K8S_15", "Pod"): "as for the Deployment",
-    ("CKV_K8S_35", "Deployment"): "keys of model providers are read from the variables that their libraries name",
-    ("CKV_K8S_43", "Deployment"): "the chart cannot know the digest in the user's registry: `image.digest`",
+    (
+        "CKV_K8S_35",
+        "Deployment",
+    ): "keys of model providers are read from the variables that their libraries name",
+    (
+        "CKV_K8S_43",
+        "Deployment",
+    ): "the chart cannot know the digest in the user's registry: `image.digest`",
     ("CKV_K8S_43", "Pod"): "as for the Deployment",
 }
 """The accepted findings, by check and kind, with the reason."""
@@ -25,8 +34,17 @@ def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> 
     for file in CHART.glob("examples/*/rendered.yaml"):
         (tmp_path / f"{file.parent.name}.yaml").write_text(file.read_text())
     privileged = {"metadata": {"name": "x"}, "spec": {"hostNetwork": True, "containers": []}}
-    (tmp_path / "privileged.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", **privileged}))
-    options = ["--framework=kubernetes", "--compact", "--quiet", "--skip-download", "--soft-fail", "--output=json"]
+    (tmp_path / "privileged.yaml").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "Pod", **privileged})
+    )
+    options = [
+        "--framework=kubernetes",
+        "--compact",
+        "--quiet",
+        "--skip-download",
+        "--soft-fail",
+        "--output=json",
+    ]
     done = checkov(*options, "--directory", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
@@ -37,4 +55,6 @@ def test_checkov_finds_the_exceptions_only(tmp_path: Path, checkov: Checkov) -> 
         for check in report["results"]["failed_checks"]
     ]
     assert ("privileged", "CKV_K8S_19", "Pod") in failed
-    assert {(check, kind) for file, check, kind in failed if file != "privileged"} == set(EXCEPTIONS)
+    assert {(check, kind) for file, check, kind in failed if file != "privileged"} == set(
+        EXCEPTIONS
+    )

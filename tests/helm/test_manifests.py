@@ -47,12 +47,16 @@ def volume(deployment: Manifest, name: str) -> Manifest:
     return volume
 
 
-def test_the_service_accepts_its_environment(helm: Helm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_service_accepts_its_environment(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The variables of each pod are valid settings of the service, with the addresses of its agents."""
     manifests = by_name(helm({**example_values("production"), "apiKeys": SEEDS}))
     for name in [name for kind, name in manifests if kind == "Deployment"]:
         variables = environment(manifests["Deployment", name])
-        settings_of_pod = {key: text for key, text in variables.items() if key.startswith("PODWRIGHT_")}
+        settings_of_pod = {
+            key: text for key, text in variables.items() if key.startswith("PODWRIGHT_")
+        }
         known = {f"PODWRIGHT_{name.upper()}" for name in Settings.model_fields}
         assert set(settings_of_pod) <= known | set(LIBRARY)
         with monkeypatch.context() as patch:
@@ -86,19 +90,27 @@ def test_pods_are_restricted(helm: Helm, example: str) -> None:
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         }  # fmt: skip
-        assert {"cpu", "memory"} <= set(container["resources"]["requests"]) & set(container["resources"]["limits"])
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"]) & set(
+            container["resources"]["limits"]
+        )
 
 
 def test_probes_and_the_end_of_a_pod(helm: Helm) -> None:
     """Probes request the routes without a key, and the grace period covers the whole drain."""
     rendered = deployment(helm, drain={"preStop": 3, "delay": 4, "timeout": 50, "margin": 6})
     container = container_of(rendered)
-    paths = [container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")]
+    paths = [
+        container[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "liveness", "readiness")
+    ]
     assert paths == ["/ready", "/health", "/ready"]
     assert pod_of(rendered)["terminationGracePeriodSeconds"] == 63
     assert container["lifecycle"] == {"preStop": {"sleep": {"seconds": 3}}}
     variables = environment(rendered)
-    assert (variables["PODWRIGHT_DRAIN_DELAY"], variables["PODWRIGHT_SHUTDOWN_TIMEOUT"]) == ("4", "50")
+    assert (variables["PODWRIGHT_DRAIN_DELAY"], variables["PODWRIGHT_SHUTDOWN_TIMEOUT"]) == (
+        "4",
+        "50",
+    )
     assert rendered["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
@@ -139,7 +151,9 @@ def test_the_volume_has_the_component_folder(helm: Helm, tmp_path: Path) -> None
         (tmp_path / item["path"]).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / item["path"]).write_text(data[item["key"]])
     assert {path: (tmp_path / path).read_text() for path in files} == files
-    assert podwright.load(tmp_path).to_blueprint() == blueprints.read_file(tmp_path / "blueprint.json")
+    assert podwright.load(tmp_path).to_blueprint() == blueprints.read_file(
+        tmp_path / "blueprint.json"
+    )
     assert environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_COMPONENT"] == "/component"
 
 
@@ -150,7 +164,9 @@ def test_files_of_other_config_maps(helm: Helm, blueprint: Manifest, source: str
     """The entries of further ConfigMaps are in the folder too, beside the blueprint."""
     rendered = deployment(helm, blueprint=blueprint, filesFrom=["tools", "1e3"])
     validate(rendered)
-    sources = [each["configMap"]["name"] for each in volume(rendered, "component")["projected"]["sources"]]
+    sources = [
+        each["configMap"]["name"] for each in volume(rendered, "component")["projected"]["sources"]
+    ]
     assert sources == [source, "tools", "1e3"]
 
 
@@ -161,17 +177,24 @@ def test_files_of_other_config_maps(helm: Helm, blueprint: Manifest, source: str
         ({"blueprint": {"configMap": "mine", "overlay": True}}, "blueprint.json"),
     ],
 )
-def test_an_overlay_keeps_the_files_of_the_image(helm: Helm, component: Manifest, file: str) -> None:
+def test_an_overlay_keeps_the_files_of_the_image(
+    helm: Helm, component: Manifest, file: str
+) -> None:
     """With an overlay each file is mounted separately, so that the image's tools stay visible."""
     mounts = container_of(deployment(helm, **component))["volumeMounts"]
-    assert [mount["mountPath"] for mount in mounts if mount["name"] == "component"] == [f"/component/{file}"]
+    assert [mount["mountPath"] for mount in mounts if mount["name"] == "component"] == [
+        f"/component/{file}"
+    ]
 
 
 def mounted_keys(deployment: Manifest) -> dict[str, str]:
     """The files of a pod's volume of keys, by entry of the Secret."""
     volumes = pod_of(deployment)["volumes"]
     sources = [
-        source["secret"] for each in volumes if each["name"] == "keys" for source in each["projected"]["sources"]
+        source["secret"]
+        for each in volumes
+        if each["name"] == "keys"
+        for source in each["projected"]["sources"]
     ]
     return {item["key"]: item["path"] for source in sources for item in source["items"]}
 
@@ -191,12 +214,22 @@ def test_each_component_has_its_keys(helm: Helm) -> None:
     sent = json.loads(a["agent-keys"])
     accepted = b["api-keys"].splitlines()
     assert sent["b"] == sent["bee"]
-    assert {f"run:{sent['b']}", f"read:{b['metrics']}", b["admin"], "run:a-key-from-outside"} <= set(accepted)
+    assert {
+        f"run:{sent['b']}",
+        f"read:{b['metrics']}",
+        b["admin"],
+        "run:a-key-from-outside",
+    } <= set(accepted)
     assert len(accepted) == len(set(accepted)) == 7
     assert not set(a["api-keys"].splitlines()) & set(accepted)
-    assert f"run:{json.loads(decoded(before['Secret', 'fleet-a-keys'])['agent-keys'])['b']}" in accepted
+    assert (
+        f"run:{json.loads(decoded(before['Secret', 'fleet-a-keys'])['agent-keys'])['b']}"
+        in accepted
+    )
     checksums = {
-        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"]["checksum/agent-keys"]
+        each["Deployment", "fleet-a"]["spec"]["template"]["metadata"]["annotations"][
+            "checksum/agent-keys"
+        ]
         for each in (before, after)
     }
     assert len(checksums) == 2
@@ -229,8 +262,12 @@ def test_without_keys(helm: Helm) -> None:
     manifests = by_name(helm({"apiKeys": {"enabled": False}, "components": components}))
     assert [name for kind, name in manifests if kind == "Secret"] == ["fleet-a-keys"]
     keys = decoded(manifests["Secret", "fleet-a-keys"])
-    assert {name: json.loads(text) for name, text in keys.items()} == {"agent-keys": {"far": "a-key-for-far-away"}}
-    assert mounted_keys(manifests["Deployment", "fleet-a"]) == {"agent-keys": "podwright_agent_keys"}
+    assert {name: json.loads(text) for name, text in keys.items()} == {
+        "agent-keys": {"far": "a-key-for-far-away"}
+    }
+    assert mounted_keys(manifests["Deployment", "fleet-a"]) == {
+        "agent-keys": "podwright_agent_keys"
+    }
     assert mounted_keys(manifests["Deployment", "fleet-b"]) == {}
     assert "PODWRIGHT_API_KEYS_FILE" not in environment(manifests["Deployment", "fleet-a"])
 
@@ -258,7 +295,9 @@ def test_two_releases_share_nothing(helm: Helm) -> None:
     ("kind", "replicas", "scalers"),
     [("none", 1, []), ("hpa", None, ["HorizontalPodAutoscaler"]), ("keda", None, ["ScaledObject"])],
 )
-def test_one_object_sets_the_number_of_pods(helm: Helm, kind: str, replicas: int | None, scalers: list[str]) -> None:
+def test_one_object_sets_the_number_of_pods(
+    helm: Helm, kind: str, replicas: int | None, scalers: list[str]
+) -> None:
     """A Deployment whose pods are scaled has no number of its own, and one object scales them."""
     scaling = {"type": kind, "runs": 5, "keda": {"prometheus": "http://p:9090"}}
     manifests = objects(helm, autoscaling=scaling)
@@ -268,7 +307,10 @@ def test_one_object_sets_the_number_of_pods(helm: Helm, kind: str, replicas: int
     if kind == "keda":
         (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
         assert trigger["metadata"]["threshold"] == "5"
-        assert 'podwright_runs_in_progress{namespace="prod",job="fleet-x"}' in trigger["metadata"]["query"]
+        assert (
+            'podwright_runs_in_progress{namespace="prod",job="fleet-x"}'
+            in trigger["metadata"]["query"]
+        )
 
 
 def test_background_runs_in_postgresql(helm: Helm) -> None:
@@ -289,27 +331,39 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
         "y": {"runs": runs},
         "z": {"runs": {**runs, "postgres": {"secret": "other"}}},
     }  # fmt: skip
-    manifests = by_name(helm({"defaults": defaults, "components": components, "apiKeys": {"enabled": False}}))
+    manifests = by_name(
+        helm({"defaults": defaults, "components": components, "apiKeys": {"enabled": False}})
+    )
     assert mounted_keys(manifests["Deployment", "fleet-x"]) == {"url": "podwright_runs_database"}
-    assert environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+    assert (
+        environment(manifests["Deployment", "fleet-x"])["PODWRIGHT_SECRETS_DIR"] == "/run/podwright"
+    )
     jobs = [each for (kind, _), each in manifests.items() if kind == "Job"]
     assert [volume(job, "keys")["secret"]["secretName"] for job in jobs] == ["db", "other"]
     for job in jobs:
         validate(job)
         assert container_of(job)["args"] == ["runs", "migrate"]
         assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
-        assert volume(job, "certificates") == volume(manifests["Deployment", "fleet-x"], "certificates")
+        assert volume(job, "certificates") == volume(
+            manifests["Deployment", "fleet-x"], "certificates"
+        )
         assert environment(job)["PGSSLROOTCERT"] == "/certificates/ca.crt"
         assert not [each for each in pod_of(job)["volumes"] if "persistentVolumeClaim" in each]
         metadata = job["spec"]["template"]["metadata"]
         assert metadata["annotations"] == defaults["podAnnotations"]
         assert metadata["labels"]["team"] == "news"
     (trigger,) = manifests["ScaledObject", "fleet-x"]["spec"]["triggers"]
-    assert "component = 'o''neil' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
+    assert (
+        "component = 'o''neil' AND status IN ('queued', 'running')" in trigger["metadata"]["query"]
+    )
     assert trigger["metadata"]["targetQueryValue"] == "8"
-    reference = manifests["TriggerAuthentication", trigger["authenticationRef"]["name"]]["spec"]["secretTargetRef"]
+    reference = manifests["TriggerAuthentication", trigger["authenticationRef"]["name"]]["spec"][
+        "secretTargetRef"
+    ]
     assert reference == [{"parameter": "connection", "name": "db", "key": "url"}]
-    both = objects(helm, runs=runs, autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}})
+    both = objects(
+        helm, runs=runs, autoscaling={"type": "keda", "keda": {"prometheus": "http://p:9090"}}
+    )
     assert [each["type"] for each in both["ScaledObject", "fleet-x"]["spec"]["triggers"]] == [
         "prometheus",
         "postgresql",
@@ -318,7 +372,9 @@ def test_background_runs_in_postgresql(helm: Helm) -> None:
 
 def test_background_runs_in_sqlite(helm: Helm) -> None:
     """The only pod has a volume that outlives the release, and stops before its successor starts."""
-    manifests = objects(helm, runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}})
+    manifests = objects(
+        helm, runs={"store": "sqlite", "sqlite": {"size": "2Gi", "storageClass": "fast"}}
+    )
     claim = manifests["PersistentVolumeClaim", "fleet-x-runs"]
     validate(claim)
     assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
@@ -329,7 +385,9 @@ def test_background_runs_in_sqlite(helm: Helm) -> None:
     assert volume(rendered, "runs")["persistentVolumeClaim"] == {"claimName": "fleet-x-runs"}
     assert environment(rendered)["PODWRIGHT_RUNS_DATABASE"] == "sqlite:////runs/runs.db"
     own = objects(helm, runs={"store": "sqlite", "sqlite": {"existingClaim": "mine"}})
-    assert volume(own["Deployment", "fleet-x"], "runs")["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert volume(own["Deployment", "fleet-x"], "runs")["persistentVolumeClaim"] == {
+        "claimName": "mine"
+    }
     assert ("PersistentVolumeClaim", "fleet-x-runs") not in own
 
 
@@ -354,4 +412,8 @@ def test_paths_with_names_below_them_are_published(helm: Helm) -> None:
     (rule,) = manifests["Ingress", "fleet-x"]["spec"]["rules"]
     assert [path["pathType"] for path in rule["http"]["paths"]] == ["Exact", "Prefix", "Prefix"]
     (rule,) = manifests["HTTPRoute", "fleet-x"]["spec"]["rules"]
-    assert [match["path"]["type"] for match in rule["matches"]] == ["Exact", "PathPrefix", "PathPrefix"]
+    assert [match["path"]["type"] for match in rule["matches"]] == [
+        "Exact",
+        "PathPrefix",
+        "PathPrefix",
+    ]

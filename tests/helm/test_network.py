@@ -39,7 +39,9 @@ class Policies:
         egress = self.allow_side("Egress", source, target, port, protocol)
         return egress and self.allow_side("Ingress", target, source, port, protocol)
 
-    def allow_side(self, side: str, pod: Peer, peer: Peer, port: int = 8000, protocol: str = "TCP") -> bool:
+    def allow_side(
+        self, side: str, pod: Peer, peer: Peer, port: int = 8000, protocol: str = "TCP"
+    ) -> bool:
         """Whether the policies of a pod allow `Egress` to a peer, or `Ingress` from it."""
         if isinstance(pod, str):
             return True
@@ -51,16 +53,21 @@ class Policies:
                 and side in policy["spec"]["policyTypes"]
                 and selects(policy["spec"]["podSelector"], pod.labels)
             ]
-        rules = [rule for spec in self._selecting[side, pod] for rule in spec.get(side.lower()) or []]
+        rules = [
+            rule for spec in self._selecting[side, pod] for rule in spec.get(side.lower()) or []
+        ]
         peers = "to" if side == "Egress" else "from"
         return not self._selecting[side, pod] or any(
-            has_port(rule, port, protocol) and has_peer(rule.get(peers), peer, pod.namespace) for rule in rules
+            has_port(rule, port, protocol) and has_peer(rule.get(peers), peer, pod.namespace)
+            for rule in rules
         )
 
 
 def has_port(rule: Manifest, port: int, protocol: str) -> bool:
     ports = rule.get("ports")
-    return not ports or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports)
+    return not ports or any(
+        each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports
+    )
 
 
 def has_peer(peers: list[Manifest] | None, peer: Peer, namespace: str) -> bool:
@@ -121,7 +128,9 @@ def test_a_component_may_call_its_agents_only(example: str) -> None:
     components, _ = pods_of(rendered(example))
     pairs = list(product(components, repeat=2))
     sent = {(a, b) for a, b in pairs if policies.allow_side("Egress", components[a], components[b])}
-    received = {(a, b) for a, b in pairs if policies.allow_side("Ingress", components[b], components[a])}
+    received = {
+        (a, b) for a, b in pairs if policies.allow_side("Ingress", components[b], components[a])
+    }
     assert sent == received == edges(values)
     assert len(components) == len(values["components"])
     for caller, called in edges(values):
@@ -137,7 +146,11 @@ def test_a_component_may_call_its_agents_in_other_releases() -> None:
     policies = Policies(manifests)
     (components, _) = pods_of(manifests)
     assert len(parts) > 1
-    allowed = {(a, b) for a, b in product(components, repeat=2) if policies.allow(components[a], components[b])}
+    allowed = {
+        (a, b)
+        for a, b in product(components, repeat=2)
+        if policies.allow(components[a], components[b])
+    }
     assert allowed == edges(values)
 
 
@@ -159,8 +172,12 @@ def test_peers_outside_of_the_release(helm: Helm) -> None:
     for name, pod in components.items():
         assert policies.allow(prometheus, pod)
         assert policies.allow(controller, pod) is (name == "newsroom")
-        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {name} & set(tests)
-        assert not [each for each in strangers if policies.allow(each, pod) or policies.allow(pod, each)]
+        assert {each for each, test in tests.items() if policies.allow(test, pod)} == {name} & set(
+            tests
+        )
+        assert not [
+            each for each in strangers if policies.allow(each, pod) or policies.allow(pod, each)
+        ]
         assert all(policies.allow(pod, DNS, 53, protocol) for protocol in ("TCP", "UDP"))
         assert policies.allow(pod, collector, 4318)
         assert policies.allow(pod, PROVIDER, 443)

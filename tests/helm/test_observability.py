@@ -46,13 +46,28 @@ def test_every_alert_is_tested() -> None:
 @pytest.fixture
 def installed(helm: Helm) -> dict[str, Manifest]:
     """The objects of a release with rules and dashboard, by kind."""
-    rules = {"enabled": True, "labels": {"release": "p"}, "costPerHour": 2.5, "disabled": ["PodwrightWaiting"]}
-    values = {"components": {"a": {}, "b": {}}, "prometheusRule": rules, "dashboard": {"enabled": True}}
+    rules = {
+        "enabled": True,
+        "labels": {"release": "p"},
+        "costPerHour": 2.5,
+        "disabled": ["PodwrightWaiting"],
+    }
+    values = {
+        "components": {"a": {}, "b": {}},
+        "prometheusRule": rules,
+        "dashboard": {"enabled": True},
+    }
     values["defaults"] = {"settings": {"docs_url": "https://docs.example/podwright/"}}
-    return {each["kind"]: each for each in helm(values) if each["kind"] in ("PrometheusRule", "ConfigMap")}
+    return {
+        each["kind"]: each
+        for each in helm(values)
+        if each["kind"] in ("PrometheusRule", "ConfigMap")
+    }
 
 
-def test_the_installed_rules(installed: dict[str, Manifest], promtool: Promtool, tmp_path: Path) -> None:
+def test_the_installed_rules(
+    installed: dict[str, Manifest], promtool: Promtool, tmp_path: Path
+) -> None:
     """Every series is limited to the release's components; the cost is the values', and a disabled alert is absent."""
     manifest = installed["PrometheusRule"]
     assert manifest["metadata"]["labels"]["release"] == "p"
@@ -69,7 +84,10 @@ def test_the_installed_rules(installed: dict[str, Manifest], promtool: Promtool,
     (down,) = [rule["expr"] for rule in rules if rule.get("alert") == "PodwrightDown"]
     assert "podwright_component_info" not in down, "a component that never started has none"
     runbooks = [rule["annotations"]["runbook_url"] for rule in rules if "alert" in rule]
-    assert all(runbook.startswith("https://docs.example/podwright/operations.html#") for runbook in runbooks)
+    assert all(
+        runbook.startswith("https://docs.example/podwright/operations.html#")
+        for runbook in runbooks
+    )
 
 
 def test_the_installed_dashboard(installed: dict[str, Manifest]) -> None:

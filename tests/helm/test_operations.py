@@ -19,16 +19,25 @@ def test_every_alert_has_a_section() -> None:
     alerts = [rule for rule in RULES if "alert" in rule]
     assert re.findall(r"^### (\w+)$", PAGE, re.MULTILINE) == [rule["alert"] for rule in alerts]
     for rule in alerts:
-        assert rule["annotations"]["runbook_url"] == f"{DOCS_URL}/operations.html#{rule['alert'].lower()}"
+        assert (
+            rule["annotations"]["runbook_url"]
+            == f"{DOCS_URL}/operations.html#{rule['alert'].lower()}"
+        )
 
 
 def test_the_values_on_the_page_exist() -> None:
     """Settings and values in the page's text are those of the chart."""
     schema = (CHART / "values.schema.json").read_text()
-    assert [name for name in set(re.findall(r"settings\.(\w+)", PAGE)) if f'"{name}"' not in schema] == []
+    assert [
+        name for name in set(re.findall(r"settings\.(\w+)", PAGE)) if f'"{name}"' not in schema
+    ] == []
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    paths = set(re.findall(r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`", PAGE))
-    assert [path for path in paths if not has(values, path) and not has(values["defaults"], path)] == []
+    paths = set(
+        re.findall(r"`((?:apiKeys|prometheusRule|networkPolicy|drain|defaults)\.[\w.]+)`", PAGE)
+    )
+    assert [
+        path for path in paths if not has(values, path) and not has(values["defaults"], path)
+    ] == []
 
 
 def has(values: Manifest, path: str) -> bool:

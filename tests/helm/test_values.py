@@ -29,40 +29,77 @@ INVALID_COMPONENTS: dict[str, tuple[Manifest, list[str]]] = {
     "an invalid setting": ({"settings": {"log_level": "loud"}}, ["settings", "log_level"]),
     "a variable of the service": ({"env": {"PODWRIGHT_PORT": 1}}, ["env", "PODWRIGHT_PORT"]),
     "a published metrics path": ({"ingress": {"paths": ["/metrics"]}}, ["ingress", "paths", "0"]),
-    "a reserved volume name": ({"volumes": {"tmp": {"mountPath": "/t"}}}, ["components.x.volumes.tmp"]),
-    "a hostPath volume": ({"volumes": {"h": {"mountPath": "/h", "hostPath": {}}}}, ["volumes", "hostPath"]),
+    "a reserved volume name": (
+        {"volumes": {"tmp": {"mountPath": "/t"}}},
+        ["components.x.volumes.tmp"],
+    ),
+    "a hostPath volume": (
+        {"volumes": {"h": {"mountPath": "/h", "hostPath": {}}}},
+        ["volumes", "hostPath"],
+    ),
     "root": ({"user": {"runAsUser": 0}}, ["user", "runAsUser"]),
-    "an HPA to zero": ({"autoscaling": {"type": "hpa", "min": 0}}, ["components.x.autoscaling.min"]),
-    "an HPA without a metric": ({"autoscaling": {"type": "hpa", "cpu": None}}, ["components.x.autoscaling"]),
-    "KEDA without Prometheus": ({"autoscaling": {"type": "keda"}}, ["components.x.autoscaling.keda.prometheus"]),
+    "an HPA to zero": (
+        {"autoscaling": {"type": "hpa", "min": 0}},
+        ["components.x.autoscaling.min"],
+    ),
+    "an HPA without a metric": (
+        {"autoscaling": {"type": "hpa", "cpu": None}},
+        ["components.x.autoscaling"],
+    ),
+    "KEDA without Prometheus": (
+        {"autoscaling": {"type": "keda"}},
+        ["components.x.autoscaling.keda.prometheus"],
+    ),
     "KEDA to zero": (
         {"autoscaling": {"type": "keda", "min": 0, "keda": {"prometheus": "http://p"}}},
         ["components.x.autoscaling.keda.query"],
     ),
-    "SQLite for two pods": ({"runs": {"store": "sqlite"}, "replicas": 2}, ["components.x.runs.store"]),
+    "SQLite for two pods": (
+        {"runs": {"store": "sqlite"}, "replicas": 2},
+        ["components.x.runs.store"],
+    ),
     "SQLite for scaled pods": (
         {"runs": {"store": "sqlite"}, "autoscaling": {"type": "hpa"}},
         ["components.x.runs.store"],
     ),
-    "PostgreSQL without a Secret": ({"runs": {"store": "postgres"}}, ["components.x.runs.postgres.secret"]),
+    "PostgreSQL without a Secret": (
+        {"runs": {"store": "postgres"}},
+        ["components.x.runs.postgres.secret"],
+    ),
     "an Ingress without a host": ({"ingress": {"enabled": True}}, ["components.x.ingress.hosts"]),
-    "a route without a gateway": ({"httpRoute": {"enabled": True}}, ["components.x.httpRoute.parentRefs"]),
-    "no secret store": ({"secrets": {"external": {"enabled": True}}}, ["components.x.secrets.external"]),
+    "a route without a gateway": (
+        {"httpRoute": {"enabled": True}},
+        ["components.x.httpRoute.parentRefs"],
+    ),
+    "no secret store": (
+        {"secrets": {"external": {"enabled": True}}},
+        ["components.x.secrets.external"],
+    ),
     "invalid JSON": ({"blueprint": {"inline": "{,"}}, ["components.x.blueprint.inline"]),
-    "two sources": ({"blueprint": {"configMap": "c"}, "files": {"a": ""}}, ["components.x.blueprint.configMap"]),
+    "two sources": (
+        {"blueprint": {"configMap": "c"}, "files": {"a": ""}},
+        ["components.x.blueprint.configMap"],
+    ),
     "files beside the image's": ({"filesFrom": ["tools"]}, ["components.x.filesFrom"]),
-    "two paths with one key": ({"files": {"agents/y.json": "", "agents..y.json": ""}}, ["agents..y.json"]),
+    "two paths with one key": (
+        {"files": {"agents/y.json": "", "agents..y.json": ""}},
+        ["agents..y.json"],
+    ),
     "a path outside": ({"files": {"../etc/passwd": ""}}, ["files", "../etc/passwd"]),
     "a short API key": ({"apiKeys": {"accept": ["run:short"]}}, ["accept", "0"]),
 }
 INVALID_VALUES: dict[str, tuple[Manifest, list[str]]] = {
     "an unknown key at the top": ({"component": {}}, ["component"]),
-    "an unknown default": ({"defaults": {"imagePullPolicy": "Always"}}, ["defaults", "imagePullPolicy"]),
+    "an unknown default": (
+        {"defaults": {"imagePullPolicy": "Always"}},
+        ["defaults", "imagePullPolicy"],
+    ),
     "an invalid name": ({"components": {"Big_One": {}}}, ["components", "Big_One"]),
     "a long name": ({"components": {"x" * 60: {}}}, ["components.xxx", "63"]),
     "a short seed": ({"apiKeys": {"seeds": ["short"]}}, ["seeds", "0"]),
     **{
-        name: ({"components": {"x": component}}, ["x", *path]) for name, (component, path) in INVALID_COMPONENTS.items()
+        name: ({"components": {"x": component}}, ["x", *path])
+        for name, (component, path) in INVALID_COMPONENTS.items()
     },
 }
 
@@ -84,7 +121,10 @@ def test_a_release_name_that_starts_with_a_digit(helm: Helm) -> None:
 def open_objects(schema: Any, path: str = "") -> Iterator[str]:
     """The paths of objects that accept any key."""
     if isinstance(schema, dict):
-        if schema.get("type") in ("object", ["object", "null"]) and "additionalProperties" not in schema:
+        if (
+            schema.get("type") in ("object", ["object", "null"])
+            and "additionalProperties" not in schema
+        ):
             yield path
         for key, below in schema.items():
             yield from open_objects(below, f"{path}/{key}")
@@ -97,7 +137,9 @@ def test_the_schema_is_closed() -> None:
     """Objects accept known keys only, except those with a shape of Kubernetes, which Kubernetes checks."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     jsonschema.Draft7Validator.check_schema(schema)
-    names = {path.rpartition("/properties/")[2].removesuffix("/items") for path in open_objects(schema)}
+    names = {
+        path.rpartition("/properties/")[2].removesuffix("/items") for path in open_objects(schema)
+    }
     assert names == {
         "affinity", "behavior", "configMap", "dns", "egress", "emptyDir", "extraObjects", "from", "global",
         "parentRefs", "persistentVolumeClaim", "projected", "secret", "to", "tolerations",
@@ -129,16 +171,24 @@ def test_the_settings_are_those_of_the_service() -> None:
         (True, None, None),
     ],
 )
-def test_host_names(helm: Helm, has_keys: bool, listed: list[str] | None, expected: str | None) -> None:
+def test_host_names(
+    helm: Helm, has_keys: bool, listed: list[str] | None, expected: str | None
+) -> None:
     """The names of the Service and of what publishes it are allowed; with keys and without a list any name is."""
     component = {
         "settings": {"allowed_hosts": listed},
         "ingress": {"enabled": True, "hosts": ["a.example.com"]},
-        "httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway"}], "hostnames": ["*.example.org"]},
+        "httpRoute": {
+            "enabled": True,
+            "parentRefs": [{"name": "gateway"}],
+            "hostnames": ["*.example.org"],
+        },
     }
     manifests = by_name(helm({"apiKeys": {"enabled": has_keys}, "components": {"x": component}}))
     (container,) = manifests["Deployment", "fleet-x"]["spec"]["template"]["spec"]["containers"]
-    assert {entry["name"]: entry["value"] for entry in container["env"]}.get("PODWRIGHT_ALLOWED_HOSTS") == expected
+    assert {entry["name"]: entry["value"] for entry in container["env"]}.get(
+        "PODWRIGHT_ALLOWED_HOSTS"
+    ) == expected
 
 
 def test_zero_false_and_null(helm: Helm) -> None:
@@ -159,8 +209,13 @@ def test_zero_false_and_null(helm: Helm) -> None:
         "user": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
         "test": {"enabled": False},
     }  # fmt: skip
-    defaults = {"settings": {"max_runs": 7, "log_content": True, "run_cost": 1}, "env": {"A": "a", "B": "b"}}
-    manifests = by_name(helm({"defaults": defaults, "apiKeys": {"enabled": False}, "components": {"x": component}}))
+    defaults = {
+        "settings": {"max_runs": 7, "log_content": True, "run_cost": 1},
+        "env": {"A": "a", "B": "b"},
+    }
+    manifests = by_name(
+        helm({"defaults": defaults, "apiKeys": {"enabled": False}, "components": {"x": component}})
+    )
     deployment = manifests["Deployment", "fleet-x"]
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -173,7 +228,10 @@ def test_zero_false_and_null(helm: Helm) -> None:
         "PODWRIGHT_ALLOWED_HOSTS": "fleet-x.prod",
     }  # fmt: skip
     assert pod["terminationGracePeriodSeconds"] == 30
-    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
     assert container["startupProbe"]["initialDelaySeconds"] == 0
     assert container["resources"]["limits"] == {"memory": "512Mi"}
     assert not {"topologySpreadConstraints", "lifecycle"} & {*pod, *container}

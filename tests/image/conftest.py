@@ -29,7 +29,9 @@ def start(docker: Docker) -> Iterator[Start]:
     """Starts a container: `start(image, "--read-only", command=("serve",), NAME=value)`."""
     with contextlib.ExitStack() as stack:
 
-        def run(image: str, *options: str, command: tuple[str, ...] = (), **variables: str) -> Container:
+        def run(
+            image: str, *options: str, command: tuple[str, ...] = (), **variables: str
+        ) -> Container:
             environment = [f"--env={key}={value}" for key, value in variables.items()]
             id = docker("run", "--detach", *options, *environment, image, *command).strip()
             stack.callback(docker, "rm", "--force", "--volumes", id)
@@ -51,12 +53,19 @@ def shell(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs `podwright` with arguments to its end, as a shell does; `program=` runs another program."""
     streams = tmp_path_factory.mktemp("streams")
 
-    def run(*arguments: str, program: tuple[str, ...] = (), **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, program: tuple[str, ...] = (), **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         if not program:
             return complete(arguments, tmp_path, environment(**variables), streams)
         command = [*program, *arguments]
         return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env=environment(**variables), timeout=900
+            command,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment(**variables),
+            timeout=900,
         )
 
     return run

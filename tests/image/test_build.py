@@ -41,7 +41,18 @@ def build(shell: Shell, docker: Docker, slim: str, tag: str) -> Build:
     """Builds a folder from the flavour `slim`."""
 
     def run(folder: Path | str, *options: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        return shell("build", str(folder), "--tag", tag, "--base", slim, "--docker", docker.client, *options, **more)
+        return shell(
+            "build",
+            str(folder),
+            "--tag",
+            tag,
+            "--base",
+            slim,
+            "--docker",
+            docker.client,
+            *options,
+            **more,
+        )
 
     return run
 
@@ -55,7 +66,12 @@ def facts(shell: Shell, docker: Docker, tag: str) -> Callable[[], dict[str, Any]
 def agent(folder: Path, **changes: Any) -> Path:
     """A component folder without tools."""
     folder.mkdir(parents=True)
-    blueprint = {"name": folder.name, "instructions": "Do.", "config": {"model": "offline/echo"}, **changes}
+    blueprint = {
+        "name": folder.name,
+        "instructions": "Do.",
+        "config": {"model": "offline/echo"},
+        **changes,
+    }
     (folder / "blueprint.json").write_text(json.dumps(blueprint))
     return folder
 
@@ -78,7 +94,9 @@ def test_from_a_new_folder_to_an_image(
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels]
         subprocess.run(command, cwd=ROOT / package, check=True, capture_output=True)
     for wheel in wheels.iterdir():
-        subprocess.run([sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "zipfile", "-e", wheel, tmp_path / "site"], check=True
+        )
     installed: Any = {
         "program": (sys.executable, "-c", "from podwright_service.cli import main; main()"),
         "PYTHONPATH": str(tmp_path / "site"),
@@ -99,19 +117,35 @@ def test_from_a_new_folder_to_an_image(
     assert "--hash=sha256:" in lock
     assert "http" not in lock
 
-    container = start(tag, "--read-only", "--cap-drop=ALL", "--network=none", "--user=65532").healthy()
+    container = start(
+        tag, "--read-only", "--cap-drop=ALL", "--network=none", "--user=65532"
+    ).healthy()
     assert "one" in container.post_run({"input": "What is 2 + 3?"})["output"]
-    assert container.run("ls", "-A", "/component").split() == ["README.md", "blueprint.json", "tools.py"]
+    assert container.run("ls", "-A", "/component").split() == [
+        "README.md",
+        "blueprint.json",
+        "tools.py",
+    ]
     digest = json.loads(container.run("podwright", "validate", "/component", "--json"))[0]["digest"]
     assert docker.inspect(tag)["Config"]["Labels"]["podwright.blueprint.digest"] == digest
     assert container.stop() == 0
     for layer in layers(docker, tag, slim):
         # packages of the base image, such as orjson, are not installed again
-        assert not [path for path in layer.entries if "orjson" in path or path.endswith((".pth", ".lock"))]
+        assert not [
+            path for path in layer.entries if "orjson" in path or path.endswith((".pth", ".lock"))
+        ]
 
     facts = json.loads(shell("inspect", tag, "--json", "--docker", docker.client).stdout)
-    assert (facts["name"], facts["kind"], facts["tools"]) == ("calculator", "agent", ["add_numbers"])
-    assert (facts["models"], facts["limits"]["max_loops"], facts["digest"]) == (["offline/echo"], 5, digest)
+    assert (facts["name"], facts["kind"], facts["tools"]) == (
+        "calculator",
+        "agent",
+        ["add_numbers"],
+    )
+    assert (facts["models"], facts["limits"]["max_loops"], facts["digest"]) == (
+        ["offline/echo"],
+        5,
+        digest,
+    )
     assert "calculator" in shell("inspect", tag, "--docker", docker.client).stdout
 
     assert shell("build", *options, "--locked").returncode == 0
@@ -203,7 +237,14 @@ def test_files_of_a_component(tmp_path: Path) -> None:
     folder = agent(tmp_path / "packed")
     context = tmp_path / "context"
     context.mkdir()
-    excluded = [".env", ".git/config", "venv/pyvenv.cfg", "venv/lib/x.py", "__pycache__/tools.pyc", "test_it.py"]
+    excluded = [
+        ".env",
+        ".git/config",
+        "venv/pyvenv.cfg",
+        "venv/lib/x.py",
+        "__pycache__/tools.pyc",
+        "test_it.py",
+    ]
     included = ["data/table.csv", "more/__init__.py"]
     for name in [*excluded, *included]:
         (folder / name).parent.mkdir(exist_ok=True)
@@ -211,7 +252,9 @@ def test_files_of_a_component(tmp_path: Path) -> None:
     (folder / "data" / "table.csv").chmod(0o600)
     files = stage(Folder(folder), context, ())
     assert files == ["blueprint.json", *included]
-    assert {stat.S_IMODE((context / "component" / file).stat().st_mode) for file in files} == {0o644}
+    assert {stat.S_IMODE((context / "component" / file).stat().st_mode) for file in files} == {
+        0o644
+    }
 
 
 def test_agents_in_the_folders_beside(
@@ -224,7 +267,9 @@ def test_agents_in_the_folders_beside(
     described = facts()
     assert (described["kind"], described["remotes"]) == ("workflow", [])
     assert {"researcher", "writer", "reviewer"} <= set(described["agents"])
-    container = start(tag, "--network=none", "--read-only", PODWRIGHT_MODEL="offline/echo").healthy()
+    container = start(
+        tag, "--network=none", "--read-only", PODWRIGHT_MODEL="offline/echo"
+    ).healthy()
     assert "writer_output" in container.post_run({"input": "the moon"})
     assert container.stop() == 0
 
@@ -241,7 +286,9 @@ def test_remote_agents(
     done = build(folder, PODWRIGHT_AGENTS='{"writer": "http://writer.internal:8000"}')
     assert done.returncode == 0, done.stderr
     assert facts()["remotes"] == ["writer"]
-    assert "writer.internal" not in json.dumps(docker.inspect(tag)) + docker("history", "--no-trunc", tag)
+    assert "writer.internal" not in json.dumps(docker.inspect(tag)) + docker(
+        "history", "--no-trunc", tag
+    )
 
 
 def test_the_image_has_the_files_of_the_folder(
@@ -249,7 +296,9 @@ def test_the_image_has_the_files_of_the_folder(
 ) -> None:
     """A changed file of the same size is a changed file, and the same files at another time give the same layers."""
     folders = [agent(tmp_path / place / "same") for place in ("first", "second", "third")]
-    (folders[1] / "blueprint.json").write_text((folders[1] / "blueprint.json").read_text().replace("Do.", "Go."))
+    (folders[1] / "blueprint.json").write_text(
+        (folders[1] / "blueprint.json").read_text().replace("Do.", "Go.")
+    )
     images: list[list[str]] = []
     for folder in folders:
         done = build(folder, "--verbose")
@@ -270,8 +319,12 @@ def test_missing_parts(shell: Shell, docker: Docker, slim: str, tmp_path: Path) 
     message = error_of(shell("build", folder, "-t", "x", PATH=str(tmp_path)))
     assert "make engine" in message
     error_of(shell("inspect", "x", *client, DOCKER_HOST=f"unix://{tmp_path}/none.sock"))
-    assert "podwright:none" in error_of(shell("build", folder, "-t", "x", "--base", "podwright:none", *client))
+    assert "podwright:none" in error_of(
+        shell("build", folder, "-t", "x", "--base", "podwright:none", *client)
+    )
     absent = "127.0.0.1:9/none/such:1"
     assert absent in error_of(shell("build", folder, "-t", "x", "--base", absent, *client))
-    assert "podwright-no-such-image" in error_of(shell("inspect", "podwright-no-such-image", *client))
+    assert "podwright-no-such-image" in error_of(
+        shell("inspect", "podwright-no-such-image", *client)
+    )
     assert slim in error_of(shell("inspect", slim, *client))

@@ -49,7 +49,10 @@ def test_a_page_cannot_rebind_its_name(slim: str, start: Start) -> None:
         "import sys, http.client as h; c = h.HTTPConnection('127.0.0.1', 8000); "
         "c.request('GET', '/info', headers={'host': sys.argv[1]}); print(c.getresponse().status)"
     )
-    statuses = {host: container.run("python", "-c", code, host).strip() for host in ("evil.example", "writer:8000")}
+    statuses = {
+        host: container.run("python", "-c", code, host).strip()
+        for host in ("evil.example", "writer:8000")
+    }
     assert statuses == {"evil.example": "400", "writer:8000": "200"}
 
 
@@ -92,7 +95,9 @@ def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     container = start(slim, *options, WEB_CONCURRENCY="2", **OFFLINE).healthy()
     assert "the moon" in container.post_run({"input": "the moon"})["output"]
     processes = container.docker("top", container.id, "-eo", "pid,args").splitlines()
-    assert len([line for line in processes if "python" in line]) >= 3, processes  # a parent and two workers
+    assert len([line for line in processes if "python" in line]) >= 3, (
+        processes
+    )  # a parent and two workers
     assert container.stop() == 0
 
 
@@ -112,7 +117,12 @@ def test_background_runs(docker: Docker, slim: str, full: str, start: Start) -> 
 def test_orphaned_processes_are_reaped(slim: str, start: Start, tmp_path: Path) -> None:
     """A process that a tool leaves behind leaves no zombie."""
     config = {"model": "offline/echo"}
-    blueprint = {"name": "parent", "instructions": "Leave.", "config": config, "tools": [tool_entry("leave")]}
+    blueprint = {
+        "name": "parent",
+        "instructions": "Leave.",
+        "config": config,
+        "tools": [tool_entry("leave")],
+    }
     (tmp_path / "blueprint.json").write_text(json.dumps(blueprint))
     (tmp_path / "tools.py").write_text(
         "import subprocess\n\n"
@@ -138,12 +148,18 @@ def test_exit_codes(docker: Docker, slim: str, start: Start) -> None:
     done = docker.run("run", "--rm", slim)
     assert (done.returncode, "Traceback" in done.stderr) == (1, False)
     assert "blueprint" in done.stderr
-    container = start(slim, "--interactive", mounted(NEWSROOM / "writer"), command=("run", "/component", "-"))
+    container = start(
+        slim, "--interactive", mounted(NEWSROOM / "writer"), command=("run", "/component", "-")
+    )
 
     def handles_signals() -> bool:
         """Whether a process in the container handles SIGTERM: Python itself handles only SIGINT, and ends with 1."""
-        masks = docker.run("exec", container.id, "sh", "-c", "grep -h SigCgt /proc/[0-9]*/status").stdout
-        return any(int(line.split()[1], 16) & 1 << signal.SIGTERM - 1 for line in masks.splitlines())
+        masks = docker.run(
+            "exec", container.id, "sh", "-c", "grep -h SigCgt /proc/[0-9]*/status"
+        ).stdout
+        return any(
+            int(line.split()[1], 16) & 1 << signal.SIGTERM - 1 for line in masks.splitlines()
+        )
 
     until(handles_signals)
     docker("kill", "--signal", "INT", container.id)
@@ -154,7 +170,9 @@ def test_two_lines(docker: Docker, slim: str, start: Start, tag: str, tmp_path: 
     """Two lines of a Dockerfile add a component."""
     (tmp_path / "Dockerfile").write_text(f"FROM {slim}\nCOPY writer /component\n")
     (tmp_path / "writer").mkdir()
-    (tmp_path / "writer" / "blueprint.json").write_bytes((NEWSROOM / "writer" / "blueprint.json").read_bytes())
+    (tmp_path / "writer" / "blueprint.json").write_bytes(
+        (NEWSROOM / "writer" / "blueprint.json").read_bytes()
+    )
     docker("build", "--quiet", f"--tag={tag}", tmp_path)
     container = start(tag, **OFFLINE).healthy()
     assert container.post_run({"input": "the moon"})["output"].startswith("Echo")
@@ -179,7 +197,9 @@ UNWANTED = re.compile(
     r"|^(root|tmp|var/cache|var/lib/apt|var/tmp|wheels|source|tools)/."
     r"|\.(pth|egg-link|whl)$"
 )
-SECRET = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY|AKIA[0-9A-Z]{16}|ghp_[0-9A-Za-z]{36}|sk-[0-9A-Za-z]{40}")
+SECRET = re.compile(
+    rb"BEGIN [A-Z ]*PRIVATE KEY|AKIA[0-9A-Z]{16}|ghp_[0-9A-Za-z]{36}|sk-[0-9A-Za-z]{40}"
+)
 
 EXAMPLES = {
     "cryptography/hazmat/primitives/serialization/ssh.py",
@@ -200,9 +220,15 @@ def test_contents_of_the_layers(docker: Docker, image: str) -> None:
         files = [entry for entry in layer.entries.values() if entry.isfile()]
         assert [path for path in paths if UNWANTED.search(path)] == []
         assert [entry.name for entry in files if entry.mode & 0o6022] == []
-        assert [path for path, entry in layer.entries.items() if path.startswith("opt/") and entry.uid] == []
+        assert [
+            path for path, entry in layer.entries.items() if path.startswith("opt/") and entry.uid
+        ] == []
         sources = {path: text for path, text in layer.contents.items() if not path.endswith(".pyc")}
-        secrets = [path.rpartition("/site-packages/")[2] for path, text in sources.items() if SECRET.search(text)]
+        secrets = [
+            path.rpartition("/site-packages/")[2]
+            for path, text in sources.items()
+            if SECRET.search(text)
+        ]
         assert [path for path in secrets if path not in EXAMPLES] == []
     config = json.dumps([docker.inspect(image)["Config"], docker("history", "--no-trunc", image)])
     assert not re.search(r"(KEY|TOKEN|SECRET|PASSWORD)=", config)
@@ -257,4 +283,6 @@ def test_checkov(checkov: Checkov) -> None:
     checks = json.loads(done.stdout)["results"]
     assert [check["check_id"] for check in checks["failed_checks"]] == []
     assert {check["file_path"] for check in checks["passed_checks"]} == set(files)
-    assert all(len(check["check_result"]["suppress_comment"]) > 20 for check in checks["skipped_checks"])
+    assert all(
+        len(check["check_result"]["suppress_comment"]) > 20 for check in checks["skipped_checks"]
+    )

@@ -18,7 +18,9 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
     (tmp_path / "docker").symlink_to(docker.client)
     page = (ROOT / "docs" / "image.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    lines = [
+        line for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()
+    ]
     commands = [line for line in lines if not line.startswith("make ")]
     assert {" ".join(line.split()[:2]) for line in commands} == {
         "podwright new", "podwright build", "podwright inspect",
@@ -29,14 +31,25 @@ def test_commands(docker: Docker, slim: str, tag: str, tmp_path: Path) -> None:
     try:
         for line in commands:
             command = line.replace("team/calculator:1.0", tag).replace("podwright:slim", slim)
-            command = command.replace("127.0.0.1:8000:", "127.0.0.1::").replace("build ", f"build --base {slim} ")
+            command = command.replace("127.0.0.1:8000:", "127.0.0.1::").replace(
+                "build ", f"build --base {slim} "
+            )
             for name, replacement in names.items():
-                command = re.sub(rf"(--name|stop|rm|ExitCode}}}}') {name}(?= |$)", rf"\1 {replacement}", command)
+                command = re.sub(
+                    rf"(--name|stop|rm|ExitCode}}}}') {name}(?= |$)", rf"\1 {replacement}", command
+                )
             if line.startswith("curl"):
                 port = docker("port", names["calculator"], "8000").strip()
-                command = command.replace("localhost:8000", port) + " --retry 20 --retry-delay 1 --retry-all-errors"
+                command = (
+                    command.replace("localhost:8000", port)
+                    + " --retry 20 --retry-delay 1 --retry-all-errors"
+                )
             done = subprocess.run(
-                ["bash", "-c", command], cwd=tmp_path, env=environment(PATH=path), capture_output=True, text=True
+                ["bash", "-c", command],
+                cwd=tmp_path,
+                env=environment(PATH=path),
+                capture_output=True,
+                text=True,
             )
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             assert done.stdout, command

@@ -22,7 +22,12 @@ from podwright.models.retries import Retries
 
 Block = dict[str, Any]
 MODEL = "claude-sonnet-4-5"
-USAGE = {"input_tokens": 10, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 7}
+USAGE = {
+    "input_tokens": 10,
+    "cache_read_input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "output_tokens": 7,
+}
 
 
 def text(words: str) -> Block:
@@ -37,7 +42,9 @@ def thinking(words: str, signature: str = "sig-1") -> Block:
     return {"type": "thinking", "thinking": words, "signature": signature}
 
 
-def message(*content: Block, stop: str = "end_turn", model: str = MODEL, **usage: Any) -> dict[str, Any]:
+def message(
+    *content: Block, stop: str = "end_turn", model: str = MODEL, **usage: Any
+) -> dict[str, Any]:
     """A whole answer."""
     return {
         "id": "msg_01",
@@ -59,11 +66,17 @@ def events(answer: dict[str, Any], piece: int = 5) -> list[dict[str, Any]]:
     for index, block in enumerate(answer["content"]):
         begun, deltas = _pieces(block, piece)
         found.append({"type": "content_block_start", "index": index, "content_block": begun})
-        found += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        found += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        ]
         found.append({"type": "content_block_stop", "index": index})
     end = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
     counts = {key: usage[key] for key in ("output_tokens", "output_tokens_details") if key in usage}
-    return [*found, {"type": "message_delta", "delta": end, "usage": counts}, {"type": "message_stop"}]
+    return [
+        *found,
+        {"type": "message_delta", "delta": end, "usage": counts},
+        {"type": "message_stop"},
+    ]
 
 
 def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
@@ -72,13 +85,19 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
 
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": part} for part in cut(block["text"])]
+            return {**block, "text": ""}, [
+                {"type": "text_delta", "text": part} for part in cut(block["text"])
+            ]
         case "tool_use":
             written = json.dumps(block["input"]) if block["input"] else ""
-            deltas = [{"type": "input_json_delta", "partial_json": part} for part in ("", *cut(written))]
+            deltas = [
+                {"type": "input_json_delta", "partial_json": part} for part in ("", *cut(written))
+            ]
             return {**block, "input": {}}, deltas
         case "thinking":
-            deltas = [{"type": "thinking_delta", "thinking": part} for part in cut(block["thinking"])]
+            deltas = [
+                {"type": "thinking_delta", "thinking": part} for part in cut(block["thinking"])
+            ]
             deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
         case _:
@@ -87,12 +106,16 @@ def _pieces(block: Block, length: int) -> tuple[Block, list[Block]]:
 
 def framed(*found: dict[str, Any]) -> bytes:
     """The bytes of events."""
-    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in found).encode()
+    return "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in found
+    ).encode()
 
 
 def error(status: int, kind: str, words: str) -> bytes:
     """A refusal."""
-    return reply({"type": "error", "error": {"type": kind, "message": words}, "request_id": "req_1"}, status)
+    return reply(
+        {"type": "error", "error": {"type": kind, "message": words}, "request_id": "req_1"}, status
+    )
 
 
 class Claude(Upstream):
@@ -104,7 +127,9 @@ class Claude(Upstream):
 
     def says(self, *answers: dict[str, Any] | Sequence[Part]) -> None:
         """The answers: messages, which are streamed if that was asked for, or scripts."""
-        self.answers(*[self._script(answer) if isinstance(answer, dict) else answer for answer in answers])
+        self.answers(
+            *[self._script(answer) if isinstance(answer, dict) else answer for answer in answers]
+        )
 
     def _script(self, answer: dict[str, Any]) -> list[Part]:
         def respond() -> list[Any]:
@@ -118,7 +143,9 @@ class Claude(Upstream):
         return [respond]
 
     def model(self, name: str = MODEL) -> MessagesModel:
-        model = MessagesModel(f"anthropic/{name}", Connection("sk-ant-key", self.url), ENDPOINTS["anthropic"])
+        model = MessagesModel(
+            f"anthropic/{name}", Connection("sk-ant-key", self.url), ENDPOINTS["anthropic"]
+        )
         model.retries = Retries(first_wait=0.001)
         return model
 
@@ -170,10 +197,21 @@ def _of_messages(messages: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
-    known = ("text", "image", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use")
+    known = (
+        "text",
+        "image",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+        "server_tool_use",
+    )
     unknown = [block["type"] for block in turn["content"] if block["type"] not in known]
     yield from (f"messages.{number}: {kind} unknown" for kind in unknown)
-    if turn["role"] == "assistant" and turn["content"][-1]["type"] in ("thinking", "redacted_thinking"):
+    if turn["role"] == "assistant" and turn["content"][-1]["type"] in (
+        "thinking",
+        "redacted_thinking",
+    ):
         yield f"messages.{number}: The final block in an assistant message cannot be `thinking`"
     for block in turn["content"]:
         if block["type"] == "tool_use" and not isinstance(block["input"], dict):
@@ -183,16 +221,24 @@ def _of_blocks(number: int, turn: dict[str, Any]) -> Iterator[str]:
 
 
 def _of_tools(body: dict[str, Any]) -> Iterator[str]:
-    used = any(block["type"] == "tool_use" for turn in body["messages"] for block in turn["content"])
+    used = any(
+        block["type"] == "tool_use" for turn in body["messages"] for block in turn["content"]
+    )
     tools = body.get("tools", [])
     if used and not tools:
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
     if body.get("tool_choice") and not tools:
         yield "tool_choice may only be specified while providing tools"
-    if body.get("tool_choice", {}).get("type") in ("any", "tool"):  # an error with models that think
+    if body.get("tool_choice", {}).get("type") in (
+        "any",
+        "tool",
+    ):  # an error with models that think
         yield "tool_choice forces tool use, which this model does not support"
     for tool in tools:
-        if not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"]) or tool["input_schema"].get("type") != "object":
+        if (
+            not re.fullmatch(r"[a-zA-Z0-9_-]{1,128}", tool["name"])
+            or tool["input_schema"].get("type") != "object"
+        ):
             yield f"tools: {tool['name']} is invalid"
 
 

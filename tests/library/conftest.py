@@ -12,14 +12,25 @@ from tests.library.model_clients import CLIENTS, Client
 from tests.library.shapes import events
 from tests.library.upstream import Upstream, upstream
 
-from podwright import Agent, Conductor, Event, EventManager, FunctionModel, Pipeline, Usage, Workflow
+from podwright import (
+    Agent,
+    Conductor,
+    Event,
+    EventManager,
+    FunctionModel,
+    Pipeline,
+    Usage,
+    Workflow,
+)
 from podwright.events import RunEnded, RunStarted
 from podwright.models.price_file import VARIABLE
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 
 # a busy machine is slow, which is no fault of a test
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("podwright", deadline=None, derandomize=True, suppress_health_check=CHECKS)
+settings.register_profile(
+    "podwright", deadline=None, derandomize=True, suppress_health_check=CHECKS
+)
 settings.load_profile("podwright")
 
 
@@ -149,7 +160,9 @@ class ExampleModel(FunctionModel):
         answered = sum(message.role == "tool" for message in request.messages)
         tools = {"solo": ("look",), "desk": ("first", "second")}.get(request.component, ())
         if answered < len(tools):
-            arguments = {"word": "moon"} if request.component == "solo" else {"task": f"task {answered}"}
+            arguments = (
+                {"word": "moon"} if request.component == "solo" else {"task": f"task {answered}"}
+            )
             call = ToolCall.of(tools[answered], id=f"call_{answered}", **arguments)
             return ModelResponse(tool_calls=(call,), usage=USED, finish_reason="tool_calls")
         return ModelResponse(f"{request.component} answers", usage=USED)
@@ -182,11 +195,17 @@ def make_example(recorder: Recorder) -> Callable[..., Example]:
             solo = Agent("solo", "Help.", model, tools=[look], **options)
             return Example(solo, model, recorder, "solo answers", "solo", 2)
         if kind == "workflow":
-            value = {"input": "hello", "first_output": "first answers", "second_output": "second answers"}
+            value = {
+                "input": "hello",
+                "first_output": "first answers",
+                "second_output": "second answers",
+            }
             return Example(Workflow("flow", agents, **options), model, recorder, value, "second", 2)
         if kind == "conductor":
             desk = Conductor("desk", "Lead.", model, agents, **options)
             return Example(desk, model, recorder, "desk answers", "first", 5)
-        return Example(Pipeline("line", agents, **options), model, recorder, "second answers", "second", 2)
+        return Example(
+            Pipeline("line", agents, **options), model, recorder, "second answers", "second", 2
+        )
 
     return make

@@ -24,7 +24,10 @@ SOON = Retries(first_wait=0.001)
 QUESTION = (Message("system", "Help."), Message("user", "Hello?"))
 LOOK_UP: Any = {
     "type": "function",
-    "function": {"name": "look_up", "parameters": {"type": "object", "properties": {"word": {"type": "string"}}}},
+    "function": {
+        "name": "look_up",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}},
+    },
 }
 
 
@@ -68,11 +71,17 @@ async def stream(model: Model, request: ModelRequest) -> tuple[ModelResponse, li
     return response, tokens
 
 
-_litellm = pytest.mark.filterwarnings("ignore")  # LiteLLM and what it imports warn about their own code
+_litellm = pytest.mark.filterwarnings(
+    "ignore"
+)  # LiteLLM and what it imports warn about their own code
 
 OPENAI = pytest.param(Client(openai_compatible, "openai/gpt-4o-mini"), id="openai-compatible")
 DEEPSEEK = pytest.param(Client(openai_compatible, "deepseek/deepseek-chat"), id="openai-compatible")
-LITELLM_OPENAI = pytest.param(Client(LiteLLMModel, "openai/gpt-4o-mini"), id="litellm-openai", marks=_litellm)
-LITELLM_VLLM = pytest.param(Client(LiteLLMModel, "hosted_vllm/qwen"), id="litellm-vllm", marks=_litellm)
+LITELLM_OPENAI = pytest.param(
+    Client(LiteLLMModel, "openai/gpt-4o-mini"), id="litellm-openai", marks=_litellm
+)
+LITELLM_VLLM = pytest.param(
+    Client(LiteLLMModel, "hosted_vllm/qwen"), id="litellm-vllm", marks=_litellm
+)
 CLIENTS = [OPENAI, LITELLM_OPENAI, LITELLM_VLLM]
 """LiteLLM calls OpenAI through OpenAI's own package, and others itself."""

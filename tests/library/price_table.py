@@ -58,7 +58,10 @@ def main() -> None:
     """Print the table."""
     print("| model | by hand | ours | source | why they differ |\n|---|---|---|---|---|")
     for price in prices():
-        shown = [f"{rates[0]:g}, {rates[1]:g}" if rates else "unknown" for rates in (price.by_hand, price.ours)]
+        shown = [
+            f"{rates[0]:g}, {rates[1]:g}" if rates else "unknown"
+            for rates in (price.by_hand, price.ours)
+        ]
         print(f"| {price.model} | {' | '.join(shown)} | {price.source} | {price.why} |")
 
 

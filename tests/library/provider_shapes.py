@@ -68,13 +68,23 @@ class Thought(Shape):
     """The thoughts as a text."""
 
 
-LOOK_UP_SEA = {"id": "call_1", "type": "function", "function": {"name": "look_up", "arguments": '{"word": "sea"}'}}
+LOOK_UP_SEA = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "look_up", "arguments": '{"word": "sea"}'},
+}
 SIGNATURE = "EqQBCkYIBxABGAIqQL8pT0" * 4
 """Signatures are long texts, which nobody can read."""
 
 
 def thought(
-    model: str, what: str, source: str, fields: Json, *pieces: Json, made: Json | None = None, **more: Any
+    model: str,
+    what: str,
+    source: str,
+    fields: Json,
+    *pieces: Json,
+    made: Json | None = None,
+    **more: Any,
 ) -> Thought:
     """A row whose message has further fields; without `pieces`, a stream has them in one delta."""
     tool_call: Json = {**LOOK_UP_SEA, **(made or {})}
@@ -110,9 +120,13 @@ BLOCKS = [
 ]
 
 LOST = not_with("LiteLLM drops the pieces of a stream that have nothing else", "litellm-streaming")
-RENAMED = not_with("LiteLLM sends it back as reasoning_content, which vLLM takes too", "litellm-streaming")
+RENAMED = not_with(
+    "LiteLLM sends it back as reasoning_content, which vLLM takes too", "litellm-streaming"
+)
 NOT_SENT = not_with("LiteLLM sends no thoughts back to Mistral", "litellm")
-UNKNOWN_TO_US = not_with("LiteLLM knows no such provider, or we do not know that it speaks this protocol", "litellm")
+UNKNOWN_TO_US = not_with(
+    "LiteLLM knows no such provider, or we do not know that it speaks this protocol", "litellm"
+)
 
 THOUGHTS = [
     thought(
@@ -247,18 +261,29 @@ class NativeThought(Shape):
 
 def of_anthropic(what: str, source: str, *blocks: Json, streams: bool = True) -> NativeThought:
     """A row of Anthropic's Messages."""
-    parts = [*blocks, {"type": "tool_use", "id": "call_1", "name": "look_up", "input": {"word": "sea"}}]
+    parts = [
+        *blocks,
+        {"type": "tool_use", "id": "call_1", "name": "look_up", "input": {"word": "sea"}},
+    ]
     message: Json = {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-haiku-4-5", "stop_sequence": None,
         "usage": {"input_tokens": 10, "output_tokens": 6},
     }  # fmt: skip
-    events: list[Json] = [{"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}]
+    events: list[Json] = [
+        {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    ]
     for index, block in enumerate(parts):
         begun, *deltas = _block_in_pieces(block)
         events.append({"type": "content_block_start", "index": index, "content_block": begun})
-        events += [{"type": "content_block_delta", "index": index, "delta": piece} for piece in deltas]
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": piece} for piece in deltas
+        ]
         events.append({"type": "content_block_stop", "index": index})
-    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 6}}
+    end = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "tool_use"},
+        "usage": {"output_tokens": 6},
+    }
     events += [end, {"type": "message_stop"}]
     text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
     return NativeThought(
@@ -285,8 +310,16 @@ def _block_in_pieces(block: Json) -> list[Json]:
 def of_gemini(what: str, source: str, *parts: Json) -> NativeThought:
     """A row of Gemini's `generateContent`."""
     used = {"promptTokenCount": 10, "candidatesTokenCount": 6, "totalTokenCount": 16}
-    candidate = {"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP", "index": 0}
-    body = {"candidates": [candidate], "usageMetadata": used, "modelVersion": "gemini-3-pro-preview"}
+    candidate = {
+        "content": {"role": "model", "parts": list(parts)},
+        "finishReason": "STOP",
+        "index": 0,
+    }
+    body = {
+        "candidates": [candidate],
+        "usageMetadata": used,
+        "modelVersion": "gemini-3-pro-preview",
+    }
     return NativeThought(
         provider="Gemini", what=what, source=source, model="gemini/gemini-3-pro-preview", path="contents",
         parts=list(parts), stream=streamed(sse(body, done=False)), body=body,
@@ -298,7 +331,9 @@ NATIVE_THOUGHTS = [
     of_anthropic("a thought", "NousResearch/hermes-agent#4626", BLOCKS[0]),
     of_anthropic("a thought and a redacted one", "anomalyco/opencode#38614", *BLOCKS),
     of_anthropic("a redacted thought alone", "dcdpr/jp#136", BLOCKS[1]),
-    of_anthropic("two thoughts", "0xPlaygrounds/rig#1391", BLOCKS[0], {**BLOCKS[0], "thinking": "Once more."}),
+    of_anthropic(
+        "two thoughts", "0xPlaygrounds/rig#1391", BLOCKS[0], {**BLOCKS[0], "thinking": "Once more."}
+    ),
     of_gemini("a signed call", "JetBrains/koog#1148", {**FIND_SEA, "thoughtSignature": SIGNATURE}),
 ]
 
@@ -323,7 +358,9 @@ FIRST_CALL = delta(tool_calls=[{"index": 0, **LOOK_UP_SEA}])
 USED = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
 FAULT = {"error": {"message": "TimeoutError", "type": "GatewayTimeout", "code": 504}}
 DONE_IS_AN_END = not_with("LiteLLM takes [DONE] for a finish reason (BerriAI/litellm#40578)", VLLM)
-OTHER_REASON = not_with('LiteLLM makes it "stop", and does not say what it was', f"{VLLM}-streaming")
+OTHER_REASON = not_with(
+    'LiteLLM makes it "stop", and does not say what it was', f"{VLLM}-streaming"
+)
 
 
 def finished(reason: Any, *, text: str = "Half", **more: Any) -> tuple[Script, Script]:
@@ -334,7 +371,9 @@ def finished(reason: Any, *, text: str = "Half", **more: Any) -> tuple[Script, S
     return [reply({**body, **more})], streamed(sse(delta(content=text), ends))
 
 
-def ended(reason: str, error: type[errors.ModelError], source: str, provider: str, **more: Any) -> End:
+def ended(
+    reason: str, error: type[errors.ModelError], source: str, provider: str, **more: Any
+) -> End:
     """A row of a finish reason that is no answer's end."""
     plain, stream = finished(reason)
     return End(
@@ -475,7 +514,9 @@ class Refusal(Shape):
     """What the model wrote, if that is what the provider refuses."""
 
 
-def refusal(provider: str, what: str, source: str, body: object, status: int = 400, **more: Any) -> Refusal:
+def refusal(
+    provider: str, what: str, source: str, body: object, status: int = 400, **more: Any
+) -> Refusal:
     """A row of an error; the body is bytes, or JSON data."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return Refusal(provider=provider, what=what, source=source, body=data, status=status, **more)
@@ -815,9 +856,13 @@ COMMENTS = b": OPENROUTER PROCESSING\n\n"
 EMPTY = b"data: \n\n"
 
 
-def framing(provider: str, what: str, source: str, body: bytes, content_type: str = SSE, **more: Any) -> Framing:
+def framing(
+    provider: str, what: str, source: str, body: bytes, content_type: str = SSE, **more: Any
+) -> Framing:
     """A row of a whole body."""
-    return Framing(provider=provider, what=what, source=source, script=[reply(body, 200, content_type)], **more)
+    return Framing(
+        provider=provider, what=what, source=source, script=[reply(body, 200, content_type)], **more
+    )
 
 
 def in_chunks(provider: str, what: str, source: str, *pieces: bytes, **more: Any) -> Framing:
@@ -829,12 +874,18 @@ def in_chunks(provider: str, what: str, source: str, *pieces: bytes, **more: Any
 def split_at(body: bytes, mark: bytes) -> list[bytes]:
     """The body in pieces that end after the first byte of each mark."""
     first, *rest = body.split(mark)
-    pieces = [first + mark[:1], *(mark[1:] + part + mark[:1] for part in rest[:-1]), mark[1:] + rest[-1]]
+    pieces = [
+        first + mark[:1],
+        *(mark[1:] + part + mark[:1] for part in rest[:-1]),
+        mark[1:] + rest[-1],
+    ]
     assert b"".join(pieces) == body
     return pieces
 
 
-NO_STREAM = not_with("LiteLLM reads a stream only where it asked for one", f"{OPENAI}-plain", f"{VLLM}-plain")
+NO_STREAM = not_with(
+    "LiteLLM reads a stream only where it asked for one", f"{OPENAI}-plain", f"{VLLM}-plain"
+)
 NO_ANSWER = "LiteLLM reads an answer without the framing of events only where it asked for none"
 NO_COMPLETION = not_with(NO_ANSWER, f"{OPENAI}-streaming", f"{VLLM}-streaming")
 CRLF = OF_FINE.replace(b"\n", b"\r\n")
@@ -944,9 +995,21 @@ def calls(provider: str, what: str, source: str, *pieces: Any, **more: Any) -> C
     return Calls(provider=provider, what=what, source=source, pieces=pieces, **more)
 
 
-def at(index: int | None, id_: str | None = "", name: str | None = "", arguments: Any = None, **more: Any) -> Json:
+def at(
+    index: int | None,
+    id_: str | None = "",
+    name: str | None = "",
+    arguments: Any = None,
+    **more: Any,
+) -> Json:
     """A piece of a tool call; an empty id or name is left out."""
-    piece = call(index=index, **({"id": id_} if id_ != "" else {}), arguments=arguments, type="function", **more)
+    piece = call(
+        index=index,
+        **({"id": id_} if id_ != "" else {}),
+        arguments=arguments,
+        type="function",
+        **more,
+    )
     if name != "":
         piece["function"]["name"] = name
     return piece
@@ -1123,7 +1186,9 @@ class Counts(Shape):
 def counts(provider: str, what: str, source: str, *usages: Any, **more: Any) -> Counts:
     """A row of a usage, or of those of several chunks."""
     chunks = tuple({"usage": usage} for usage in usages)
-    return Counts(provider=provider, what=what, source=source, chunks=chunks, streams=len(usages) > 1, **more)
+    return Counts(
+        provider=provider, what=what, source=source, chunks=chunks, streams=len(usages) > 1, **more
+    )
 
 
 ZEROS = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from podwright import Agent, BlueprintValidationError, Conductor, FunctionModel, Pipeline, ScriptedModel, Workflow, load
+from podwright import (
+    Agent,
+    BlueprintValidationError,
+    Conductor,
+    FunctionModel,
+    Pipeline,
+    ScriptedModel,
+    Workflow,
+    load,
+)
 from podwright.errors import Problem
 from podwright.testing import events_of
 
@@ -19,7 +28,10 @@ def forecast(city: str, days: int = 1) -> str:
 
 
 _PROPERTIES = {"city": {"type": "string"}, "days": {"type": "integer"}}
-_FUNCTION = {"name": "forecast", "parameters": {"type": "object", "properties": _PROPERTIES, "required": ["city"]}}
+_FUNCTION = {
+    "name": "forecast",
+    "parameters": {"type": "object", "properties": _PROPERTIES, "required": ["city"]},
+}
 TOOL: Json = {"name": "forecast", "schema": {"type": "function", "function": _FUNCTION}}
 # only the fields of spec §§2.1 to 2.4
 AGENT: Json = {
@@ -34,7 +46,10 @@ def agent_step(name: str, agent: str = "writer", **more: Any) -> Json:
     return {"type": "agent_step", "agent": agent, "name": name, **more}
 
 
-WORKFLOW: Json = {"name": "newsroom", "steps": [agent_step("write"), agent_step("review", "reviewer")]}
+WORKFLOW: Json = {
+    "name": "newsroom",
+    "steps": [agent_step("write"), agent_step("review", "reviewer")],
+}
 CONDUCTOR: Json = {
     "name": "desk",
     "type": "Conductor",
@@ -72,7 +87,12 @@ EVERY_STEP: Json = {
     ],
 }  # fmt: skip
 BLUEPRINTS = {"agent": AGENT, "workflow": WORKFLOW, "conductor": CONDUCTOR, "pipeline": PIPELINE}
-CLASSES: dict[str, Any] = {"agent": Agent, "workflow": Workflow, "conductor": Conductor, "pipeline": Pipeline}
+CLASSES: dict[str, Any] = {
+    "agent": Agent,
+    "workflow": Workflow,
+    "conductor": Conductor,
+    "pipeline": Pipeline,
+}
 KINDS = list(CLASSES)
 AGENTS = {name: Agent(name, "", ScriptedModel()) for name in ("writer", "reviewer")}
 """The agents that the examples name."""

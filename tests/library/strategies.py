@@ -38,14 +38,24 @@ TOOLS: list[Callable[..., Any]] = [search, weekday]
 CONDITIONS: dict[str, Callable[..., Any]] = {"is_urgent": is_urgent, "is_late": is_late}
 
 any_json: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 
 _allowed = st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="{}/")
-names = st.sampled_from(["writer", "研究员", "🚀", "steps", "config"]) | st.text(_allowed, min_size=1, max_size=10)
-texts = st.sampled_from(["Say {input}.", "{{x}} {", "line\nline\ttab", "yes", "1e5", " a ", "é\u2028\x85\x00"])
+names = st.sampled_from(["writer", "研究员", "🚀", "steps", "config"]) | st.text(
+    _allowed, min_size=1, max_size=10
+)
+texts = st.sampled_from(
+    ["Say {input}.", "{{x}} {", "line\nline\ttab", "yes", "1e5", " a ", "é\u2028\x85\x00"]
+)
 texts |= st.text(max_size=20)
 model_names = st.sampled_from(["offline/echo", "openai/gpt-4o-mini", "a/b/c:1", "vendor/modèle"])
 counts = st.integers(1, 1000)
@@ -73,11 +83,17 @@ in_config: dict[str, st.SearchStrategy[Any]] = {
 }
 """Optional keys of `config`, one of which is unknown."""
 notes = st.dictionaries(texts, st.lists(texts), max_size=2)
-additions: dict[str, Any] = {"version": st.just(blueprints.VERSION), "description": texts, "metadata": notes}
+additions: dict[str, Any] = {
+    "version": st.just(blueprints.VERSION),
+    "description": texts,
+    "metadata": notes,
+}
 """The optional keys that are not in the specification."""
 
 
-def objects(required: dict[str, Any], optional: dict[str, Any] | None = None) -> st.SearchStrategy[Json]:
+def objects(
+    required: dict[str, Any], optional: dict[str, Any] | None = None
+) -> st.SearchStrategy[Json]:
     """Objects with all of the required keys and any of the optional ones."""
     return st.fixed_dictionaries(required, optional=optional or {})
 
@@ -95,13 +111,19 @@ def _tool_entry(function: Callable[..., Any], description: str | None) -> Json:
 
 
 tool_lists = st.lists(
-    st.builds(_tool_entry, st.sampled_from(TOOLS), st.none() | texts), max_size=2, unique_by=lambda tool: tool["name"]
+    st.builds(_tool_entry, st.sampled_from(TOOLS), st.none() | texts),
+    max_size=2,
+    unique_by=lambda tool: tool["name"],
 )
 
 
 def agents(model: bool = True) -> st.SearchStrategy[Json]:
     """Agents; without `model`, their config may lack one."""
-    config = objects({"model": model_names}, in_config) if model else objects({}, {"model": model_names, **in_config})
+    config = (
+        objects({"model": model_names}, in_config)
+        if model
+        else objects({}, {"model": model_names, **in_config})
+    )
     return objects(
         {"name": names, "instructions": texts, "config": config},
         {"type": st.just("Agent"), "tools": tool_lists, **additions},
@@ -136,21 +158,31 @@ conditions: st.SearchStrategy[Json] = st.recursive(
 )  # fmt: skip
 
 
-def _step(step_type: str, required: dict[str, Any], optional: dict[str, Any] | None = None) -> st.SearchStrategy[Json]:
+def _step(
+    step_type: str, required: dict[str, Any], optional: dict[str, Any] | None = None
+) -> st.SearchStrategy[Json]:
     return objects({"type": st.just(step_type), "name": names, **required}, optional)
 
 
 def _nested(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
     some = st.lists(inner, min_size=1, max_size=2)
     return st.one_of(
-        _step("condition_step", {"condition": conditions, "then": some}, {"else": st.lists(inner, max_size=2)}),
+        _step(
+            "condition_step",
+            {"condition": conditions, "then": some},
+            {"else": st.lists(inner, max_size=2)},
+        ),
         _step("parallel_step", {"branches": st.lists(some, min_size=1, max_size=2)}),
         _step(
             "loop_step",
             {"steps": some, "until": conditions, "max_iterations": counts},
             {"on_exhausted": st.sampled_from(["continue", "fail"])},
         ),
-        _step("map_step", {"over": names, "as": names, "steps": some}, {"max_concurrency": st.integers(1, 64)}),
+        _step(
+            "map_step",
+            {"over": names, "as": names, "steps": some},
+            {"max_concurrency": st.integers(1, 64)},
+        ),
         _step("workflow_step", {"workflow": _workflow(some)}),
     )
 
@@ -168,7 +200,9 @@ _conductors = objects(
         "type": st.just("Conductor"),
         "name": names,
         "instructions": texts,
-        "skills": st.lists(members(model=False), min_size=1, max_size=3, unique_by=lambda member: member["name"]),
+        "skills": st.lists(
+            members(model=False), min_size=1, max_size=3, unique_by=lambda member: member["name"]
+        ),
         "config": objects({"model": model_names}, {"planning": st.booleans(), **in_config}),
     },
     additions,
@@ -178,7 +212,9 @@ _conductors = objects(
 def _pipelines(model: bool) -> st.SearchStrategy[Json]:
     required: dict[str, Any] = {"type": st.just("Pipeline"), "name": names}
     required["steps"] = st.lists(members(model=not model), min_size=1, max_size=3)
-    return objects({**required, "config": objects({"model": model_names})} if model else required, additions)
+    return objects(
+        {**required, "config": objects({"model": model_names})} if model else required, additions
+    )
 
 
 valid: dict[str, st.SearchStrategy[Json]] = {
@@ -201,7 +237,13 @@ def load_generated(blueprint: Json) -> Any:
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The location of every value inside JSON data."""
     yield at
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inner:
         yield from places(item, (*at, key))
 
@@ -223,4 +265,6 @@ def changed(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 
 def damaged(value: Any, replacements: st.SearchStrategy[Any] = any_json) -> st.SearchStrategy[Any]:
     """JSON data with one value anywhere in it replaced or removed."""
-    return st.builds(changed, st.just(value), st.sampled_from(list(places(value))), st.just(...) | replacements)
+    return st.builds(
+        changed, st.just(value), st.sampled_from(list(places(value))), st.just(...) | replacements
+    )

@@ -73,7 +73,11 @@ async def test_an_answer_that_ended(claude: Claude, stop: str, streaming: bool) 
     ],
 )
 async def test_an_answer_that_is_none(
-    claude: Claude, stop: str, content: list[Any], expected: type[errors.ModelError], streaming: bool
+    claude: Claude,
+    stop: str,
+    content: list[Any],
+    expected: type[errors.ModelError],
+    streaming: bool,
 ) -> None:
     """An answer that was cut off, refused or left empty is no success."""
     claude.says(message(*content, stop=stop))
@@ -85,12 +89,24 @@ async def test_an_answer_that_is_none(
 @streaming_or_not
 async def test_a_paused_answer_goes_on(claude: Claude, streaming: bool) -> None:
     """What the provider has paused is sent back as it came, and the parts are one answer, with all of their tokens."""
-    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "Rome"}}
+    search = {
+        "type": "server_tool_use",
+        "id": "srvtoolu_1",
+        "name": "web_search",
+        "input": {"query": "Rome"},
+    }
     claude.says(message(text("Let me see. "), search, stop="pause_turn"), message(text("Rome.")))
     result = await claude.agent().arun("Where?", stream=streaming, trace=True)
     assert result.value == "Let me see. Rome."
-    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.model_calls) == (20, 14, 1)
-    assert claude.requests[1]["messages"][-1] == {"role": "assistant", "content": [text("Let me see. "), search]}
+    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.model_calls) == (
+        20,
+        14,
+        1,
+    )
+    assert claude.requests[1]["messages"][-1] == {
+        "role": "assistant",
+        "content": [text("Let me see. "), search],
+    }
 
 
 async def test_thoughts_that_are_refused_after_a_pause(claude: Claude) -> None:
@@ -109,7 +125,9 @@ async def test_what_is_paid_for_a_paused_answer(claude: Claude, leaves: bool) ->
     """The part that was paused is, also if the next request is refused, or the caller leaves during it."""
     refused = error(400, "invalid_request_error", "No.")
     asked_again = asyncio.Event()
-    claude.says(message(text("Hm… "), stop="pause_turn"), [asked_again.set, "hang"] if leaves else [refused])
+    claude.says(
+        message(text("Hm… "), stop="pause_turn"), [asked_again.set, "hang"] if leaves else [refused]
+    )
     agent = claude.agent()
     running = asyncio.create_task(agent.arun("?"))
     if leaves:
@@ -138,7 +156,11 @@ async def test_an_answer_that_is_paused_for_ever(claude: Claude) -> None:
 @streaming_or_not
 async def test_tools(claude: Claude, streaming: bool) -> None:
     """Several calls are answered in one turn, and an answer without arguments is a call without arguments."""
-    calls = tool_use("toolu_1", "look", word="Rome"), tool_use("toolu_2", "look", word="Oslo"), tool_use("t3", "now")
+    calls = (
+        tool_use("toolu_1", "look", word="Rome"),
+        tool_use("toolu_2", "look", word="Oslo"),
+        tool_use("t3", "now"),
+    )
 
     def now() -> str:
         """Tell the time."""
@@ -150,7 +172,9 @@ async def test_tools(claude: Claude, streaming: bool) -> None:
     assert asked == {"role": "assistant", "content": [text("I look."), *calls]}
     results = [(block["tool_use_id"], block.get("content")) for block in answered["content"]]
     assert results == [("toolu_1", "Rome: found"), ("toolu_2", "Oslo: found"), ("t3", None)]
-    assert claude.requests[0]["tools"][0]["input_schema"]["properties"] == {"word": {"type": "string"}}
+    assert claude.requests[0]["tools"][0]["input_schema"]["properties"] == {
+        "word": {"type": "string"}
+    }
 
 
 class City(BaseModel):
@@ -176,7 +200,9 @@ async def test_a_response_model_beside_tools(claude: Claude, streaming: bool) ->
     assert all("tool_choice" not in request for request in claude.requests)
 
 
-@pytest.mark.parametrize("model", ["claude-3-haiku-20240307", "claude-sonnet-4-20250514", "claude-opus-5-5", "own"])
+@pytest.mark.parametrize(
+    "model", ["claude-3-haiku-20240307", "claude-sonnet-4-20250514", "claude-opus-5-5", "own"]
+)
 async def test_a_response_model_alone(claude: Claude, model: str) -> None:
     """A structured answer comes through a tool, with each model; an answer in JSON text is read as well."""
     answer = {"name": "Rome", "people": {}}
@@ -188,7 +214,9 @@ async def test_a_response_model_alone(claude: Claude, model: str) -> None:
 @streaming_or_not
 async def test_arguments_that_are_no_json(claude: Claude, streaming: bool) -> None:
     """The model is told what is wrong with its arguments, and sees them as it wrote them."""
-    *begun, last_piece, stop, end, over = events(message(tool_use("t1", "look", word="Rome"), stop="tool_use"))
+    *begun, last_piece, stop, end, over = events(
+        message(tool_use("t1", "look", word="Rome"), stop="tool_use")
+    )
     assert last_piece["delta"]["partial_json"] == "}"
     claude.says(streamed(framed(*begun, stop, end, over)), message(text("Sorry.")))
     agent = claude.agent(tools=[look])
@@ -209,7 +237,9 @@ THOUGHTS = [
 
 @streaming_or_not
 @pytest.mark.parametrize("thought", THOUGHTS, ids=["shown", "omitted", "redacted"])
-async def test_thoughts_go_back_as_they_came(claude: Claude, thought: dict[str, Any], streaming: bool) -> None:
+async def test_thoughts_go_back_as_they_came(
+    claude: Claude, thought: dict[str, Any], streaming: bool
+) -> None:
     """In the tool loop, and in a later turn of the conversation, each block is where it was."""
     first = [thought, text("I look."), tool_use("t1", "look", word="Rome")]
     second = [thought, text("Found.")]
@@ -220,7 +250,9 @@ async def test_thoughts_go_back_as_they_came(claude: Claude, thought: dict[str, 
     assert claude.requests[1]["messages"][1]["content"] == first
     messages = json.loads(json.dumps(result.messages))
     await agent.arun("Sure?", stream=streaming, messages=messages)
-    said = [turn["content"] for turn in claude.requests[2]["messages"] if turn["role"] == "assistant"]
+    said = [
+        turn["content"] for turn in claude.requests[2]["messages"] if turn["role"] == "assistant"
+    ]
     assert said == [first, second]
 
 
@@ -228,7 +260,9 @@ async def test_thoughts_go_back_as_they_came(claude: Claude, thought: dict[str, 
 async def test_a_structured_answer_after_thoughts(claude: Claude, streaming: bool) -> None:
     """It is a text of the conversation, in the place of the tool call that it came through."""
     answer = {"name": "Rome", "people": {}}
-    claude.says(message(thinking("Hm"), tool_use("t1", "final_answer", **answer)), message(text("Yes.")))
+    claude.says(
+        message(thinking("Hm"), tool_use("t1", "final_answer", **answer)), message(text("Yes."))
+    )
     agent = claude.agent()
     result = await agent.arun("How many?", stream=streaming, response_model=City, trace=True)
     assert result.value == City(**answer)
@@ -255,7 +289,10 @@ async def test_thoughts_are_shown(claude: Claude, recorder: Any) -> None:
 
 async def test_thoughts_of_another_model_stay_away(claude: Claude) -> None:
     """A signature is valid for its model only: another one gets the text and the tool calls."""
-    claude.says(message(thinking("Hm"), tool_use("t1", "look", word="Rome"), stop="tool_use"), message(text("Rome.")))
+    claude.says(
+        message(thinking("Hm"), tool_use("t1", "look", word="Rome"), stop="tool_use"),
+        message(text("Rome.")),
+    )
     result = await claude.agent(tools=[look]).arun("Where?", trace=True)
     await claude.agent("claude-opus-4-6", tools=[look]).arun("Sure?", messages=result.messages)
     kinds = [block["type"] for turn in claude.requests[-1]["messages"] for block in turn["content"]]
@@ -289,8 +326,16 @@ async def test_thoughts_that_are_refused(claude: Claude, refusal: str) -> None:
 @pytest.mark.parametrize(
     ("model", "effort", "expected"),
     [
-        ("claude-3-7-sonnet-latest", "low", {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
-        ("claude-haiku-4-5-20251001", "xhigh", {"thinking": {"type": "enabled", "budget_tokens": 16_000}}),
+        (
+            "claude-3-7-sonnet-latest",
+            "low",
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+        ),
+        (
+            "claude-haiku-4-5-20251001",
+            "xhigh",
+            {"thinking": {"type": "enabled", "budget_tokens": 16_000}},
+        ),
         ("claude-sonnet-4-5", "none", {}),
         ("claude-opus-4-6", "minimal", {"effort": "low"}),
         ("claude-sonnet-5", "high", {"effort": "high"}),
@@ -302,7 +347,9 @@ async def test_thoughts_that_are_refused(claude: Claude, refusal: str) -> None:
         ("kimi-k2-thinking", "low", {"effort": "low"}),
     ],
 )
-async def test_the_effort_of_thinking(claude: Claude, model: str, effort: Any, expected: dict[str, Any]) -> None:
+async def test_the_effort_of_thinking(
+    claude: Claude, model: str, effort: Any, expected: dict[str, Any]
+) -> None:
     """Models before 4.6 take a budget of tokens, later ones an effort."""
     await claude.agent(model, reasoning_effort=effort).arun("Hello?")
     body = claude.requests[0]
@@ -318,7 +365,13 @@ async def test_the_effort_of_thinking(claude: Claude, model: str, effort: Any, e
 
 async def test_settings(claude: Claude) -> None:
     """Each setting has the protocol's name."""
-    options = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 50, "stop": "END", "parallel_tool_calls": False}
+    options = {
+        "temperature": 0.2,
+        "top_p": 0.9,
+        "max_tokens": 50,
+        "stop": "END",
+        "parallel_tool_calls": False,
+    }
     await claude.agent(tools=[look], **options).arun("Hello?")
     body = claude.requests[0]
     assert {key: body[key] for key in ("temperature", "top_p", "max_tokens")} == {
@@ -331,7 +384,9 @@ async def test_settings(claude: Claude) -> None:
     assert body["system"] == "Help."
 
 
-@pytest.mark.parametrize("setting", [{"seed": 1}, {"presence_penalty": 0.1}, {"frequency_penalty": 0.1}])
+@pytest.mark.parametrize(
+    "setting", [{"seed": 1}, {"presence_penalty": 0.1}, {"frequency_penalty": 0.1}]
+)
 async def test_a_setting_that_the_protocol_has_not(claude: Claude, setting: dict[str, Any]) -> None:
     """It is an error that names it, before any request, and never dropped."""
     with pytest.raises(errors.ModelRequestError, match=f"'{next(iter(setting))}'"):
@@ -341,7 +396,11 @@ async def test_a_setting_that_the_protocol_has_not(claude: Claude, setting: dict
 
 @pytest.mark.parametrize(
     ("model", "most"),
-    [("claude-3-haiku-20240307", 4096), ("claude-3-5-haiku-latest", 8192), ("claude-sonnet-5-5", 32_000)],
+    [
+        ("claude-3-haiku-20240307", 4096),
+        ("claude-3-5-haiku-latest", 8192),
+        ("claude-sonnet-5-5", 32_000),
+    ],
 )
 async def test_the_length_of_an_answer(claude: Claude, model: str, most: int) -> None:
     """The protocol wants a limit: what each model can, at most; a limit of the run is one of the answer, too."""
@@ -381,19 +440,32 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
     "white space": [{"role": "user", "content": " \n"}, {"role": "assistant", "content": "Hm?"}],
     "ids of other providers": [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": None, "tool_calls": [call("functions.look:0"), call("call|2")]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [call("functions.look:0"), call("call|2")],
+        },
         {"role": "tool", "tool_call_id": "functions.look:0", "content": "x"},
         {"role": "tool", "tool_call_id": "call|2", "content": ""},
     ],
     "arguments that are no object": [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": "Hm", "tool_calls": [call("a", arguments="[1"), call("b", arguments="2")]},
+        {
+            "role": "assistant",
+            "content": "Hm",
+            "tool_calls": [call("a", arguments="[1"), call("b", arguments="2")],
+        },
         {"role": "tool", "tool_call_id": "a", "content": "x"},
         {"role": "tool", "tool_call_id": "b", "content": "x"},
     ],
     "thoughts as another client keeps them": [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": "Hm", "reasoning_content": "So", "thinking_blocks": [thinking("So")]},
+        {
+            "role": "assistant",
+            "content": "Hm",
+            "reasoning_content": "So",
+            "thinking_blocks": [thinking("So")],
+        },
     ],
     "ids that begin again in each turn": [
         turn
@@ -406,7 +478,11 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
     ],
     "thoughts without a signature": [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": "Hm", "thinking_blocks": [{"type": "thinking", "thinking": "So"}]},
+        {
+            "role": "assistant",
+            "content": "Hm",
+            "thinking_blocks": [{"type": "thinking", "thinking": "So"}],
+        },
     ],
     "parts of another provider": [
         {"role": "user", "content": "Go"},
@@ -421,16 +497,25 @@ HISTORIES: dict[str, list[dict[str, Any]]] = {
     ],
     "thoughts of another provider": [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": "Hm", "reasoning_details": [{"text": "So"}], "podwright_provider": "xai"},
+        {
+            "role": "assistant",
+            "content": "Hm",
+            "reasoning_details": [{"text": "So"}],
+            "podwright_provider": "xai",
+        },
     ],
 }
 
 
 @streaming_or_not
 @pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES)
-async def test_histories_of_other_clients(claude: Claude, history: list[dict[str, Any]], streaming: bool) -> None:
+async def test_histories_of_other_clients(
+    claude: Claude, history: list[dict[str, Any]], streaming: bool
+) -> None:
     """A conversation that came from elsewhere follows the rules of the protocol."""
-    assert await claude.agent(tools=[look]).arun("And?", messages=history, stream=streaming) == "Ciao."
+    assert (
+        await claude.agent(tools=[look]).arun("And?", messages=history, stream=streaming) == "Ciao."
+    )
 
 
 async def test_tools_that_the_agent_has_no_more(claude: Claude) -> None:
@@ -480,10 +565,28 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
     ("status", "kind", "words", "expected", "requests"),
     [
         (400, "invalid_request_error", "messages.0: oh", errors.ModelRequestError, 1),
-        (400, "invalid_request_error", "prompt is too long: 250000 tokens > 200000", errors.ContextWindowError, 1),
-        (400, "invalid_request_error", "Your credit balance is too low", errors.ModelRateLimitError, 1),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 250000 tokens > 200000",
+            errors.ContextWindowError,
+            1,
+        ),
+        (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low",
+            errors.ModelRateLimitError,
+            1,
+        ),
         (401, "authentication_error", "invalid x-api-key", errors.ModelAuthenticationError, 1),
-        (402, "billing_error", "There is an issue with your billing", errors.ModelRateLimitError, 1),
+        (
+            402,
+            "billing_error",
+            "There is an issue with your billing",
+            errors.ModelRateLimitError,
+            1,
+        ),
         (403, "permission_error", "Not allowed", errors.ModelAuthenticationError, 1),
         (
             400,
@@ -492,9 +595,21 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
             errors.ModelRateLimitError,
             1,
         ),
-        (429, "rate_limit_error", "Extra usage is required for long context", errors.ModelRateLimitError, 1),
+        (
+            429,
+            "rate_limit_error",
+            "Extra usage is required for long context",
+            errors.ModelRateLimitError,
+            1,
+        ),
         (404, "not_found_error", "model: claude-9", errors.ModelRequestError, 1),
-        (413, "request_too_large", "Request exceeds the maximum size", errors.ContextWindowError, 1),
+        (
+            413,
+            "request_too_large",
+            "Request exceeds the maximum size",
+            errors.ContextWindowError,
+            1,
+        ),
         (429, "rate_limit_error", "Number of request tokens", errors.ModelRateLimitError, 3),
         (500, "api_error", "Internal server error", errors.ModelUnavailableError, 3),
         (504, "timeout_error", "Timed out", errors.ModelUnavailableError, 3),
@@ -502,7 +617,12 @@ async def test_key_version_and_url(claude: Claude, monkeypatch: pytest.MonkeyPat
     ],
 )
 async def test_errors(
-    claude: Claude, status: int, kind: str, words: str, expected: type[errors.ModelError], requests: int
+    claude: Claude,
+    status: int,
+    kind: str,
+    words: str,
+    expected: type[errors.ModelError],
+    requests: int,
 ) -> None:
     """Each kind of error has its class and its status, and is repeated only if that can help."""
     claude.says([error(status, kind, words)])
@@ -609,19 +729,28 @@ async def test_too_little_room_for_thoughts(claude: Claude) -> None:
 
 async def test_what_is_not_of_the_protocol(claude: Claude) -> None:
     """A page, a completion of another protocol, or nothing is not an answer."""
-    for body in (b"<html>", {"id": "c", "object": "chat.completion", "choices": []}, {}, {"type": "message"}):
+    for body in (
+        b"<html>",
+        {"id": "c", "object": "chat.completion", "choices": []},
+        {},
+        {"type": "message"},
+    ):
         claude.says([reply(body)])
         with pytest.raises(errors.ModelResponseError):
             await claude.model().complete(question(MODEL))
 
 
 @pytest.mark.parametrize("at", [1, 4], ids=["before the text", "within the text"])
-async def test_pings_are_signs_of_life(claude: Claude, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pings_are_signs_of_life(
+    claude: Claude, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model that thinks for long sends pings, and is not given up."""
     found = events(message(text("Once upon a time")))
     is_read = [asyncio.Event() for _ in range(5)]
     pings = [part for event in is_read for part in (event, chunk(framed({"type": "ping"})))]
-    claude.says([STREAM, chunk(framed(*found[:at])), *pings, chunk(framed(*found[at:])), chunk(b"")])
+    claude.says(
+        [STREAM, chunk(framed(*found[:at])), *pings, chunk(framed(*found[at:])), chunk(b"")]
+    )
     read_chunk = Response.read_chunk
     waiting = iter(is_read)
 
@@ -657,12 +786,19 @@ async def test_many_equal_pieces(claude: Claude) -> None:
         (
             {
                 "cache_creation_input_tokens": 90,
-                "cache_creation": {"ephemeral_5m_input_tokens": 30, "ephemeral_1h_input_tokens": 60},
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": 30,
+                    "ephemeral_1h_input_tokens": 60,
+                },
             },
             (100, 0, 90, 60, 0),
             10 * 3 + 30 * 3.75 + 60 * 6 + 7 * 15,
         ),
-        ({"output_tokens": 70, "output_tokens_details": {"thinking_tokens": 50}}, (10, 0, 0, 0, 50), 10 * 3 + 70 * 15),
+        (
+            {"output_tokens": 70, "output_tokens_details": {"thinking_tokens": 50}},
+            (10, 0, 0, 0, 50),
+            10 * 3 + 70 * 15,
+        ),
     ],
     ids=["plain", "cache read", "5 min write", "1 h write", "thinking"],
 )
@@ -724,10 +860,15 @@ async def test_a_request_in_the_words_of_the_protocol(claude: Claude) -> None:
         "system": "Help.",
         "messages": [
             {"role": "user", "content": [text("Where is Rome?")]},
-            {"role": "assistant", "content": [text("I look."), tool_use("toolu_1", "look_up", word="Rome")]},
+            {
+                "role": "assistant",
+                "content": [text("I look."), tool_use("toolu_1", "look_up", word="Rome")],
+            },
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "In Italy."}],
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": "In Italy."}
+                ],
             },
         ],
         "tools": [{"name": "look_up", "input_schema": LOOK_UP["function"]["parameters"]}],

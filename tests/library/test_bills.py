@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 from tests.library.model_clients import LITELLM_OPENAI, LITELLM_VLLM, NO_LIMITS, OPENAI, Client
-from tests.library.upstream import Script, Upstream, completion, delta, pass_time, reply, sse, streamed
+from tests.library.upstream import (
+    Script,
+    Upstream,
+    completion,
+    delta,
+    pass_time,
+    reply,
+    sse,
+    streamed,
+)
 
 from podwright import Agent
 from podwright.errors import PodwrightError, RunCancelledError
@@ -144,7 +153,9 @@ def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dated = {"input": 20, "output": 80}
     names = ("openai/*", "hosted_vllm/*")
     dated_names = (f"openai/{DATED}", f"hosted_vllm/{DATED}")
-    file.write_text(json.dumps({**dict.fromkeys(names, RATES), **dict.fromkeys(dated_names, dated)}))
+    file.write_text(
+        json.dumps({**dict.fromkeys(names, RATES), **dict.fromkeys(dated_names, dated)})
+    )
     monkeypatch.setenv(VARIABLE, str(file))
 
 
@@ -169,7 +180,9 @@ async def used(row: Row, client: Client, provider: Upstream, *, streaming: bool)
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("client", [OPENAI, LITELLM_OPENAI, LITELLM_VLLM])
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-async def test_a_run_reports_what_is_booked(row: Row, client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_a_run_reports_what_is_booked(
+    row: Row, client: Client, streaming: bool, provider: Upstream
+) -> None:
     """Tokens and cost are those of the books, or the cost is unknown and what is known of it is that of the books."""
     provider.answers(*(row.streamed if streaming else row.plain))
     usage = await used(row, client, provider, streaming=streaming)
@@ -180,11 +193,17 @@ async def test_a_run_reports_what_is_booked(row: Row, client: Client, streaming:
         books = replace(books, uncounted=0)
     cost = BOOKED * books.answers if books.cost is None else books.cost
     assert usage.known_cost == pytest.approx(cost / 1e6, abs=1e-12)
-    assert (usage.uncounted_model_calls, usage.incomplete_model_calls) == (books.uncounted, books.incomplete)
+    assert (usage.uncounted_model_calls, usage.incomplete_model_calls) == (
+        books.uncounted,
+        books.incomplete,
+    )
     assert usage.unpriced_model_calls == books.uncounted + books.incomplete
     if usage.unpriced_model_calls:
         assert usage.cost is None
         assert usage.input_tokens >= 1000 * books.answers
     else:
         assert usage.cost == usage.known_cost
-        assert (usage.input_tokens, usage.output_tokens) == (1000 * books.answers, 100 * books.answers)
+        assert (usage.input_tokens, usage.output_tokens) == (
+            1000 * books.answers,
+            100 * books.answers,
+        )

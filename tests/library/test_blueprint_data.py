@@ -17,7 +17,9 @@ from podwright.text import short_repr
 def test_a_digest_depends_on_the_content_only() -> None:
     """The digest ignores the order of keys and the notation of numbers, and nothing else."""
     assert blueprints.digest(AGENT) == blueprints.digest(dict(reversed(AGENT.items())))
-    assert blueprints.digest({"config": {"temperature": 1}}) == blueprints.digest({"config": {"temperature": 1.0}})
+    assert blueprints.digest({"config": {"temperature": 1}}) == blueprints.digest(
+        {"config": {"temperature": 1.0}}
+    )
     different = [{"a": 1}, {"a": True}, {"a": "1"}, {"a": [1, 2]}, {"a": [2, 1]}, {"a": None}, {}]
     different += [{"a": "é"}, {"a": "e\u0301"}]
     assert len({blueprints.digest(blueprint) for blueprint in different}) == len(different)
@@ -30,7 +32,15 @@ def test_digests_stay_the_same_over_releases() -> None:
     )
 
 
-NOT_JSON: list[Any] = ["", "{", '{"a": NaN}', "{'a': 1}", '{"a": 1} {"b": 2}', b'{"a": "\xff"}', "[" * 100_000]
+NOT_JSON: list[Any] = [
+    "",
+    "{",
+    '{"a": NaN}',
+    "{'a': 1}",
+    '{"a": 1} {"b": 2}',
+    b'{"a": "\xff"}',
+    "[" * 100_000,
+]
 NOT_YAML: list[Any] = [
     "a: [1", "a: !!python/object/apply:os.system [ls]", "a: !custom 1", "--- 1\n--- 2", b"a: \xff",
     "a: 2020-99-99", "? [1, 2]\n: 3", "[" * 3000, 'b: !!int ""', "b: !!bool x", "b: !!timestamp x",
@@ -51,11 +61,19 @@ def test_invalid_text_is_one_problem(read: str, text: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "pointer"),
-    [("a: 2020-01-01", "/a"), ("a: .nan", "/a"), ("1: x", ""), ("a: !!binary aGk=", "/a"), ("a: !!set {x}", "/a")],
+    [
+        ("a: 2020-01-01", "/a"),
+        ("a: .nan", "/a"),
+        ("1: x", ""),
+        ("a: !!binary aGk=", "/a"),
+        ("a: !!set {x}", "/a"),
+    ],
 )
 def test_yaml_values_without_a_json_form_are_problems(text: str, pointer: str) -> None:
     """Dates, sets, binaries and keys that are not strings are not blueprint data."""
-    assert [problem.pointer for problem in blueprints.problems(blueprints.from_yaml(text))] == [pointer]
+    assert [problem.pointer for problem in blueprints.problems(blueprints.from_yaml(text))] == [
+        pointer
+    ]
 
 
 def test_text_is_readable() -> None:

@@ -22,7 +22,16 @@ from tests.library.shapes import (
     problems_of,
 )
 
-from podwright import Agent, BlueprintValidationError, ConditionStep, Conductor, Pipeline, Workflow, blueprints, load
+from podwright import (
+    Agent,
+    BlueprintValidationError,
+    ConditionStep,
+    Conductor,
+    Pipeline,
+    Workflow,
+    blueprints,
+    load,
+)
 from podwright.blueprints.validation import MAX_DEPTH
 from podwright.messages import ToolCall
 from podwright.models import FunctionModel
@@ -45,13 +54,41 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("agent", "/config/stop", ["a", 1], "/config/stop/1", "string 1", ""),
     ("agent", "/config/stop", ("a", "b"), "/config/stop", "tuple JSON", ""),
     ("agent", "/config/reasoning_effort", "hig", "/config/reasoning_effort", "'low' 'hig'", ""),
-    ("agent", "/config/temprature", 1, "/config/temprature", "Unknown 'temprature'", "'temperature'"),
-    ("agent", "/config/max-tokens", 1, "/config/max-tokens", "Unknown 'max-tokens'", "'max_tokens'"),
+    (
+        "agent",
+        "/config/temprature",
+        1,
+        "/config/temprature",
+        "Unknown 'temprature'",
+        "'temperature'",
+    ),
+    (
+        "agent",
+        "/config/max-tokens",
+        1,
+        "/config/max-tokens",
+        "Unknown 'max-tokens'",
+        "'max_tokens'",
+    ),
     ("agent", "/config/modle", "a/b", "/config/modle", "Unknown 'modle'", "'model'"),
     ("agent", "/config/planning", True, "/config/planning", "Unknown 'planning'", "max_loops"),
     ("agent", "/config/api_key", "sk", "/config/api_key", "Unsafe", "environment"),
-    ("agent", "/config", {"model": "a/b", "a~/url": 1}, "/config/a~0~1url", "Unsafe", "environment"),
-    ("agent", "/config/x", {"a": [{"baseUrl": 1}]}, "/config/x/a/0/baseUrl", "Unsafe", "environment"),
+    (
+        "agent",
+        "/config",
+        {"model": "a/b", "a~/url": 1},
+        "/config/a~0~1url",
+        "Unsafe",
+        "environment",
+    ),
+    (
+        "agent",
+        "/config/x",
+        {"a": [{"baseUrl": 1}]},
+        "/config/x/a/0/baseUrl",
+        "Unsafe",
+        "environment",
+    ),
     ("agent", "/metadata", ["x"], "/metadata", "object array", ""),
     ("agent", "/config", {"model": "a/b", 1: 2}, "/config", "1 string", "quotes"),
     ("agent", "/instruction", "x", "/instruction", "Unknown 'instruction'", "'instructions'"),
@@ -66,21 +103,56 @@ PROBLEMS: list[tuple[str, str, Any, str, str, str]] = [
     ("pipeline", "/steps/1/tools/0/name", "", "/steps/1/tools/0/name", "letters 64", ""),
     ("agent", "/config/max_tool_retries", -1, "/config/max_tool_retries", "greater 0 -1", ""),
     ("agent", "/config/max_tool_retries", "3", "/config/max_tool_retries", "integer '3'", ""),
-    ("agent", "/config/max_tool_retry", 3, "/config/max_tool_retry", "Unknown", "'max_tool_retries'"),
-    ("conductor", "/skills/0/config", {"max_tool_retries": 1001}, "/skills/0/config/max_tool_retries", "less 1000", ""),
+    (
+        "agent",
+        "/config/max_tool_retry",
+        3,
+        "/config/max_tool_retry",
+        "Unknown",
+        "'max_tool_retries'",
+    ),
+    (
+        "conductor",
+        "/skills/0/config",
+        {"max_tool_retries": 1001},
+        "/skills/0/config/max_tool_retries",
+        "less 1000",
+        "",
+    ),
     ("pipeline", "/config/max_tool_retries", 1, "/config/max_tool_retries", "Unknown", "model"),
     ("agent", "/tools/0/code", "import os", "/tools/0/code", "Unknown 'code'", "name, schema"),
     ("agent", "/tools/1", TOOL, "/tools", "Duplicate 'forecast'", ""),
-    ("agent", f"{PARAMETERS}/properties/city", {"$ref": "https://example.com"}, PARAMETERS, "itself example.com", ""),
+    (
+        "agent",
+        f"{PARAMETERS}/properties/city",
+        {"$ref": "https://example.com"},
+        PARAMETERS,
+        "itself example.com",
+        "",
+    ),
     ("workflow", "/config", {}, "/config", "Unknown 'config'", "description name steps"),
-    ("workflow", "/steps/0/type", "agentstep", "/steps/0/type", "Unknown 'agentstep'", "'agent_step'"),
+    (
+        "workflow",
+        "/steps/0/type",
+        "agentstep",
+        "/steps/0/type",
+        "Unknown 'agentstep'",
+        "'agent_step'",
+    ),
     ("workflow", "/steps/0/type", REMOVED, "/steps/0", "Missing 'type'", ""),
     ("workflow", "/steps/0/inputs", "x", "/steps/0/inputs", "Unknown 'inputs'", "'input'"),
     ("workflow", "/steps/1/then/0/mesage", "x", "/steps/1/then/0/mesage", "Unknown", "'message'"),
     ("workflow", "/steps/2/branches/0", [], "/steps/2/branches/0", "at least 1 0", ""),
     ("workflow", "/steps/5/workflow/stesp", [], "/steps/5/workflow/stesp", "Unknown", "'steps'"),
     ("conductor", "/skills/0/type", "agent", "/skills/0/type", "'Agent' 'agent'", ""),
-    ("conductor", "/skills/0/config", {"x": {"hooks": 1}}, "/skills/0/config/x/hooks", "Unsafe", "code"),
+    (
+        "conductor",
+        "/skills/0/config",
+        {"x": {"hooks": 1}},
+        "/skills/0/config/x/hooks",
+        "Unsafe",
+        "code",
+    ),
     ("conductor", "/skills/1", BY_NAME, "/skills", "Duplicate 'writer'", ""),
     ("pipeline", "/config/max_loops", 1, "/config/max_loops", "Unknown", "model"),
     ("pipeline", "/config/extra_headers", {}, "/config/extra_headers", "Unsafe", "environment"),
@@ -108,13 +180,20 @@ def test_an_invalid_value_is_one_problem(
 def test_unknown_keys_of_config_are_warnings(place: str) -> None:
     """Any key of `config` that is no mistake and no danger is kept, listed as a warning, and given to no model."""
     seen: list[Any] = []
-    further = {"model": "a/b", "top_k": 5, "opts": True, "a/b": {"stop_token_ids": [None], "model": 5}}
+    further = {
+        "model": "a/b",
+        "top_k": 5,
+        "opts": True,
+        "a/b": {"stop_token_ids": [None], "model": 5},
+    }
     desk = edited(edited(CONDUCTOR, "/config", {"model": "a/b"}), place, further)
     assert blueprints.problems(desk) == []
     warnings = [f"{place}/{key}" for key in ("top_k", "opts", "a~1b")]
     assert [warning.pointer for warning in blueprints.warnings(desk)] == warnings
     answers = [ToolCall.of("writer", task="Write."), "A text.", "Done."]
-    component = load(desk, model=FunctionModel(lambda request: seen.append(request) or answers.pop(0)))
+    component = load(
+        desk, model=FunctionModel(lambda request: seen.append(request) or answers.pop(0))
+    )
     assert component.to_blueprint() == desk
     assert component.run("Go.") == "Done."
     assert [request.settings for request in seen] == [{}, {}, {}]
@@ -134,7 +213,10 @@ def test_all_problems_are_reported_at_once() -> None:
     """One error lists what is wrong with the shape, with the tools and with the functions behind them."""
     broken = edited(AGENT, "/config", {"model": "nothing", "max_loops": 0, "temprature": 1})
     del broken["instructions"]
-    broken["tools"] = [edited(TOOL, "/schema/function/parameters/properties/city", {"type": "integer"}), TOOL]
+    broken["tools"] = [
+        edited(TOOL, "/schema/function/parameters/properties/city", {"type": "integer"}),
+        TOOL,
+    ]
     broken["tools"].append(json.loads(json.dumps(TOOL).replace("forecast", "forcast")))
     with pytest.raises(BlueprintValidationError) as caught:
         Agent.from_blueprint(broken, [forecast])
@@ -164,7 +246,11 @@ def test_missing_agents_and_conditions_are_reported_with_the_other_problems() ->
 
 def test_a_missing_member_is_reported_with_a_suggestion() -> None:
     """A member that is only a name must be supplied, its tools too, and without a model anywhere it needs one."""
-    line = {"type": "Pipeline", "name": "line", "steps": [{"type": "Agent", "name": "writr"}, PIPELINE["steps"][0]]}
+    line = {
+        "type": "Pipeline",
+        "name": "line",
+        "steps": [{"type": "Agent", "name": "writr"}, PIPELINE["steps"][0]],
+    }
     missing, without_model = problems_of(lambda: Pipeline.from_blueprint(line, agents=AGENTS))
     assert (missing.pointer, missing.suggestion) == ("/steps/0", "Did you mean 'writer'?")
     assert without_model.pointer == "/steps/1"
@@ -197,7 +283,9 @@ def test_depth_is_limited(levels: int, validate: bool) -> None:
         {**CONDUCTOR, "skills": [{"type": "Agent", "name": "a", "config": deep}]},
         circle,
     ):
-        (problem,) = problems_of(lambda blueprint=blueprint: load_example(blueprint, validate=validate))
+        (problem,) = problems_of(
+            lambda blueprint=blueprint: load_example(blueprint, validate=validate)
+        )
         assert str(MAX_DEPTH) in problem.detail
 
 
@@ -208,7 +296,10 @@ def test_constructors_check_as_strictly_as_files() -> None:
     condition = {"name": "equals", "args": {"value": wrong, "to": "x"}}
     makers: list[tuple[Any, list[str]]] = [
         (lambda: Conductor("desk", "", "a/b", [writer, Agent("writer", "", "a/b")]), ["/skills"]),
-        (lambda: Workflow("w", [ConditionStep(condition, then=[writer])]), ["/steps/0/condition/args/value"]),
+        (
+            lambda: Workflow("w", [ConditionStep(condition, then=[writer])]),
+            ["/steps/0/condition/args/value"],
+        ),
         (lambda: Agent("a", "", "a/b", temperature=float("nan")), ["/config/temperature"]),
         (lambda: Agent(5, 5, 5), ["/name", "/instructions", "/config/model"]),  # pyright: ignore[reportArgumentType]
         (lambda: Workflow("w", []), ["/steps"]),
@@ -222,7 +313,11 @@ def test_constructors_check_as_strictly_as_files() -> None:
 def test_an_older_version_is_migrated() -> None:
     """A blueprint of version 0 is read as one of version 1: conductors had no planning then (spec §9)."""
     old = {**CONDUCTOR, "version": "0", "config": {"model": "a/b"}}
-    assert load(old).to_blueprint() == {**old, "version": "1", "config": {"planning": False, "model": "a/b"}}
+    assert load(old).to_blueprint() == {
+        **old,
+        "version": "1",
+        "config": {"planning": False, "model": "a/b"},
+    }
     assert old["version"] == "0", "the caller's blueprint is not changed"
     assert load({**CONDUCTOR, "version": "0"}).to_blueprint() == {**CONDUCTOR, "version": "1"}
     assert load_example({**AGENT, "version": "0"}).to_blueprint() == {**AGENT, "version": "1"}

@@ -31,7 +31,20 @@ VALUES: list[Any] = [
     [[]], [5], {"name": "x"}, {"type": "agent_step"}, {"type": "Agent", "name": "x"}, {"model": "a/b"}, {"x": 1},
     "x" * 101,
 ]  # fmt: skip
-KEYS = ["name", "type", "config", "steps", "tools", "else", "input", "args", "max_loops", "model", "description", "x"]
+KEYS = [
+    "name",
+    "type",
+    "config",
+    "steps",
+    "tools",
+    "else",
+    "input",
+    "args",
+    "max_loops",
+    "model",
+    "description",
+    "x",
+]
 
 
 @st.composite
@@ -50,7 +63,13 @@ def _damaged(draw: st.DrawFn) -> tuple[Any, Json]:
     return kind, blueprint
 
 
-BEYOND_THE_SCHEMA = ("Duplicate name", "but its schema", "refer only to itself", "schema version", "g/max_loops: U")
+BEYOND_THE_SCHEMA = (
+    "Duplicate name",
+    "but its schema",
+    "refer only to itself",
+    "schema version",
+    "g/max_loops: U",
+)
 """Words of the problems that a JSON Schema cannot express; the last is a setting of another kind."""
 
 
@@ -60,7 +79,11 @@ def test_the_schema_and_the_check_agree(example: tuple[Any, Json]) -> None:
     """The schema accepts a document if and only if its shape has no problems; each problem points to a value."""
     kind, document = example
     found = blueprints.problems(document, kind)
-    shape = [problem for problem in found if not any(words in str(problem) for words in BEYOND_THE_SCHEMA)]
+    shape = [
+        problem
+        for problem in found
+        if not any(words in str(problem) for words in BEYOND_THE_SCHEMA)
+    ]
     assert jsonschema.Draft202012Validator(SCHEMAS[kind]).is_valid(document) == (not shape), shape
     for problem in found:
         here: Any = document

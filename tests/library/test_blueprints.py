@@ -35,7 +35,10 @@ def test_the_examples_of_the_specification_load(kind: str, added: Json) -> None:
     blueprint = {**BLUEPRINTS[kind], **added, **({"type": kind.capitalize()} if added else {})}
     component = load_example(blueprint)
     assert isinstance(component, CLASSES[kind])
-    assert (component.name, component.description) == (blueprint["name"], added.get("description", ""))
+    assert (component.name, component.description) == (
+        blueprint["name"],
+        added.get("description", ""),
+    )
     assert component.to_blueprint() == blueprint
 
 
@@ -47,9 +50,17 @@ def exported() -> dict[str, tuple[Any, Json]]:
         "required": ["city"],
         "additionalProperties": False,
     }
-    function = {"name": "forecast", "description": "Forecast the weather.", "parameters": parameters}
-    guide = Agent("guide", "You are a guide.", "openai/gpt-4o-mini", [forecast], max_loops=5, temperature=0.5)
-    flow = Workflow("newsroom", [AGENTS["writer"], AgentStep("reviewer", name="check")], agents=AGENTS)
+    function = {
+        "name": "forecast",
+        "description": "Forecast the weather.",
+        "parameters": parameters,
+    }
+    guide = Agent(
+        "guide", "You are a guide.", "openai/gpt-4o-mini", [forecast], max_loops=5, temperature=0.5
+    )
+    flow = Workflow(
+        "newsroom", [AGENTS["writer"], AgentStep("reviewer", name="check")], agents=AGENTS
+    )
     writer = Agent("writer", "Write.", "a/b")
     member = {
         "type": "Agent", "version": "1", "name": "writer", "instructions": "Write.",
@@ -87,10 +98,17 @@ TEAM = "blueprint, tools=[], validate=True, agents=None, **kwargs"
 FLOW = "self, context=None, start_step=0, trace=False, resume_path=None, **kwargs"
 SIGNATURES: list[tuple[Any, str]] = [
     (Agent.from_blueprint, "blueprint, tools=[], validate=True, **kwargs"),
-    (Workflow.from_blueprint, "blueprint, agents={}, conditions={}, validate=True, event_manager=None, **kwargs"),
+    (
+        Workflow.from_blueprint,
+        "blueprint, agents={}, conditions={}, validate=True, event_manager=None, **kwargs",
+    ),
     (Conductor.from_blueprint, TEAM),
     (Pipeline.from_blueprint, TEAM),
-    *[(method, PROMPT) for kind in (Agent, Conductor, Pipeline) for method in (kind.run, kind.arun)],
+    *[
+        (method, PROMPT)
+        for kind in (Agent, Conductor, Pipeline)
+        for method in (kind.run, kind.arun)
+    ],
     (Workflow.run, FLOW),
     (Workflow.arun, FLOW),
     (ExecutionResult.replay, "self, delay=0.0, subscriber=None"),
@@ -105,7 +123,9 @@ def test_signatures_are_those_of_the_specification() -> None:
         parameters: list[str] = []
         for parameter in inspect.signature(function).parameters.values():
             default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
-            parameters.append(("**" if parameter.kind is parameter.VAR_KEYWORD else "") + parameter.name + default)
+            parameters.append(
+                ("**" if parameter.kind is parameter.VAR_KEYWORD else "") + parameter.name + default
+            )
         assert ", ".join(parameters) == expected
 
 
@@ -116,18 +136,27 @@ def test_signatures_are_those_of_the_specification() -> None:
         ("agent", {"model": "a/b", "stop": ["x"]}, {"/config/model": "a/b", "/config/stop": ["x"]}),
         ("agent", {"config": {"model": "a/b"}}, {"/config": {"model": "a/b"}}),
         ("workflow", {"steps": WORKFLOW["steps"][:1]}, {"/steps": WORKFLOW["steps"][:1]}),
-        ("conductor", {"planning": False, "model": "a/b"}, {"/config/planning": False, "/config/model": "a/b"}),
+        (
+            "conductor",
+            {"planning": False, "model": "a/b"},
+            {"/config/planning": False, "/config/model": "a/b"},
+        ),
         ("pipeline", {"model": "a/b", "name": "other"}, {"/config/model": "a/b", "/name": "other"}),
     ],
 )
-def test_keywords_override_values_of_the_blueprint(kind: str, overrides: Json, expected: Json) -> None:
+def test_keywords_override_values_of_the_blueprint(
+    kind: str, overrides: Json, expected: Json
+) -> None:
     """A keyword overrides a value of the blueprint or of its config; the caller's blueprint does not change."""
     before = copy.deepcopy(BLUEPRINTS[kind])
     blueprint = before
     for pointer, value in expected.items():
         blueprint = edited(blueprint, pointer, value)
     needed: Json = {"tools": [forecast]} if kind != "workflow" else {"agents": AGENTS}
-    assert CLASSES[kind].from_blueprint(BLUEPRINTS[kind], **needed, **overrides).to_blueprint() == blueprint
+    assert (
+        CLASSES[kind].from_blueprint(BLUEPRINTS[kind], **needed, **overrides).to_blueprint()
+        == blueprint
+    )
     assert BLUEPRINTS[kind] == before
 
 
@@ -135,10 +164,15 @@ def test_an_overridden_value_is_checked_in_place_of_the_blueprint_s() -> None:
     """Missing tools, agents and members are those of the override, not of the value that it replaces."""
     assert Workflow.from_blueprint(WORKFLOW, steps=[ASK]).to_blueprint()["steps"] == [ASK]
     flow = {"name": "flow", "steps": [ASK]}
-    assert problems_of(lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"]))[0].pointer == "/steps/0/agent"
+    assert (
+        problems_of(lambda: Workflow.from_blueprint(flow, steps=WORKFLOW["steps"]))[0].pointer
+        == "/steps/0/agent"
+    )
     line = BLUEPRINTS["pipeline"]
     assert Pipeline.from_blueprint(line, agents=AGENTS, steps=[MEMBER]).steps == [AGENTS["writer"]]
-    assert problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[0].pointer == "/steps/0"
+    assert (
+        problems_of(lambda: Pipeline.from_blueprint(line, steps=[MEMBER]))[0].pointer == "/steps/0"
+    )
 
 
 ASK: Json = {"type": "approval_step", "name": "ask", "message": "Go on?"}
@@ -148,7 +182,9 @@ MEMBER: Json = {"type": "Agent", "name": "writer"}
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_api_key_is_never_exported(kind: str) -> None:
     """Every kind takes `api_key` and `base_url`, and shows them neither in its blueprint nor in its repr."""
-    component = load_example(BLUEPRINTS[kind], api_key="sk-secret", base_url="http://hidden.example", verbose=False)
+    component = load_example(
+        BLUEPRINTS[kind], api_key="sk-secret", base_url="http://hidden.example", verbose=False
+    )
     assert "sk-secret" not in repr(component)
     assert "hidden" not in repr(component)
     assert component.to_blueprint() == BLUEPRINTS[kind]
@@ -193,7 +229,9 @@ def test_data_that_is_not_a_blueprint_is_refused(kind: str, blueprint: Any, vali
     """What cannot be built from is a BlueprintValidationError, with validation and without."""
     assert problems_of(lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate))
     keyword = {"description": None} if kind == "workflow" else {"model": 3}
-    assert problems_of(lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate, **keyword))
+    assert problems_of(
+        lambda: CLASSES[kind].from_blueprint(blueprint, validate=validate, **keyword)
+    )
 
 
 @pytest.mark.parametrize("kind", ["workflow", "conductor", "pipeline"])

@@ -48,7 +48,9 @@ async def test_a_reservation_has_the_price_of_a_cache_write() -> None:
     """The provider may write the whole input to its cache, for which some take more than for input."""
     budget = Budget(RunLimits(cost=100))
     reservation = await budget.reserve(
-        10, 5, lambda usage: usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens
+        10,
+        5,
+        lambda usage: usage.input_tokens + usage.output_tokens + 0.25 * usage.cache_write_tokens,
     )
     assert reservation.cost == 17.5
 

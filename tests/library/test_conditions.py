@@ -11,7 +11,13 @@ from podwright import Agent, ConditionStep, Workflow
 from podwright.conditions import BUILT_IN, holds, problems
 from podwright.errors import ConditionError, ConfigurationError, ContextError, LimitExceededError
 
-CONTEXT: Json = {"input": "  The Moon ", "score": "7.5", "empty": " \n", "list": ["a", "b"], "template": "{score}"}
+CONTEXT: Json = {
+    "input": "  The Moon ",
+    "score": "7.5",
+    "empty": " \n",
+    "list": ["a", "b"],
+    "template": "{score}",
+}
 YES: Json = {"name": "is_empty", "args": {"value": ""}}
 NO: Json = {"name": "is_empty", "args": {"value": "x"}}
 FAILS: Json = {"name": "greater_than", "args": {"value": "x", "than": 1}}
@@ -41,13 +47,19 @@ BUILT_INS: list[tuple[str, Json, bool]] = [
     ("all", {"conditions": [NO, FAILS]}, False),
     ("all", {"conditions": [YES, MINE]}, True),
     ("any", {"conditions": [YES, FAILS]}, True),
-    ("any", {"conditions": [NO, {"name": "all", "args": {"conditions": [YES, negated(MINE)]}}]}, False),
+    (
+        "any",
+        {"conditions": [NO, {"name": "all", "args": {"conditions": [YES, negated(MINE)]}}]},
+        False,
+    ),
     ("not", {"condition": YES}, False),
 ]
 
 
 @pytest.mark.parametrize(("name", "args", "expected"), BUILT_INS)
-async def test_a_built_in_condition_compares_its_arguments(name: str, args: Json, expected: bool) -> None:
+async def test_a_built_in_condition_compares_its_arguments(
+    name: str, args: Json, expected: bool
+) -> None:
     """Arguments are filled from the context in one pass; combinations stop at the first condition that decides."""
     mine = {"mine": lambda context: True}
     assert problems({"name": name, "args": args}, "", mine) == []
@@ -77,7 +89,10 @@ async def test_an_argument_with_an_unknown_name_is_an_error() -> None:
 INVALID: list[tuple[Any, dict[str, str]]] = [
     # condition; the pointers of its problems, each with a word of the detail or the suggestion
     ({"name": "equals"}, {"/args": "'to'"}),
-    ({"name": "is_empty", "args": {"valeu": 1}}, {"/args": "'value'", "/args/valeu": "Did you mean 'value'?"}),
+    (
+        {"name": "is_empty", "args": {"valeu": 1}},
+        {"/args": "'value'", "/args/valeu": "Did you mean 'value'?"},
+    ),
     ({"name": "one_of", "args": {"value": "x", "options": "xyz"}}, {"/args/options": "array"}),
     ({"name": "isempty", "args": {"value": 1}}, {"/name": "Did you mean 'is_empty'?"}),
     ({"name": "urgnt"}, {"/name": "Did you mean 'urgent'?"}),
@@ -94,11 +109,17 @@ INVALID: list[tuple[Any, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("condition", "expected"), INVALID)
-def test_an_invalid_condition_is_reported_before_the_run(condition: Json, expected: dict[str, str]) -> None:
+def test_an_invalid_condition_is_reported_before_the_run(
+    condition: Json, expected: dict[str, str]
+) -> None:
     """Unknown names and arguments that do not fit are problems of the blueprint, at any depth."""
     step = ConditionStep(condition, then=[Agent("a", "", "offline/echo")])
-    found = problems_of(lambda: Workflow("flow", [step], conditions={"urgent": lambda context: True}))
-    assert {problem.pointer.removeprefix("/steps/0/condition") for problem in found} == set(expected)
+    found = problems_of(
+        lambda: Workflow("flow", [step], conditions={"urgent": lambda context: True})
+    )
+    assert {problem.pointer.removeprefix("/steps/0/condition") for problem in found} == set(
+        expected
+    )
     for pointer, word in expected.items():
         assert any(problem.pointer.endswith(pointer) and word in str(problem) for problem in found)
 
@@ -106,7 +127,11 @@ def test_an_invalid_condition_is_reported_before_the_run(condition: Json, expect
 def fork(condition: Any, **conditions: Callable[..., Any]) -> Workflow:
     """A workflow whose context has `yes_output` if the condition holds, and else `no_output`."""
     yes, no = (Agent(name, "", says(name)) for name in ("yes", "no"))
-    return Workflow("flow", [ConditionStep(condition, then=[yes], else_=[no], name="fork")], conditions=conditions)
+    return Workflow(
+        "flow",
+        [ConditionStep(condition, then=[yes], else_=[no], name="fork")],
+        conditions=conditions,
+    )
 
 
 def goes(context: Json) -> bool:

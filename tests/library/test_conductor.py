@@ -32,7 +32,9 @@ SEARCH = task("search", "find it")
 PLAN = plan(("search", "find it"))
 
 
-def desk(*answers: Any, skills: Any = ("search", "write"), **options: Any) -> tuple[Conductor, ScriptedModel]:
+def desk(
+    *answers: Any, skills: Any = ("search", "write"), **options: Any
+) -> tuple[Conductor, ScriptedModel]:
     """A conductor with a scripted model, and skills that answer with their names."""
     model = ScriptedModel(*answers)
     members = [Agent(name, f"You {name}.", ScriptedModel(*[f"{name} done"] * 5)) for name in skills]
@@ -51,22 +53,41 @@ def test_skills_are_tools_with_one_task() -> None:
     assert offered[0]["parameters"]["required"] == ["task"]
     assert [message.content for message in model.requests[0].messages] == ["Lead.", "the moon"]
     assert model.requests[1].messages[-1].text == "search done"
-    parts = ["tool_call_started tool=search", "step_started step_type=skill_step path=[0]", "run_started"]
+    parts = [
+        "tool_call_started tool=search",
+        "step_started step_type=skill_step path=[0]",
+        "run_started",
+    ]
     parts += ["step_finished step=search outcome=ok", "tool_call_finished tool=search"]
-    assert_events(result, *parts, "step_started step=write path=[1]", "run_finished component=desk value=done")
+    assert_events(
+        result, *parts, "step_started step=write path=[1]", "run_finished component=desk value=done"
+    )
     started = {event.component: event for event in events(result, "run_started")}
-    assert (started["search"].input, started["search"].parent_id) == ("find it", started["desk"].run_id)
+    assert (started["search"].input, started["search"].parent_id) == (
+        "find it",
+        started["desk"].run_id,
+    )
     assert not events(result, "plan_made")
 
 
 def test_with_planning_a_plan_comes_first() -> None:
     """The plan is a step and an event of its own; skill calls that it lists are plan steps, others skill steps."""
     calls = [SEARCH, task("search", "again", "b"), task("write", "say it", "c")]
-    conductor, model = desk(plan(("search", "find it"), ("write", "say it")), calls, "done", planning=True)
+    conductor, model = desk(
+        plan(("search", "find it"), ("write", "say it")), calls, "done", planning=True
+    )
     result = conductor.run("the moon", trace=True)
-    assert_events(result, "step_started step=plan", "plan_made revision=0", "step_finished step=plan outcome=ok")
+    assert_events(
+        result,
+        "step_started step=plan",
+        "plan_made revision=0",
+        "step_finished step=plan outcome=ok",
+    )
     (made,) = events(result, "plan_made")
-    assert [(step.skill, step.task) for step in made.steps] == [("search", "find it"), ("write", "say it")]
+    assert [(step.skill, step.task) for step in made.steps] == [
+        ("search", "find it"),
+        ("write", "say it"),
+    ]
     assert [(event.step, event.step_type, event.path) for event in events(result, "step_started")] == [
         ("plan", "plan", ()), ("search", "plan_step", (0,)), ("search", "skill_step", (1,)),
         ("write", "plan_step", (2,)),
@@ -137,13 +158,17 @@ def test_any_kind_can_be_a_skill() -> None:
     result = Conductor("desk", "Lead.", model, [flow, inner]).run("?", trace=True)
     assert model.requests[1].messages[-2].text == "last"
     assert model.requests[0].tools[0]["function"].get("description") == "Does two things."
-    assert next(event.path for event in events(result, "run_started") if event.component == "deep") == (1, 0)
+    assert next(
+        event.path for event in events(result, "run_started") if event.component == "deep"
+    ) == (1, 0)
 
 
 def test_an_approval_in_a_skill_pauses_the_conductor(recorder: Any) -> None:
     """A workflow that waits for approval pauses the conductor whose skill it is."""
     flow = Workflow("flow", [ApprovalStep("really?")])
-    conductor = Conductor("desk", "Lead.", ScriptedModel(task("flow", "x")), [flow], event_manager=recorder.manager)
+    conductor = Conductor(
+        "desk", "Lead.", ScriptedModel(task("flow", "x")), [flow], event_manager=recorder.manager
+    )
     with pytest.raises(ApprovalRequired, match=r"really\?"):
         conductor.run("?")
     assert recorder.types()[-1] == "run_paused"
@@ -181,7 +206,9 @@ def test_skills_have_valid_and_unique_tool_names() -> None:
     assert list(conductor.tool_names) == [*SKILL_NAMES.values(), "revise_plan"]
     for name, tool in zip(SKILL_NAMES, offered, strict=True):
         assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool["name"])
-        assert tool.get("description") == (f"You {name}." if tool["name"] == name else f"{name}: You {name}.")
+        assert tool.get("description") == (
+            f"You {name}." if tool["name"] == name else f"{name}: You {name}."
+        )
     assert model.requests[1].messages[-1].text == "客户 done"
 
 
@@ -189,17 +216,24 @@ def test_a_plan_names_skills_as_their_tools_are_called() -> None:
     """The model plans with the names of the tools, and is told the real ones."""
     conductor, model = desk(plan(("skill_1", "x")), "done", skills=["客服"], planning=True)
     result = conductor.run("?", trace=True)
-    assert [step.skill for event in events(result, "plan_made") for step in event.steps] == ["skill_1"]
+    assert [step.skill for event in events(result, "plan_made") for step in event.steps] == [
+        "skill_1"
+    ]
     assert "- skill_1: 客服: You 客服." in model.requests[0].messages[-1].text
 
 
 @pytest.mark.parametrize(
     "arguments",
-    ['{"steps": "[{\\"skill\\": \\"write\\", \\"task\\": \\"x\\"}]"}', '{"steps": {"skill": "write", "task": "x"}}'],
+    [
+        '{"steps": "[{\\"skill\\": \\"write\\", \\"task\\": \\"x\\"}]"}',
+        '{"steps": {"skill": "write", "task": "x"}}',
+    ],
 )
 def test_a_revision_whose_meaning_is_certain_is_taken(arguments: str) -> None:
     """Steps as JSON text, and one step instead of a list."""
-    conductor, _ = desk(PLAN, ToolCall("c", "revise_plan", arguments), "done", planning=True, max_tool_retries=0)
+    conductor, _ = desk(
+        PLAN, ToolCall("c", "revise_plan", arguments), "done", planning=True, max_tool_retries=0
+    )
     made = events(conductor.run("?", trace=True), "plan_made")
     assert [[step.skill for step in event.steps] for event in made] == [["search"], ["write"]]
 
@@ -208,7 +242,12 @@ async def test_concurrent_runs_have_separate_plans() -> None:
     """Runs of one conductor at the same time do not share plans."""
     skills = [Agent(name, "", EchoModel()) for name in "ab"]
     conductor = Conductor("desk", "Lead.", EchoModel(), skills, planning=True)
-    results = await asyncio.gather(*(conductor.arun(str(number), trace=True) for number in range(20)))
+    results = await asyncio.gather(
+        *(conductor.arun(str(number), trace=True) for number in range(20))
+    )
     for number, result in enumerate(results):
         made = events(result, "plan_made")[0]
-        assert [(step.skill, step.task) for step in made.steps] == [("a", str(number)), ("b", str(number))]
+        assert [(step.skill, step.task) for step in made.steps] == [
+            ("a", str(number)),
+            ("b", str(number)),
+        ]

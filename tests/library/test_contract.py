@@ -43,7 +43,9 @@ def execute(way: str, component: Any) -> tuple[Any, list[Event], BaseException |
     return result, seen, None
 
 
-def test_a_run_returns_its_value_and_usage(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
+def test_a_run_returns_its_value_and_usage(
+    kind: str, way: str, make_example: Any, assert_sound: Any
+) -> None:
     """A run returns its value and has a sound trace; its usage is the same in the result, the events, `last_usage`."""
     example = make_example(kind)
     result, seen, error = execute(way, example.component)
@@ -51,18 +53,27 @@ def test_a_run_returns_its_value_and_usage(kind: str, way: str, make_example: An
     assert_sound(example.recorder.events)
     last = example.recorder.events[-1]
     assert (last.type, last.value) == ("run_finished", example.value)
-    assert (last.usage.model_calls, last.usage.total_tokens) == (example.calls, example.calls * 1000)
+    assert (last.usage.model_calls, last.usage.total_tokens) == (
+        example.calls,
+        example.calls * 1000,
+    )
     assert last.usage.by_model["offline/example"].model_calls == example.calls
     assert example.component.last_usage == last.usage
     if result:
-        assert (result.value, result.usage, result.events) == (example.value, last.usage, example.recorder.events)
+        assert (result.value, result.usage, result.events) == (
+            example.value,
+            last.usage,
+            example.recorder.events,
+        )
         assert example.component.run("hello") == example.value, "without trace"
     else:
         assert seen == example.recorder.events
         assert example.recorder.of("token"), "a streamed run has tokens"
 
 
-def assert_stopped(example: Any, seen: list[Event], error: PodwrightError, assert_sound: Any, end: str) -> None:
+def assert_stopped(
+    example: Any, seen: list[Event], error: PodwrightError, assert_sound: Any, end: str
+) -> None:
     """Assert what holds of every run that is stopped in its second model call."""
     events = example.recorder.events
     assert seen in ([], events), "a stream yields all events before it raises"
@@ -71,13 +82,17 @@ def assert_stopped(example: Any, seen: list[Event], error: PodwrightError, asser
     assert last.type == end
     assert error.run_id == events[0].run_id
     assert error.usage == last.usage == example.component.last_usage
-    assert (last.usage.model_calls, last.usage.total_tokens) == (1, 1000), "the first call has been paid for"
+    assert (last.usage.model_calls, last.usage.total_tokens) == (1, 1000), (
+        "the first call has been paid for"
+    )
     if example.component.kind == "workflow":
         assert error.context is not None
         assert (error.context["first_output"], error.resume_path) == ("first answers", [1])
 
 
-def test_a_failure_is_a_typed_error(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
+def test_a_failure_is_a_typed_error(
+    kind: str, way: str, make_example: Any, assert_sound: Any
+) -> None:
     """A failing model is a ModelError with its cause and the facts of the run."""
     example = make_example(kind)
 
@@ -114,10 +129,14 @@ def test_a_limit_stops_the_run_before_the_next_model_call(
     assert error.limit == limit
     assert_stopped(example, seen, error, assert_sound, "run_failed")
     assert example.recorder.events[-1].error["limit"] == limit
-    assert (len(example.model.begun), len(example.model.cancelled)) == ((2, 1) if in_time else (1, 0))
+    assert (len(example.model.begun), len(example.model.cancelled)) == (
+        (2, 1) if in_time else (1, 0)
+    )
 
 
-def test_a_cancelled_run_cancels_its_model_call(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
+def test_a_cancelled_run_cancels_its_model_call(
+    kind: str, way: str, make_example: Any, assert_sound: Any
+) -> None:
     """Cancelling the task of a run cancels its model call; the caller gets a RunCancelledError with all facts."""
     example = make_example(kind)
     tasks: list[Any] = []
@@ -150,7 +169,9 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: Any, assert_sound: Any) -> None:
+def test_a_caller_who_leaves_cancels_the_run(
+    kind: str, way: str, make_example: Any, assert_sound: Any
+) -> None:
     """Closing a stream, cancelling `arun` and interrupting `run` cancel the run; it has ended when they return."""
     example = make_example(kind)
     example.model.in_second_call = example.model.block
@@ -167,7 +188,9 @@ def test_a_caller_who_leaves_cancels_the_run(kind: str, way: str, make_example: 
 
     async def cancel_arun() -> None:
         second_call = asyncio.Event()
-        example.recorder.manager.subscribe(lambda event: second_call.set() if in_second_call(event) else None)
+        example.recorder.manager.subscribe(
+            lambda event: second_call.set() if in_second_call(event) else None
+        )
         task = asyncio.create_task(example.component.arun("hello"))
         await second_call.wait()
         task.cancel()

@@ -36,9 +36,13 @@ class TextlessError(Exception):
         raise RuntimeError("no text")
 
 
-@pytest.mark.parametrize("error", [LookupError("no word"), TextlessError(), SystemExit(3), StopIteration()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [LookupError("no word"), TextlessError(), SystemExit(3), StopIteration()], ids=repr
+)
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_tool_that_raises_fails_the_run(error: BaseException, way: str, recorder: Any, assert_sound: Any) -> None:
+def test_a_tool_that_raises_fails_the_run(
+    error: BaseException, way: str, recorder: Any, assert_sound: Any
+) -> None:
     """Whatever a tool raises is the cause of a ToolError; later runs are not affected."""
 
     def fail() -> str:
@@ -97,7 +101,13 @@ def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) 
     assert ("Did you mean 'count_to'?" in answer.text) == (call.name == "count_two")
     assert_sound(result.events)
     json.dumps([event.to_dict() for event in result.events])
-    assert_events(result, "tool_call_started", "tool_call_failed", "tool_call_finished output=3", "run_finished")
+    assert_events(
+        result,
+        "tool_call_started",
+        "tool_call_failed",
+        "tool_call_finished output=3",
+        "run_finished",
+    )
     model = ScriptedModel(call, call, call, "three")
     with pytest.raises(ToolArgumentsError):
         Agent("a", "Help.", model, tools=[count_to], max_tool_retries=2).run("?")
@@ -106,7 +116,10 @@ def test_a_wrong_call_goes_back_to_the_model(call: ToolCall, assert_sound: Any) 
 
 def test_two_wrong_calls_in_one_turn_go_back_together() -> None:
     """Calls of one turn do not count against each other."""
-    calls = [ToolCall.of("count_to", id="1", number="x"), ToolCall.of("count_to", id="2", number="y")]
+    calls = [
+        ToolCall.of("count_to", id="1", number="x"),
+        ToolCall.of("count_to", id="2", number="y"),
+    ]
     model = ScriptedModel(calls, "I give up.")
     assert Agent("a", "Help.", model, tools=[count_to]).run("?") == "I give up."
     assert [message.tool_call_id for message in model.requests[1].messages[-2:]] == ["1", "2"]
@@ -139,7 +152,9 @@ async def test_tool_calls_of_one_turn_run_concurrently() -> None:
 
     model = ScriptedModel([ToolCall.of("meet", id=name, name=name) for name in "abc"], "met")
     assert await Agent("a", "Help.", model, tools=[meet]).arun("?") == "met"
-    answers = [(message.tool_call_id, message.content) for message in model.requests[1].messages[-3:]]
+    answers = [
+        (message.tool_call_id, message.content) for message in model.requests[1].messages[-3:]
+    ]
     assert answers == [("a", "a"), ("b", "b"), ("c", "c")]
 
 
@@ -164,14 +179,18 @@ async def test_a_failing_tool_cancels_the_others(recorder: Any, assert_sound: An
 
     model = ScriptedModel([ToolCall.of("wait", id="1"), ToolCall.of("fail", id="2")])
     with pytest.raises(ToolError, match="no"):
-        await Agent("a", "Help.", model, tools=[wait, fail], event_manager=recorder.manager).arun("?")
+        await Agent("a", "Help.", model, tools=[wait, fail], event_manager=recorder.manager).arun(
+            "?"
+        )
     assert ended == ["wait"]
     assert_sound(recorder.events)
     failed = {event.tool: event.error["code"] for event in recorder.of("tool_call_failed")}
     assert failed == {"fail": "tool_failed", "wait": "run_cancelled"}
 
 
-@pytest.mark.parametrize(("reason", "error"), [("length", ModelError), ("content_filter", ContentFilterError)])
+@pytest.mark.parametrize(
+    ("reason", "error"), [("length", ModelError), ("content_filter", ContentFilterError)]
+)
 def test_an_incomplete_answer_is_a_failure(reason: str, error: type[ModelError]) -> None:
     """An answer that was cut off or filtered is never returned, but is paid for."""
     model = ScriptedModel(ModelResponse("It was a dark and", finish_reason=reason))
@@ -227,11 +246,19 @@ def test_a_response_model_gives_a_typed_answer(name: str, assert_sound: Any) -> 
 
 @pytest.mark.parametrize(
     "answer",
-    ["```json\n{}\n```", "```\n{}\n```", "Here it is:\n\n```json\n{}\n```\nAnything else?", "```{}```", "\n {}"],
+    [
+        "```json\n{}\n```",
+        "```\n{}\n```",
+        "Here it is:\n\n```json\n{}\n```\nAnything else?",
+        "```{}```",
+        "\n {}",
+    ],
 )
 def test_json_in_a_code_fence_is_read(answer: str) -> None:
     """JSON inside a Markdown code fence needs no correction, even if it has a fence in a text itself."""
-    model = ScriptedModel(answer.replace("{}", json.dumps({"name": "```Paris```", "population": 2})))
+    model = ScriptedModel(
+        answer.replace("{}", json.dumps({"name": "```Paris```", "population": 2}))
+    )
     place = Agent("a", "Help.", model).run("?", response_model=Place)
     assert (place.name, len(model.requests)) == ("```Paris```", 1)
 
@@ -279,8 +306,16 @@ def test_a_number_that_is_not_json_is_corrected() -> None:
 
 def test_a_schema_of_another_draft_is_read_as_the_newest() -> None:
     """Libraries of clients name the draft that they write; its name is not sent on."""
-    old = {"$schema": "http://json-schema.org/draft-07/schema#", "definitions": {"a": {"type": "integer"}}}
-    schema = {**old, "title": "my-answer", "type": "object", "properties": {"a": {"$ref": "#/definitions/a"}}}
+    old = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"a": {"type": "integer"}},
+    }
+    schema = {
+        **old,
+        "title": "my-answer",
+        "type": "object",
+        "properties": {"a": {"$ref": "#/definitions/a"}},
+    }
     model = ScriptedModel('{"a": 1}')
     assert Agent("a", "Help.", model).run("?", response_model=schema) == {"a": 1}
     output = model.requests[0].output
@@ -295,7 +330,9 @@ def test_an_array_of_arrays() -> None:
     assert Agent("a", "Help.", model).run("?", response_model=schema) == [[], [[]]]
     output = model.requests[0].output
     assert output is not None
-    assert output.schema["properties"] == {"answer": {"type": "array", "items": {"$ref": "#/properties/answer"}}}
+    assert output.schema["properties"] == {
+        "answer": {"type": "array", "items": {"$ref": "#/properties/answer"}}
+    }
 
 
 CIRCLE: list[Any] = []
@@ -314,7 +351,9 @@ def test_input_without_a_json_form_is_refused(kind: str, data: Any, make_example
     if kind == "workflow" and data is None:
         assert example.component.run(data)
         return
-    with pytest.raises(MessagesError if isinstance(data, list) and kind != "workflow" else ContextError):
+    with pytest.raises(
+        MessagesError if isinstance(data, list) and kind != "workflow" else ContextError
+    ):
         example.component.run(data)
     assert example.model.begun == []
     assert example.recorder.types()[-1:] in ([], ["run_failed"])

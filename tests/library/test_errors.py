@@ -96,19 +96,25 @@ def remote(*answer: Part, timeout: float | None = None) -> Callable[[], object]:
     async def run() -> object:
         async with upstream() as serving:
             serving.answers(answer)
-            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=timeout).arun("hello")
+            return await Remote("far", f"http://127.0.0.1:{serving.port}", timeout=timeout).arun(
+                "hello"
+            )
 
     return lambda: asyncio.run(run())
 
 
 def remote_problem(code: str) -> Callable[[], object]:
     problem = {"status": 502, "code": code, "detail": "It stopped."}
-    return remote(reply(f"event: problem\ndata: {json.dumps(problem)}\n\n".encode(), 200, "text/event-stream"))
+    return remote(
+        reply(f"event: problem\ndata: {json.dumps(problem)}\n\n".encode(), 200, "text/event-stream")
+    )
 
 
 def mismatch() -> object:
     recorded = scripted("answer").run("hello", trace=True)
-    return load(scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)).run("good bye")
+    return load(scripted().to_blueprint(), tools=[look], model=ReplayModel(recorded)).run(
+        "good bye"
+    )
 
 
 NOT_A_NUMBER = {"name": "greater_than", "args": {"value": "{input}", "than": 1}}
@@ -119,12 +125,18 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     PodwrightError: raising(PodwrightError("An error of the user's own model.")),
     errors.ConfigurationError: lambda: RunLimits(tokens=-1),
     errors.BlueprintValidationError: lambda: load({"name": "guide", "instruction": ""}),
-    errors.ToolDefinitionError: lambda: Agent("guide", "", "offline/echo", tools=[lambda word: word]),
+    errors.ToolDefinitionError: lambda: Agent(
+        "guide", "", "offline/echo", tools=[lambda word: word]
+    ),
     errors.UnknownModelError: lambda: Agent("guide", "", "offlin/echo").run("hello"),
     errors.InputError: lambda: scripted().run("hello", response_model=object()),
     errors.ContextError: lambda: scripted().run({}),
-    errors.MessagesError: lambda: scripted().run("hello", messages=[{"role": "tool", "content": "?"}]),
-    errors.ResumePathError: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run("hello", start_step=7),
+    errors.MessagesError: lambda: scripted().run(
+        "hello", messages=[{"role": "tool", "content": "?"}]
+    ),
+    errors.ResumePathError: lambda: Workflow("flow", [ApprovalStep("Go on?")]).run(
+        "hello", start_step=7
+    ),
     errors.TraceError: lambda: ExecutionResult.from_dict({"format": "something else"}),
     errors.BlockingCallError: blocking,
     RunError: raising(RunError("An error of the user's own model.")),
@@ -150,9 +162,15 @@ PROVOKED: dict[type[PodwrightError], Callable[[], object]] = {
     errors.RemoteInterruptedError: remote_problem("remote_interrupted"),
     errors.RemoteHopsError: remote_problem("remote_hops_exceeded"),
     errors.ToolError: lambda: scripted(ToolCall.of("look", word="nothing")).run("hello"),
-    errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), max_tool_retries=0).run("hello"),
-    errors.ConditionError: lambda: Workflow("flow", [ConditionStep(NOT_A_NUMBER, then=[scripted()])]).run("hello"),
-    errors.OutputError: lambda: scripted("not JSON", max_loops=1).run("hello", response_model=Answer),
+    errors.ToolArgumentsError: lambda: scripted(ToolCall.of("look"), max_tool_retries=0).run(
+        "hello"
+    ),
+    errors.ConditionError: lambda: Workflow(
+        "flow", [ConditionStep(NOT_A_NUMBER, then=[scripted()])]
+    ).run("hello"),
+    errors.OutputError: lambda: scripted("not JSON", max_loops=1).run(
+        "hello", response_model=Answer
+    ),
     errors.LoopLimitError: lambda: scripted(CALL, max_loops=1).run("hello"),
     errors.LoopExhaustedError: lambda: Workflow("flow", [EXHAUSTED]).run("hello"),
     errors.LimitExceededError: lambda: scripted("x", limits=RunLimits(model_calls=0)).run("hello"),
@@ -171,7 +189,11 @@ def provoke(error_class: type[PodwrightError]) -> Any:
 
 def tree(error_class: type[PodwrightError] = PodwrightError) -> list[type[PodwrightError]]:
     """The class and those below it that the library defines, in their order."""
-    own = [sub for sub in error_class.__subclasses__() if sub.__module__.partition(".")[0] == "podwright"]
+    own = [
+        sub
+        for sub in error_class.__subclasses__()
+        if sub.__module__.partition(".")[0] == "podwright"
+    ]
     return [error_class, *(below for sub in own for below in tree(sub))]
 
 
@@ -190,7 +212,13 @@ def test_the_tree_in_the_docstring_is_the_real_one() -> None:
         if match := re.match(r"    ([│├└─ ]*)(\w+)(?: +(\w+) +\S.*)?$", line):
             depth = len(match[1]) // 4
             above = [*above[:depth], match[2]]
-            drawn.append((match[2], above[depth - 1] if depth else "Exception", match[3] or "podwright_error"))
+            drawn.append(
+                (
+                    match[2],
+                    above[depth - 1] if depth else "Exception",
+                    match[3] or "podwright_error",
+                )
+            )
     assert drawn == [(sub.__name__, sub.__base__.__name__, sub.code) for sub in tree()]  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -214,12 +242,25 @@ def test_an_error_says_what_to_do(error_class: type[PodwrightError]) -> None:
     plain = io.StringIO()
     coloured = io.StringIO()
     error.rich_print(Console(file=plain, width=300))
-    error.rich_print(Console(file=coloured, width=300, force_terminal=True, color_system="standard"))
-    for part in (error_class.__name__, error.code, error.message.splitlines()[0], error.suggestion, error.help_url):
+    error.rich_print(
+        Console(file=coloured, width=300, force_terminal=True, color_system="standard")
+    )
+    for part in (
+        error_class.__name__,
+        error.code,
+        error.message.splitlines()[0],
+        error.suggestion,
+        error.help_url,
+    ):
         assert part in plain.getvalue()
     assert ("\x1b[" in plain.getvalue(), "\x1b[" in coloured.getvalue()) == (False, True)
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert (type(copy), str(copy), copy.to_dict(), copy.usage) == (error_class, str(error), facts, error.usage)
+    assert (type(copy), str(copy), copy.to_dict(), copy.usage) == (
+        error_class,
+        str(error),
+        facts,
+        error.usage,
+    )
 
 
 def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
@@ -229,7 +270,9 @@ def test_an_error_of_a_run_has_the_facts_of_the_run() -> None:
     assert (error.component, error.usage.model_calls, error.usage.tool_calls) == ("guide", 1, 1)
     assert isinstance(error.__cause__, LookupError)
     before = provoke(errors.ConfigurationError)
-    assert (before.run_id, before.component, before.usage, before.context, before.resume_path) == (None,) * 5
+    assert (before.run_id, before.component, before.usage, before.context, before.resume_path) == (
+        None,
+    ) * 5
     assert set(before.to_dict()) == {"code", "message", "suggestion", "help_url"}
 
 
@@ -252,21 +295,33 @@ def test_a_validation_error_lists_its_problems() -> None:
     for problem, facts in zip(error.problems, error.to_dict()["problems"], strict=True):
         assert str(problem) in str(error)
         assert str(problem) in shown.getvalue()
-        assert facts == {"pointer": problem.pointer, "detail": problem.detail, "suggestion": problem.suggestion}
+        assert facts == {
+            "pointer": problem.pointer,
+            "detail": problem.detail,
+            "suggestion": problem.suggestion,
+        }
 
 
 def test_the_documentation_may_be_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """`PODWRIGHT_DOCS_URL` names the copy of the documentation that errors link to."""
     monkeypatch.setenv("PODWRIGHT_DOCS_URL", "https://docs.example/podwright/")
-    assert RunError("It failed.").help_url == "https://docs.example/podwright/errors.html#run_failed"
+    assert (
+        RunError("It failed.").help_url == "https://docs.example/podwright/errors.html#run_failed"
+    )
 
 
 def test_an_error_may_have_its_own_code_and_help() -> None:
     """A single error may have another suggestion, help and code than its class."""
     error = RunError("It failed.", suggestion="Try again.", code="quota_used_up")
-    assert (error.help_url, error.to_dict()["code"]) == (f"{DOCS_URL}/errors.html#quota_used_up", "quota_used_up")
+    assert (error.help_url, error.to_dict()["code"]) == (
+        f"{DOCS_URL}/errors.html#quota_used_up",
+        "quota_used_up",
+    )
     assert RunError.code == "run_failed"
-    assert RunError("It failed.", help_url="https://example.com/help").help_url == "https://example.com/help"
+    assert (
+        RunError("It failed.", help_url="https://example.com/help").help_url
+        == "https://example.com/help"
+    )
     assert pickle.loads(pickle.dumps(error)).code == "quota_used_up"  # noqa: S301 - our own bytes
 
 

@@ -103,13 +103,22 @@ UNAVAILABLE: dict[str, tuple[Script, int, str]] = {
 @pytest.mark.parametrize("name", UNAVAILABLE)
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 async def test_the_next_model_answers(
-    name: str, streaming: bool, providers: Providers, recorder: Any, assert_sound: Any, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    streaming: bool,
+    providers: Providers,
+    recorder: Any,
+    assert_sound: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is one model call: its events name each model that was asked; cost and tokens are those of who answered."""
     script, attempts, code = UNAVAILABLE[name]
-    monkeypatch.setattr(Model, "timeouts", Timeouts(first_byte=1800.0, idle=1800.0, total=3600.0 * 9))
+    monkeypatch.setattr(
+        Model, "timeouts", Timeouts(first_byte=1800.0, idle=1800.0, total=3600.0 * 9)
+    )
     providers.first.answers(script)
-    providers.second.answers(streamed(sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE})))
+    providers.second.answers(
+        streamed(sse(delta(content="From the second."), {**delta("stop"), "usage": USAGE}))
+    )
     agent = providers.agent(event_manager=recorder.manager)
     result: ExecutionResult = await agent.arun("?", stream=streaming, trace=True)
     assert result.value == "From the second."
@@ -118,7 +127,11 @@ async def test_the_next_model_answers(
     assert (fell_back.model, fell_back.error["code"]) == (FIRST, code)
     (started,) = recorder.of("model_call_started")
     (finished,) = recorder.of("model_call_finished")
-    assert (started.request.model, finished.model, finished.response.provider) == (FIRST, SECOND, "lm_studio")
+    assert (started.request.model, finished.model, finished.response.provider) == (
+        FIRST,
+        SECOND,
+        "lm_studio",
+    )
     assert finished.response.usage.cost == pytest.approx(20 * 10e-6 + 4 * 20e-6)
     used = result.usage.by_model[SECOND]
     assert (used.input_tokens, used.output_tokens, used.model_calls) == (20, 4, 1)
@@ -137,7 +150,9 @@ NOT_THE_MODEL: dict[str, tuple[Script, type[errors.ModelError]]] = {
 
 
 @pytest.mark.parametrize("name", NOT_THE_MODEL)
-async def test_another_model_is_not_asked_what_this_one_refuses(name: str, providers: Providers) -> None:
+async def test_another_model_is_not_asked_what_this_one_refuses(
+    name: str, providers: Providers
+) -> None:
     """What is refused for its content or its form would be refused, or answered differently, elsewhere."""
     script, error = NOT_THE_MODEL[name]
     providers.first.answers(script)
@@ -218,7 +233,10 @@ async def test_limits_hold_over_all_models(providers: Providers) -> None:
 
 async def test_a_call_counts_once_whoever_ends_it(providers: Providers) -> None:
     """A call that fails counts against the limit of calls, also if the first model ends it; a fallback is no second."""
-    for script, error in ((refused(400), errors.ModelRequestError), (refused(503), errors.ModelUnavailableError)):
+    for script, error in (
+        (refused(400), errors.ModelRequestError),
+        (refused(503), errors.ModelUnavailableError),
+    ):
         providers.first.answers(script)
         providers.second.answers(refused(503))
 
@@ -230,16 +248,27 @@ async def test_a_call_counts_once_whoever_ends_it(providers: Providers) -> None:
             return "done"
 
         limits = RunLimits(model_calls=3)
-        outer = Agent("outer", "", ScriptedModel(ToolCall.of("ask_twice"), "end"), tools=[ask_twice], limits=limits)
+        outer = Agent(
+            "outer",
+            "",
+            ScriptedModel(ToolCall.of("ask_twice"), "end"),
+            tools=[ask_twice],
+            limits=limits,
+        )
         with pytest.raises(errors.LimitExceededError):
             await outer.arun("?")
         assert error
 
 
-async def test_the_limit_of_one_model_does_not_explain_the_end_of_another(providers: Providers) -> None:
+async def test_the_limit_of_one_model_does_not_explain_the_end_of_another(
+    providers: Providers,
+) -> None:
     """An answer that is cut off at its own limit of tokens is no answer cut off by the limits of the run."""
     providers.first.answers(refused(503))
-    cut = {**completion("Half"), "choices": [{"message": {"content": "Half"}, "finish_reason": "length"}]}
+    cut = {
+        **completion("Half"),
+        "choices": [{"message": {"content": "Half"}, "finish_reason": "length"}],
+    }
     providers.second.answers([reply(cut)])
     limits = RunLimits(cost=0.5)
     with pytest.raises(errors.ModelError, match=SECOND) as caught:
@@ -272,7 +301,9 @@ async def test_the_fields_of_a_model_of_ones_own_stay_with_it(providers: Provide
 
         async def complete(self, request: ModelRequest, on_token: Any = None) -> ModelResponse:
             call = ToolCall("c1", "look", '{"word": "sea"}', {"seal": "own"})
-            return ModelResponse("", (call,), finish_reason="tool_calls", provider_fields={"seal": "own"})
+            return ModelResponse(
+                "", (call,), finish_reason="tool_calls", provider_fields={"seal": "own"}
+            )
 
     def look(word: str) -> str:
         """Look a word up."""
@@ -296,8 +327,13 @@ async def test_a_model_that_has_begun_may_take_the_whole_time(providers: Provide
             pass_time(7.0)
         seen.set()
 
-    providers.first.answers([STREAM, first, seen, chunk(sse(delta(content="first."), delta("stop"))), chunk(b"")])
-    assert await providers.agent(timeout=10.0, on_token=on_token).arun("?", stream=True) == "From the first."
+    providers.first.answers(
+        [STREAM, first, seen, chunk(sse(delta(content="first."), delta("stop"))), chunk(b"")]
+    )
+    assert (
+        await providers.agent(timeout=10.0, on_token=on_token).arun("?", stream=True)
+        == "From the first."
+    )
     providers.first.answers([lambda: pass_time(7.0), "hang"])
     assert await providers.agent(timeout=10.0).arun("?", stream=True) == "From the second."
 
@@ -307,7 +343,8 @@ async def test_the_last_error_names_those_before(providers: Providers) -> None:
     providers.first.answers(refused(402))
     providers.second.answers(refused(401))
     with pytest.raises(
-        errors.ModelAuthenticationError, match=r"Asked before: 'hosted_vllm/first' \(model_rate_limited\)"
+        errors.ModelAuthenticationError,
+        match=r"Asked before: 'hosted_vllm/first' \(model_rate_limited\)",
     ):
         await providers.agent().arun("?")
 
@@ -336,7 +373,15 @@ async def test_what_is_cut_off_is_counted(ended: str, providers: Providers, reco
         if ended != "cancelled":
             pass_time()
 
-    agent = Agent("guide", "", SECOND, event_manager=recorder.manager, limits=limits, on_token=on_token, **options)
+    agent = Agent(
+        "guide",
+        "",
+        SECOND,
+        event_manager=recorder.manager,
+        limits=limits,
+        on_token=on_token,
+        **options,
+    )
     run = asyncio.create_task(agent.arun("?", stream=True))
     await shown.wait()
     if ended == "cancelled":
@@ -361,7 +406,10 @@ async def test_what_one_provider_said_is_not_sent_to_another(providers: Provider
         """Look a word up."""
         return f"{word}: salty"
 
-    history = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "Yes.", **thought}]
+    history = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": "Yes.", **thought},
+    ]
     result = await providers.agent(tools=[look]).arun("?", messages=history, trace=True)
     _, _, earlier, _, called, found = providers.second.requests[0]["messages"]
     assert earlier == {"role": "assistant", "content": "Yes."}
@@ -376,7 +424,9 @@ async def test_what_one_provider_said_is_not_sent_to_another(providers: Provider
     providers.now += 31
     providers.first.answers([reply(completion("Ok."))])
     await providers.agent(tools=[look]).arun("?", messages=result.messages)
-    assert [m["tool_calls"] for m in providers.first.requests[0]["messages"] if m.get("tool_calls")] == [[made]]
+    assert [
+        m["tool_calls"] for m in providers.first.requests[0]["messages"] if m.get("tool_calls")
+    ] == [[made]]
 
 
 def test_a_member_without_a_model_falls_back_like_the_whole() -> None:
@@ -418,6 +468,9 @@ async def test_thoughts_are_streamed_beside_the_answer(recorder: Any) -> None:
 
     assert await Agent("a", "Help.", Plain()).arun("?", stream=True) == "Yes."
     model = ScriptedModel(ModelResponse("Yes.", reasoning="Hm. Well."))
-    assert await Agent("a", "Help.", model, event_manager=recorder.manager).arun("?", stream=True) == "Yes."
+    assert (
+        await Agent("a", "Help.", model, event_manager=recorder.manager).arun("?", stream=True)
+        == "Yes."
+    )
     assert [event.text for event in recorder.of("reasoning")] == ["Hm.", " Well."]
     assert recorder.of("model_call_finished")[0].response.reasoning == "Hm. Well."

@@ -13,7 +13,11 @@ from podwright import Agent, BlueprintValidationError, ScriptedModel, Workflow, 
 from podwright.errors import ConfigurationError
 
 Write = Callable[[Mapping[str, Any]], Path]
-PARAMETERS: Json = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+PARAMETERS: Json = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+}
 TOOL: Json = {
     "name": "look_up",
     "schema": {"type": "function", "function": {"name": "look_up", "parameters": PARAMETERS}},
@@ -27,7 +31,13 @@ def look_up(where: str) -> str:
 
 
 def agent(name: str, *tools: Json, **more: Any) -> Json:
-    return {"name": name, "instructions": "", "config": {"model": "offline/echo"}, "tools": list(tools), **more}
+    return {
+        "name": name,
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+        "tools": list(tools),
+        **more,
+    }
 
 
 def flow(name: str, *agents: str) -> Json:
@@ -43,7 +53,9 @@ def write(tmp_path: Path) -> Write:
             file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             to_text = blueprints.to_json if file.suffix == ".json" else blueprints.to_yaml
-            file.write_text(content if isinstance(content, str) else to_text(content), encoding="utf-8")
+            file.write_text(
+                content if isinstance(content, str) else to_text(content), encoding="utf-8"
+            )
         return tmp_path
 
     return write_files
@@ -122,14 +134,25 @@ def test_agents_are_files_folders_and_neighbours(write: Write) -> None:
     kinds = {name: member.kind for name, member in component.members().items()}
     assert kinds == {"one": "agent", "two": "agent", "three": "agent", "four": "workflow"}
     called = events(component.run("x", trace=True), "tool_call_finished")
-    assert [event.output.rpartition(": ")[2] for event in called] == ["the flow", "its own", "a neighbour"]
+    assert [event.output.rpartition(": ")[2] for event in called] == [
+        "the flow",
+        "its own",
+        "a neighbour",
+    ]
 
 
 @pytest.mark.parametrize(("kind", "key"), [("Conductor", "skills"), ("Pipeline", "steps")])
-def test_members_that_are_only_names_come_from_their_folders(write: Write, kind: str, key: str) -> None:
+def test_members_that_are_only_names_come_from_their_folders(
+    write: Write, kind: str, key: str
+) -> None:
     """A member that is only a name is loaded from its folder; others are as written, with the folder's tools."""
     members = [{"type": "Agent", "name": "one"}, {"type": "Agent", **agent("two", TOOL)}]
-    blueprint: Json = {"type": kind, "name": "team", key: members, "config": {"model": "offline/echo"}}
+    blueprint: Json = {
+        "type": kind,
+        "name": "team",
+        key: members,
+        "config": {"model": "offline/echo"},
+    }
     if kind == "Conductor":
         blueprint["instructions"] = ""
     root = write({
@@ -140,7 +163,11 @@ def test_members_that_are_only_names_come_from_their_folders(write: Write, kind:
     team = load(root / "team")
     assert team.members()["one"].description == "From its folder."
     assert team.to_blueprint() == blueprint
-    (called,) = [event for event in events(team.run("x", trace=True), "tool_call_finished") if event.tool == "look_up"]
+    (called,) = [
+        event
+        for event in events(team.run("x", trace=True), "tool_call_finished")
+        if event.tool == "look_up"
+    ]
     assert "the team" in called.output
 
 
@@ -160,11 +187,15 @@ def test_what_the_caller_passes_replaces_what_the_folder_has(write: Write) -> No
 
     writer = Agent("writer", "", ScriptedModel("given writer"))
     options: Any = {"tools": [look_up], "agents": {"writer": writer}, "model": "offline/echo"}
-    result = load(root / "flow", **options, conditions={"is_short": lambda context, limit: False}).run("x")
+    result = load(
+        root / "flow", **options, conditions={"is_short": lambda context, limit: False}
+    ).run("x")
     assert result["writer_output"] == "given writer"
     assert ": given" in result["reader_output"]
     for source in (root / "reader", root / "reader" / "blueprint.json", reader):
-        assert load(source, tools=[look_up], model=ScriptedModel("by object")).run("x") == "by object"
+        assert (
+            load(source, tools=[look_up], model=ScriptedModel("by object")).run("x") == "by object"
+        )
 
 
 def test_circular_references_are_refused(write: Write) -> None:
@@ -175,7 +206,9 @@ def test_circular_references_are_refused(write: Write) -> None:
     assert "'self'" in refusal(root / "self").message
 
 
-@pytest.mark.parametrize("name", ["..", ".", "../outside", "/outside", "agents", "x" * 99 + "é" * 80])
+@pytest.mark.parametrize(
+    "name", ["..", ".", "../outside", "/outside", "agents", "x" * 99 + "é" * 80]
+)
 def test_the_name_of_an_agent_is_not_a_path(write: Write, name: str) -> None:
     """A name that is a path is a missing agent: nothing outside the fleet is read or imported."""
     root = write({
@@ -198,7 +231,9 @@ def test_the_name_of_an_agent_is_not_a_path(write: Write, name: str) -> None:
         ("import no_such_module_anywhere", "ModuleNotFoundError", "'no_such_module_anywhere'"),
     ],
 )
-def test_code_that_cannot_be_imported_is_reported(write: Write, code: str, reason: str, suggestion: str) -> None:
+def test_code_that_cannot_be_imported_is_reported(
+    write: Write, code: str, reason: str, suggestion: str
+) -> None:
     """A tools.py that cannot be imported is named with the reason; after it is mended it loads."""
     root = write({"guide/blueprint.json": agent("guide", TOOL), "guide/tools.py": code})
     error = refusal(root / "guide")
@@ -226,7 +261,12 @@ def test_a_file_is_only_data(write: Write, suffix: str) -> None:
 
 def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) -> None:
     """Suggestions are public functions that tools.py and conditions.py define themselves."""
-    loop = {"type": "loop_step", "name": "l", "steps": [agent_step("s", "guide")], "max_iterations": 2}
+    loop = {
+        "type": "loop_step",
+        "name": "l",
+        "steps": [agent_step("s", "guide")],
+        "max_iterations": 2,
+    }
     root = write({
         "guide/blueprint.json": agent("guide", TOOL),
         "guide/tools.py": "from textwrap import fill as look_up2\ndef _look_up(): ...\ndef look_upp(): ...\n",
@@ -234,13 +274,24 @@ def test_a_missing_function_is_reported_with_the_most_similar_one(write: Write) 
         "flow/conditions.py": "def dome(context): ...\n",
         "flow/agents/guide.json": agent("guide"),
     })  # fmt: skip
-    for name, suggestion in (("guide", "Did you mean 'look_upp'?"), ("flow", "Did you mean 'dome'?")):
-        assert [problem.suggestion for problem in problems_of(lambda name=name: load(root / name))] == [suggestion]
+    for name, suggestion in (
+        ("guide", "Did you mean 'look_upp'?"),
+        ("flow", "Did you mean 'dome'?"),
+    ):
+        assert [
+            problem.suggestion for problem in problems_of(lambda name=name: load(root / name))
+        ] == [suggestion]
 
 
 def test_a_missing_file_or_folder_is_reported_with_a_suggestion(write: Write) -> None:
     """A misspelt path is a ConfigurationError with the most similar component, or with the allowed suffixes."""
-    root = write({"newsroom/blueprint.json": agent("newsroom"), "guide.json": agent("guide"), "notes.txt": ""})
+    root = write(
+        {
+            "newsroom/blueprint.json": agent("newsroom"),
+            "guide.json": agent("guide"),
+            "notes.txt": "",
+        }
+    )
     assert refusal(root / "giude.json").suggestion == "Did you mean 'guide.json'?"
     assert refusal(root / "newsrom").suggestion == "Did you mean 'newsroom'?"
     assert "guide.json" in refusal(root / "nowhere" / "guide.json").message
@@ -249,7 +300,13 @@ def test_a_missing_file_or_folder_is_reported_with_a_suggestion(write: Write) ->
 
 def test_a_folder_must_have_exactly_one_blueprint(write: Write) -> None:
     """A folder without a blueprint, or with two, is a ConfigurationError; components inside it are suggested."""
-    root = write({"two/blueprint.json": agent("two"), "two/blueprint.yaml": agent("two"), "none/notes.txt": ""})
+    root = write(
+        {
+            "two/blueprint.json": agent("two"),
+            "two/blueprint.yaml": agent("two"),
+            "none/notes.txt": "",
+        }
+    )
     (root / "none" / "blueprint.json").mkdir()
     assert "'none'" in refusal(root / "none").message
     assert "blueprint.json, blueprint.yaml" in refusal(root / "two").message
@@ -267,7 +324,10 @@ def test_a_source_that_is_not_a_path_is_refused(source: str) -> None:
 def test_a_damaged_file_is_a_validation_error(write: Write, text: str, name: str) -> None:
     """A file without a valid blueprint is a BlueprintValidationError, alone, in a folder and as an agent."""
     root = write({"flow/blueprint.json": flow("flow", "guide"), name: text})
-    assert isinstance(refusal(root / (name if "/" not in name else name.partition("/")[0])), BlueprintValidationError)
+    assert isinstance(
+        refusal(root / (name if "/" not in name else name.partition("/")[0])),
+        BlueprintValidationError,
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")

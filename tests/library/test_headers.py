@@ -21,7 +21,10 @@ def test_limits_survive_the_header(limits: RunLimits) -> None:
 
 def test_limits_are_written_as_a_dictionary_of_structured_fields() -> None:
     """The header has the limits that are set; times are rounded down, and very large numbers limited."""
-    assert format_budget(RunLimits(12.5, 3, 1000, 0.5)) == 'wall_time=12.5, model_calls=3, tokens=1000, cost="0.5"'
+    assert (
+        format_budget(RunLimits(12.5, 3, 1000, 0.5))
+        == 'wall_time=12.5, model_calls=3, tokens=1000, cost="0.5"'
+    )
     assert format_budget(RunLimits(wall_time=0.0019, cost=0)) == 'wall_time=0.001, cost="0"'
     assert format_budget(RunLimits()) == ""
     huge = parse_budget(format_budget(RunLimits(wall_time=1e300, tokens=10**30)))
@@ -58,6 +61,9 @@ def test_a_malformed_budget_is_refused(header: str) -> None:
 
 def test_usage_is_written_with_its_cost_if_it_is_known() -> None:
     """The header has the tokens, and the cost to 1e-12 USD unless it is unknown."""
-    assert format_usage(Usage(24, 8, cost=0.0000084)) == 'input_tokens=24, output_tokens=8, cost="0.0000084"'
+    assert (
+        format_usage(Usage(24, 8, cost=0.0000084))
+        == 'input_tokens=24, output_tokens=8, cost="0.0000084"'
+    )
     assert format_usage(Usage(24, 8, cost=0.0)) == 'input_tokens=24, output_tokens=8, cost="0"'
     assert format_usage(Usage(24, 8, cost=None)) == "input_tokens=24, output_tokens=8"

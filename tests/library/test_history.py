@@ -29,7 +29,9 @@ Json = dict[str, Any]
 TEXTS = st.text(min_size=1, max_size=30)
 JSON_VALUES = st.recursive(
     st.integers() | st.booleans() | st.text(max_size=10),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
     max_leaves=4,
 ).filter(lambda value: value not in ([], {}))
 NAMES = st.sampled_from(["reasoning_content", "reasoning_details", "x", "Grüße"])
@@ -53,21 +55,32 @@ def scripts(draw: st.DrawFn) -> list[tuple[str, list[ModelResponse]]]:
             words = draw(st.lists(TEXTS, min_size=1, max_size=3))
             calls = [
                 replace(
-                    ToolCall.of("look", id=f"{number}.{loop}.{i} {draw(IDS)}", word=word), provider_fields=draw(FIELDS)
+                    ToolCall.of("look", id=f"{number}.{loop}.{i} {draw(IDS)}", word=word),
+                    provider_fields=draw(FIELDS),
                 )
                 for i, word in enumerate(words)
             ]
             text = draw(st.just("") | TEXTS)
             responses.append(
-                ModelResponse(text, tuple(calls), finish_reason="tool_calls", provider_fields=draw(FIELDS))
+                ModelResponse(
+                    text, tuple(calls), finish_reason="tool_calls", provider_fields=draw(FIELDS)
+                )
             )
         script.append(
-            (draw(TEXTS), [*responses, ModelResponse(draw(st.text(max_size=30)), provider_fields=draw(FIELDS))])
+            (
+                draw(TEXTS),
+                [
+                    *responses,
+                    ModelResponse(draw(st.text(max_size=30)), provider_fields=draw(FIELDS)),
+                ],
+            )
         )
     return script
 
 
-LIMITS = st.fixed_dictionaries({}, optional={"max_history": st.integers(0, 4), "max_input_tokens": st.integers(1, 400)})
+LIMITS = st.fixed_dictionaries(
+    {}, optional={"max_history": st.integers(0, 4), "max_input_tokens": st.integers(1, 400)}
+)
 
 
 def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
@@ -76,7 +89,9 @@ def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
     for text, responses in script:
         messages.append({"role": "user", "content": text})
         for response in responses:
-            function = [{"name": call.name, "arguments": call.arguments} for call in response.tool_calls]
+            function = [
+                {"name": call.name, "arguments": call.arguments} for call in response.tool_calls
+            ]
             calls = [
                 {"id": call.id, "type": "function", "function": function, **call.provider_fields}
                 for call, function in zip(response.tool_calls, function, strict=True)
@@ -87,7 +102,11 @@ def written_out(script: list[tuple[str, list[ModelResponse]]]) -> list[Json]:
             elif response.text.strip():
                 messages.append(answer)
             messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": look(**json.loads(call.arguments))}
+                {
+                    "role": "tool",
+                    "tool_call_id": call.id,
+                    "content": look(**json.loads(call.arguments)),
+                }
                 for call in response.tool_calls
             ]
     return messages
@@ -153,18 +172,28 @@ def test_a_cut_history_is_whole_turns_within_the_limits(
 def test_a_turn_that_grows_pushes_earlier_ones_out() -> None:
     """Tool results of the current turn count: further turns are cut in the middle of a run, each time with an event."""
     script = [(text, [ModelResponse(text * 50)]) for text in "abc"]
-    calls = [ModelResponse(tool_calls=(ToolCall.of("look", id=str(n), word="x" * 200),)) for n in range(3)]
-    result, requests = run_turn(("?", [*calls, ModelResponse("!")]), written_out(script), {"max_input_tokens": 320})
+    calls = [
+        ModelResponse(tool_calls=(ToolCall.of("look", id=str(n), word="x" * 200),))
+        for n in range(3)
+    ]
+    result, requests = run_turn(
+        ("?", [*calls, ModelResponse("!")]), written_out(script), {"max_input_tokens": 320}
+    )
     assert [request.history for request in requests] == [6, 6, 2, 0]
     assert [(cut.turns, cut.messages) for cut in events(result, "history_cut")] == [(2, 4), (3, 6)]
-    first_cut = next(number for number, event in enumerate(result.events) if event.type == "history_cut")
+    first_cut = next(
+        number for number, event in enumerate(result.events) if event.type == "history_cut"
+    )
     assert result.events[first_cut + 1].type == "model_call_started"
     assert len(result.messages) == 6 + 8, "the result has the whole conversation"
 
 
 def test_an_image_counts_for_the_limit_of_tokens() -> None:
     """An earlier image counts as many tokens as are assumed for it, however long its URL is."""
-    history = [{"role": "user", "content": [image(PIXEL)]}, {"role": "assistant", "content": "A pixel."}]
+    history = [
+        {"role": "user", "content": [image(PIXEL)]},
+        {"role": "assistant", "content": "A pixel."},
+    ]
     for limit, sent in ((IMAGE_TOKENS, 0), (IMAGE_TOKENS + 50, 2)):
         model = ScriptedModel("yes")
         Agent("guide", "Help.", model, max_input_tokens=limit).run("Sure?", messages=history)
@@ -188,7 +217,10 @@ def image(url: str, **more: Any) -> Json:
 
 
 def called(*ids: str) -> Json:
-    calls = [{"id": id_, "type": "function", "function": {"name": "look", "arguments": "{}"}} for id_ in ids]
+    calls = [
+        {"id": id_, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        for id_ in ids
+    ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
@@ -254,7 +286,9 @@ def test_all_that_is_wrong_is_reported_at_once(name: str) -> None:
 
 def test_the_longest_conversation_is_taken() -> None:
     """As many messages as are allowed are taken."""
-    assert Agent("guide", "", ScriptedModel("yes")).run("?", messages=[user()] * MAX_MESSAGES) == "yes"
+    assert (
+        Agent("guide", "", ScriptedModel("yes")).run("?", messages=[user()] * MAX_MESSAGES) == "yes"
+    )
 
 
 EMPTY: dict[str, Json] = {
@@ -282,7 +316,12 @@ def test_an_empty_answer_is_left_out(fields: Json) -> None:
 
 def test_fields_of_a_provider_keep_their_origin() -> None:
     """The provider whose fields a message has is named in the conversation; further fields must be JSON data."""
-    given = {"role": "assistant", "content": "Hi.", "thoughts": {"a": [1]}, "podwright_provider": "acme"}
+    given = {
+        "role": "assistant",
+        "content": "Hi.",
+        "thoughts": {"a": [1]},
+        "podwright_provider": "acme",
+    }
     (message,) = parse_messages([given])
     assert (message.provider, message.provider_fields) == ("acme", {"thoughts": {"a": [1]}})
     assert to_data([message]) == [given]
@@ -307,7 +346,10 @@ def test_ids_that_repeat_belong_to_their_turn() -> None:
 
     def turn(provider: str) -> list[Message]:
         call = ToolCall("call_1", "look", "{}")
-        return [Message("assistant", "", (call,), provider=provider), Message("tool", "x", tool_call_id="call_1")]
+        return [
+            Message("assistant", "", (call,), provider=provider),
+            Message("tool", "x", tool_call_id="call_1"),
+        ]
 
     request = ModelRequest("b/m", (*turn("a"), *turn("b"), *turn("a")))
     sent = request_body(request, "m", ANY, provider="b", stream=False)["messages"]
@@ -316,14 +358,18 @@ def test_ids_that_repeat_belong_to_their_turn() -> None:
     assert sent[2]["tool_calls"][0]["id"] == "call_1"
 
 
-@pytest.mark.parametrize("data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]])
+@pytest.mark.parametrize(
+    "data", [[], [image("ftp://x/a.png")], [{"type": "text", "text": 5}], ["text"]]
+)
 def test_wrong_parts_of_an_input_are_refused(data: Any) -> None:
     """An input of texts and images has at least one, and only images that a provider may fetch."""
     with pytest.raises(MessagesError):
         Agent("guide", "Help.", ScriptedModel("never")).run(data)
 
 
-@pytest.mark.parametrize("given", [{"settings": {"temperature": 1}}, {"instructions": "Be brief."}], ids=str)
+@pytest.mark.parametrize(
+    "given", [{"settings": {"temperature": 1}}, {"instructions": "Be brief."}], ids=str
+)
 async def test_a_remote_refuses_what_it_cannot_pass_on(given: Any) -> None:
     """Settings and instructions of a caller are not lost silently on the way to another container."""
     with pytest.raises(InputError, match="no settings or instructions"):
@@ -354,9 +400,16 @@ def test_a_conductor_with_a_plan_continues_a_conversation() -> None:
 
     steps = json.dumps({"steps": [{"skill": "search", "task": "find it"}]})
     model = ScriptedModel(*[steps, ToolCall.of("search", task="find it"), "It shines."] * 2)
-    desk = Conductor("desk", "Lead.", model, [Agent("search", "Search.", FunctionModel(skill))], planning=True)
+    desk = Conductor(
+        "desk", "Lead.", model, [Agent("search", "Search.", FunctionModel(skill))], planning=True
+    )
     first = desk.run("the moon", trace=True)
-    assert [message["role"] for message in first.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in first.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
     second = desk.run("and the sun?", trace=True, messages=first.messages)
     assert second.messages[:4] == first.messages
     for request in model.requests[3:]:
@@ -388,7 +441,11 @@ def test_structured_output_continues_a_conversation() -> None:
     first = agent.run("Italy?", City, trace=True)
     second = agent.run("Norway?", City, trace=True, messages=first.messages)
     third = agent.run("Sure?", trace=True, messages=second.messages)
-    assert (first.value, second.value, third.value) == (City(name="Rome"), City(name="Oslo"), "Yes.")
+    assert (first.value, second.value, third.value) == (
+        City(name="Rome"),
+        City(name="Oslo"),
+        "Yes.",
+    )
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 3
     assert third.messages[1]["content"] == '{"name": "Rome"}'
     assert to_data(model.requests[-1].messages) == third.messages[:-1]
@@ -398,7 +455,9 @@ async def test_a_remote_gets_the_conversation(provider: Upstream) -> None:
     """A component in another container gets the messages and the images, and its answer continues them."""
     far = Agent("far", "Help.", ScriptedModel("It shines."))
     events_of_run = (await far.arun("x", trace=True)).events
-    sent = "".join(f"event: {event.type}\ndata: {json.dumps(event.to_dict())}\n\n" for event in events_of_run)
+    sent = "".join(
+        f"event: {event.type}\ndata: {json.dumps(event.to_dict())}\n\n" for event in events_of_run
+    )
     provider.answers(streamed(sent.encode(), b'event: result\ndata: {"output": "It shines."}\n\n'))
     remote = Remote("writer", f"http://127.0.0.1:{provider.port}")
     first = await remote.arun("the moon", trace=True)
@@ -429,10 +488,14 @@ def test_a_trace_of_a_conversation_with_images_replays() -> None:
     assert saved == second
     replayed = ReplayModel(saved)
     again = Agent("guide", "Help.", replayed, tools=[look])
-    assert again.run("And the moon?", trace=True, messages=first.messages).messages == saved.messages
+    assert (
+        again.run("And the moon?", trace=True, messages=first.messages).messages == saved.messages
+    )
     assert replayed.left == []
     with pytest.raises(ReplayMismatchError):
-        Agent("guide", "Help.", ReplayModel(saved), tools=[look]).run("And the moon?", messages=first.messages[-1:])
+        Agent("guide", "Help.", ReplayModel(saved), tools=[look]).run(
+            "And the moon?", messages=first.messages[-1:]
+        )
     third = agent.run("Thanks.", trace=True, messages=saved.messages)
     assert third.messages[: len(saved.messages)] == saved.messages
 
@@ -442,7 +505,9 @@ async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
     here = image(f"https://127.0.0.1:{provider.port}/a.png", detail="high")
     data: Any = [*PICTURE, here]
     provider.answers([reply(completion("A pixel."))])
-    agent = Agent("guide", "Help.", ChatModel("openai/gpt-4o-mini", Connection("key", provider.url)))
+    agent = Agent(
+        "guide", "Help.", ChatModel("openai/gpt-4o-mini", Connection("key", provider.url))
+    )
     first = await agent.arun(data, trace=True)
     await agent.arun("Sure?", messages=first.messages)
     system = {"role": "system", "content": "Help."}
@@ -450,4 +515,6 @@ async def test_images_reach_the_provider_unchanged(provider: Upstream) -> None:
     assert [request["messages"] for request in provider.requests] == [
         [system, user(data)], [system, user(data), said, user("Sure?")]
     ]  # fmt: skip
-    assert {headers[":line"] for headers in provider.headers} == {"POST /v1/chat/completions HTTP/1.1"}
+    assert {headers[":line"] for headers in provider.headers} == {
+        "POST /v1/chat/completions HTTP/1.1"
+    }

@@ -35,8 +35,12 @@ OK = [reply({"ok": True})]
 LIMITS = Timeouts()
 
 
-async def send(url: str, timeouts: Timeouts = LIMITS, *, first_byte: float = 30.0, max_bytes: int = 2**20) -> bytes:
-    async with post(url, b"{}", {}, timeouts, first_byte=first_byte, max_bytes=max_bytes) as response:
+async def send(
+    url: str, timeouts: Timeouts = LIMITS, *, first_byte: float = 30.0, max_bytes: int = 2**20
+) -> bytes:
+    async with post(
+        url, b"{}", {}, timeouts, first_byte=first_byte, max_bytes=max_bytes
+    ) as response:
         return await response.read()
 
 
@@ -55,7 +59,10 @@ async def test_connections_are_reused(provider: Upstream) -> None:
     provider.answers([asyncio.Barrier(200), *OK])
     async with asyncio.timeout(60):
         for _ in range(2):
-            assert await asyncio.gather(*(send(provider.url) for _ in range(200))) == [b'{"ok": true}'] * 200
+            assert (
+                await asyncio.gather(*(send(provider.url) for _ in range(200)))
+                == [b'{"ok": true}'] * 200
+            )
     assert provider.connections == 200
 
 
@@ -133,7 +140,10 @@ class Silent(Upstream):
 async def test_a_silent_handshake() -> None:
     """The time to connect includes the TLS handshake."""
     async with upstream(serving=Silent("https")) as silent:
-        assert await fault_of(silent.url, timeouts=Timeouts(connect=HOUR / 2), first_byte=math.inf) == "connect_timeout"
+        assert (
+            await fault_of(silent.url, timeouts=Timeouts(connect=HOUR / 2), first_byte=math.inf)
+            == "connect_timeout"
+        )
         await silent.quiet()
 
 
@@ -143,7 +153,9 @@ async def test_a_silence_within_a_response(provider: Upstream) -> None:
     timeouts = Timeouts(idle=HOUR / 2)
 
     async def read_two_pieces() -> None:
-        async with post(provider.url, b"{}", {}, timeouts, first_byte=math.inf, max_bytes=100) as response:
+        async with post(
+            provider.url, b"{}", {}, timeouts, first_byte=math.inf, max_bytes=100
+        ) as response:
             await response.read_chunk()
             asyncio.get_running_loop().call_soon(pass_time)
             await response.read_chunk()
@@ -168,7 +180,11 @@ async def test_a_timeout_of_the_caller_is_its_own(provider: Upstream) -> None:
 CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
     "self-signed": ({}, "", "SSL_CERT_FILE"),
     "has expired": ({"expired": True}, "server.pem", "clock"),
-    "not valid for '127.0.0.1'": ({"host": x509.IPAddress(ip_address("10.0.0.1"))}, "server.pem", "base_url"),
+    "not valid for '127.0.0.1'": (
+        {"host": x509.IPAddress(ip_address("10.0.0.1"))},
+        "server.pem",
+        "base_url",
+    ),
     "not valid for 'localhost'": ({"host": x509.DNSName("example.com")}, "server.pem", "base_url"),
     "missing.pem' (SSL_CERT_FILE): No such file": ({}, "missing.pem", "SSL_CERT_FILE"),
     "key.pem' (SSL_CERT_FILE)": ({}, "key.pem", "SSL_CERT_FILE"),
@@ -176,7 +192,9 @@ CERTIFICATES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("reason", CERTIFICATES)
-async def test_faults_of_certificates(reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_faults_of_certificates(
+    reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is wrong with a certificate or a file of authorities is named, with the setting that mends it."""
     options, trusted, setting = CERTIFICATES[reason]
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / trusted) if trusted else "")
@@ -223,7 +241,9 @@ def set_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
 
 @pytest.mark.parametrize("trusted", ["true", "false", ""])
-async def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str) -> None:
+async def test_proxies_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: str
+) -> None:
     """With PODWRIGHT_TRUST_ENV requests go through HTTPS_PROXY, except to hosts of NO_PROXY; else they do not."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
     monkeypatch.setenv("PODWRIGHT_TRUST_ENV", trusted)
@@ -323,9 +343,8 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 
 def test_events_are_parsed_wherever_they_are_cut() -> None:
     """Comments, names, several data lines, CRLF, a byte order mark and a missing end are read as the standard says."""
-    text = (
-        b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n: keep-alive\n\ndata\n\ndata: d"
-    )
+    text = b"\xef\xbb\xbf: hi\r\nevent: x\r\nid: 3\ndata:a\ndata: b\r\ndata:  c\r\n\r\n\n"
+    text += b": keep-alive\n\ndata\n\ndata: d"
     for size in range(1, len(text) + 1):
         parser = EventParser()
         pieces = [text[start : start + size] for start in range(0, len(text), size)]
@@ -341,7 +360,9 @@ def test_a_pending_event_has_a_size() -> None:
     assert parser.pending > 20
 
 
-@pytest.mark.parametrize("url", ["http://h", "https://h:8080/a/b", "http://[::1]:80", "http://1.2.3.4/v1/"])
+@pytest.mark.parametrize(
+    "url", ["http://h", "https://h:8080/a/b", "http://[::1]:80", "http://1.2.3.4/v1/"]
+)
 def test_a_path_follows_a_base_url(url: str) -> None:
     """The path is appended with one slash."""
     assert join_url(url, "/x") == url.rstrip("/") + "/x"

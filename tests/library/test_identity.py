@@ -14,15 +14,28 @@ from tests.library.shapes import KINDS
 from tests.library.strategies import is_late, is_urgent, load_generated, search, valid
 
 from podwright import Agent, Conductor, Pipeline, Workflow, blueprints
-from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
+from podwright.components import (
+    AgentStep,
+    ApprovalStep,
+    ConditionStep,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    WorkflowStep,
+)
 
-moderate = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+moderate = settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @moderate
 @given(data=st.data())
-def test_a_component_exports_the_blueprint_it_was_loaded_from(kind: str, data: st.DataObject) -> None:
+def test_a_component_exports_the_blueprint_it_was_loaded_from(
+    kind: str, data: st.DataObject
+) -> None:
     """A component exports exactly its blueprint, with the keys in the same order."""
     blueprint = data.draw(valid[kind])
     before = json.dumps(blueprint)
@@ -37,44 +50,82 @@ def test_a_component_exports_the_blueprint_it_was_loaded_from(kind: str, data: s
 @pytest.mark.parametrize("kind", KINDS)
 @moderate
 @given(data=st.data())
-def test_json_and_yaml_contain_the_same_data(kind: str, data: st.DataObject, tmp_path: Path) -> None:
+def test_json_and_yaml_contain_the_same_data(
+    kind: str, data: st.DataObject, tmp_path: Path
+) -> None:
     """JSON, YAML and files of both give back the same data with the same digest."""
     blueprint = data.draw(valid[kind])
     from_json = blueprints.from_json(blueprints.to_json(blueprint))
     from_yaml = blueprints.from_yaml(blueprints.to_yaml(blueprint))
     (tmp_path / "a.json").write_text(blueprints.to_json(from_yaml), encoding="utf-8")
     (tmp_path / "a.yml").write_text(blueprints.to_yaml(from_json), encoding="utf-8")
-    for copy in (from_json, from_yaml, *(blueprints.read_file(path) for path in tmp_path.iterdir())):
+    for copy in (
+        from_json,
+        from_yaml,
+        *(blueprints.read_file(path) for path in tmp_path.iterdir()),
+    ):
         assert json.dumps(copy) == json.dumps(blueprint)
         assert blueprints.digest(copy) == blueprints.digest(blueprint)
 
 
-writer = Agent("writer", "Write of {input}.", "offline/echo", temperature=0.5, description="Writes.", metadata={"a": 1})
-researcher = Agent("researcher", "Find facts.", "offline/echo", tools=[search], max_loops=3, stop=["END"])
+writer = Agent(
+    "writer",
+    "Write of {input}.",
+    "offline/echo",
+    temperature=0.5,
+    description="Writes.",
+    metadata={"a": 1},
+)
+researcher = Agent(
+    "researcher", "Find facts.", "offline/echo", tools=[search], max_loops=3, stop=["END"]
+)
 COMPONENTS: dict[str, Any] = {
     "agent": researcher,
     "workflow": Workflow(
         "newsroom",
         [
             researcher,
-            ConditionStep(is_urgent, then=[writer], else_=[AgentStep("writer", name="slow", output="draft")]),
-            ConditionStep({"name": "contains", "args": {"value": "{input}", "text": "a"}}, then=[writer], name="b"),
+            ConditionStep(
+                is_urgent, then=[writer], else_=[AgentStep("writer", name="slow", output="draft")]
+            ),
+            ConditionStep(
+                {"name": "contains", "args": {"value": "{input}", "text": "a"}},
+                then=[writer],
+                name="b",
+            ),
             ParallelStep([[writer], [AgentStep(researcher, name="again")]], name="both"),
-            LoopStep([writer], until={"name": "not", "args": {"condition": {"name": "is_late"}}}, max_iterations=2),
-            MapStep("input", "item", [AgentStep(writer, input="{item}", output="parts")], max_concurrency=2),
-            WorkflowStep(Workflow("inner", [AgentStep(writer, input="{input}"), ApprovalStep("Fine?", name="ask")])),
+            LoopStep(
+                [writer],
+                until={"name": "not", "args": {"condition": {"name": "is_late"}}},
+                max_iterations=2,
+            ),
+            MapStep(
+                "input",
+                "item",
+                [AgentStep(writer, input="{item}", output="parts")],
+                max_concurrency=2,
+            ),
+            WorkflowStep(
+                Workflow(
+                    "inner", [AgentStep(writer, input="{input}"), ApprovalStep("Fine?", name="ask")]
+                )
+            ),
         ],
         conditions={"is_late": is_late},
         description="All types of steps.",
     ),
-    "conductor": Conductor("desk", "Lead.", "offline/echo", [researcher, writer], planning=True, seed=1),
+    "conductor": Conductor(
+        "desk", "Lead.", "offline/echo", [researcher, writer], planning=True, seed=1
+    ),
     "pipeline": Pipeline("line", [researcher, writer], "offline/echo", description="In a row."),
 }
 
 
 def test_a_component_with_tools_can_be_sent_to_another_process() -> None:
     """A component can be pickled if its functions can; what arrives does the same."""
-    component = Pipeline("line", [Agent("a", "Look.", "offline/echo", tools=[search], on_token=print)])
+    component = Pipeline(
+        "line", [Agent("a", "Look.", "offline/echo", tools=[search], on_token=print)]
+    )
     sender, receiver = multiprocessing.Pipe()
     sender.send(component)
     received = receiver.recv()
@@ -120,7 +171,9 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
     always = {"name": "is_empty", "args": {"value": ""}}
     steps = [
         clerk,
-        ConditionStep(code["is_long"], then=[ParallelStep([[poet], [AgentStep(poet, output="second")]])]),
+        ConditionStep(
+            code["is_long"], then=[ParallelStep([[poet], [AgentStep(poet, output="second")]])]
+        ),
         LoopStep([AgentStep(poet, input="{clerk_output}")], until=always),
     ]
     desk = Conductor("desk", "Lead.", "offline/echo", [clerk, poet], planning=True)
@@ -136,5 +189,9 @@ def test_another_process_does_the_same_from_the_files(tmp_path: Path) -> None:
     output = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
     for line, component in zip(output.splitlines(), components, strict=True):
         result = component.run("the moon", trace=True)
-        assert json.loads(line) == [result.value, result.usage.to_dict(), [event.type for event in result.events]]
+        assert json.loads(line) == [
+            result.value,
+            result.usage.to_dict(),
+            [event.type for event in result.events],
+        ]
         assert result.usage.model_calls

@@ -78,7 +78,10 @@ async def respond(request: ModelRequest) -> Any:
         calls = {
             "look": [ToolCall.of("look", "1", place="x"), ToolCall.of("look", "1", place="y")],
             "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
-            "ask": [ToolCall.of("ask", "1", question="why"), ToolCall.of("ask", "2", question="how")],
+            "ask": [
+                ToolCall.of("ask", "1", question="why"),
+                ToolCall.of("ask", "2", question="how"),
+            ],
             "looker": [ToolCall.of("looker", "1", task="a"), ToolCall.of("payer", "2", task="b")],
         }[names[0]]
         return ModelResponse(tool_calls=tuple(calls), usage=USAGE, finish_reason="tool_calls")
@@ -105,7 +108,10 @@ def odd(context: Any) -> bool:
 def after(recorded: Sequence[Event]) -> None:
     """Begin to count effects, with the checks that are recorded made already."""
     effects.clear()
-    checks[0] = sum(isinstance(event, events.ConditionChecked) and event.condition == "odd" for event in recorded)
+    checks[0] = sum(
+        isinstance(event, events.ConditionChecked) and event.condition == "odd"
+        for event in recorded
+    )
 
 
 COMPONENTS: list[Component] = [
@@ -119,10 +125,16 @@ COMPONENTS: list[Component] = [
         "flow",
         conditions={"odd": odd},
         steps=[
-            ParallelStep([[AgentStep(looker, "left")], [AgentStep(payer, "middle"), writer], [asker]], "both"),
+            ParallelStep(
+                [[AgentStep(looker, "left")], [AgentStep(payer, "middle"), writer], [asker]], "both"
+            ),
             LoopStep([AgentStep(writer, "again")], until="odd", max_iterations=3),
-            LoopStep([AgentStep(writer, "often", input="{iteration}")], until=NEVER, max_iterations=2),
-            ConditionStep("odd", then=[AgentStep(looker, "then")], else_=[AgentStep(payer, "else")]),
+            LoopStep(
+                [AgentStep(writer, "often", input="{iteration}")], until=NEVER, max_iterations=2
+            ),
+            ConditionStep(
+                "odd", then=[AgentStep(looker, "then")], else_=[AgentStep(payer, "else")]
+            ),
             MapStep("items", "item", [AgentStep(writer, "each")]),
             WorkflowStep(Workflow("inner", steps=[AgentStep(writer, "in")])),
             AgentStep(Conductor("boss", "Lead.", model=MODEL, skills=[looker, payer]), "team"),
@@ -131,7 +143,9 @@ COMPONENTS: list[Component] = [
 ]
 
 
-async def attempt(component: Component, recorded: Sequence[Event], **options: Any) -> tuple[Any, list[Event]]:
+async def attempt(
+    component: Component, recorded: Sequence[Event], **options: Any
+) -> tuple[Any, list[Event]]:
     """The result of an attempt, or its error, and the events of it that are new."""
     new: list[Event] = []
     task: Any = {"input": "go", "items": "1\n2"} if isinstance(component, Workflow) else "go"
@@ -148,7 +162,9 @@ async def attempt(component: Component, recorded: Sequence[Event], **options: An
 
 def stored(recorded: Sequence[Event]) -> list[Event]:
     """What a journal keeps of events: no tokens, no requests, and all of it as JSON."""
-    kept = (event for event in recorded if not isinstance(event, events.Token | events.ModelCallStarted))
+    kept = (
+        event for event in recorded if not isinstance(event, events.Token | events.ModelCallStarted)
+    )
     return [adapter().validate_python(event.to_dict()) for event in kept]
 
 
@@ -185,7 +201,8 @@ async def test_a_new_attempt_repeats_nothing_that_had_finished(component: Compon
         made = Counter(type(event) for event in new)
         assert made[events.ModelCallStarted] == made[events.ModelCallFinished]
         assert (
-            sum(count for name, count in effects.items() if name.startswith("model")) == made[events.ModelCallFinished]
+            sum(count for name, count in effects.items() if name.startswith("model"))
+            == made[events.ModelCallFinished]
         )
         assert not effects - all_effects
 
@@ -223,7 +240,12 @@ async def test_a_failed_run_goes_on_where_it_stood() -> None:
     broken = False
     result, new = await attempt(agent, recorded)
     assert result.value == "looker: nothing in y"
-    assert [event.type for event in new] == ["run_started", "model_call_started", "model_call_finished", "run_finished"]
+    assert [event.type for event in new] == [
+        "run_started",
+        "model_call_started",
+        "model_call_finished",
+        "run_finished",
+    ]
     assert result.usage.model_calls == 2
     assert not [name for name in effects if name.startswith("look")]
 
@@ -234,7 +256,9 @@ async def test_an_answer_that_failed_a_run_is_asked_for_again() -> None:
     agent = Agent("counter", "Count.", FunctionModel(lambda request: next(answers)), max_loops=2)
     recorded: list[Event] = []
     with pytest.raises(OutputError):
-        await execute(agent, Task("go", int), subscribers=(recorded.append,), run_id=RUN, journal=Journal())
+        await execute(
+            agent, Task("go", int), subscribers=(recorded.append,), run_id=RUN, journal=Journal()
+        )
     result = await execute(agent, Task("go", int), run_id=RUN, journal=Journal(stored(recorded)))
     assert result.value == 3
     assert result.usage.model_calls == 3, "the answer that is not used was paid too"
@@ -262,7 +286,9 @@ async def test_mistakes_of_the_model_count_over_all_attempts(name: str) -> None:
     whole, all_events = await attempt(agent, [])
     assert isinstance(whole, ToolArgumentsError) == fails
     before_the_end = next(
-        index for index, event in enumerate(all_events) if isinstance(event, events.RunFailed | events.RunFinished)
+        index
+        for index, event in enumerate(all_events)
+        if isinstance(event, events.RunFailed | events.RunFinished)
     )
     for length in range(before_the_end):
         result, new = await attempt(agent, all_events[:length])
@@ -296,7 +322,9 @@ async def test_a_tool_that_failed_is_called_again() -> None:
             return "done"
         return [ToolCall.of("look", "1", place="z"), ToolCall.of("save", "2", text="x")]
 
-    agent = Agent("saver", "Save.", FunctionModel(answer), tools=[look, save], event_manager=manager)
+    agent = Agent(
+        "saver", "Save.", FunctionModel(answer), tools=[look, save], event_manager=manager
+    )
     error, recorded = await attempt(agent, [])
     assert isinstance(error, ToolError)
     is_full = False
@@ -321,7 +349,10 @@ async def test_limits_hold_over_all_attempts() -> None:
 
 async def test_an_approved_run_goes_on() -> None:
     """Each approval step is passed once its position is approved, and nothing before it is repeated."""
-    flow = Workflow("flow", steps=[writer, ApprovalStep("Publish?"), ApprovalStep("Sure?"), AgentStep(looker, "end")])
+    flow = Workflow(
+        "flow",
+        steps=[writer, ApprovalStep("Publish?"), ApprovalStep("Sure?"), AgentStep(looker, "end")],
+    )
     error, recorded = await attempt(flow, [])
     assert isinstance(error, ApprovalRequired)
     assert error.resume_path == [1]
@@ -336,7 +367,12 @@ async def test_an_approved_run_goes_on() -> None:
 
 async def test_tool_calls_that_nobody_knows_the_end_of() -> None:
     """A call that had started and not ended is named, unless its tool is idempotent or is a nested run."""
-    for component, named in ((payer, {"pay"}), (looker, set[str]()), (COMPONENTS[4], {"pay"}), (asker, {"ask"})):
+    for component, named in (
+        (payer, {"pay"}),
+        (looker, set[str]()),
+        (COMPONENTS[4], {"pay"}),
+        (asker, {"ask"}),
+    ):
         _, recorded = await attempt(component, [])
         found = {
             call.tool
@@ -378,7 +414,13 @@ async def test_the_time_of_earlier_attempts_counts() -> None:
 
     agent = Agent("expert", "Know.", FunctionModel(hang))
     with pytest.raises(LimitExceededError) as caught:
-        await execute(agent, Task("x"), limits=RunLimits(wall_time=3600), run_id=RUN, journal=Journal(seconds=3600.0))
+        await execute(
+            agent,
+            Task("x"),
+            limits=RunLimits(wall_time=3600),
+            run_id=RUN,
+            journal=Journal(seconds=3600.0),
+        )
     assert caught.value.limit == "wall_time"
 
 
@@ -398,10 +440,14 @@ async def test_what_failed_calls_used_is_not_forgotten() -> None:
     agent = Agent("a", "Do.", FunctionModel(respond))
     recorded: list[Event] = []
     with pytest.raises(ModelError):
-        await execute(agent, Task("go"), subscribers=(recorded.append,), run_id=RUN, journal=Journal())
+        await execute(
+            agent, Task("go"), subscribers=(recorded.append,), run_id=RUN, journal=Journal()
+        )
     journal = Journal(stored(recorded))
     with pytest.raises(LimitExceededError):
-        await execute(agent, Task("go"), run_id=RUN, journal=journal, limits=RunLimits(model_calls=1))
+        await execute(
+            agent, Task("go"), run_id=RUN, journal=journal, limits=RunLimits(model_calls=1)
+        )
     result = await execute(agent, Task("go"), run_id=RUN, journal=Journal(stored(recorded)))
     assert result.value == "done"
     assert result.usage.known_cost == 0.25

@@ -17,7 +17,9 @@ from podwright.errors import InputError
 from podwright.json_schema import MAX_DEPTH, MAX_VALUES, SchemaTooComplexError, measure
 from podwright.testing import ScriptedModel
 
-AnyJson = TypeAliasType("AnyJson", "dict[str, AnyJson] | list[AnyJson] | str | int | float | bool | None")
+AnyJson = TypeAliasType(
+    "AnyJson", "dict[str, AnyJson] | list[AnyJson] | str | int | float | bool | None"
+)
 
 
 class Node(BaseModel):
@@ -60,7 +62,11 @@ FAN_OUTS: dict[str, Make] = {
     "optional properties": lambda ref: {"anyOf": [obj(a=ref), obj(a=ref)]},
     "items": lambda ref: {"type": "array", "items": ref, "contains": ref},
     "prefixItems": lambda ref: {"type": "array", "prefixItems": [ref, ref]},
-    "other properties": lambda ref: {"type": "object", "additionalProperties": ref, "propertyNames": ref},
+    "other properties": lambda ref: {
+        "type": "object",
+        "additionalProperties": ref,
+        "propertyNames": ref,
+    },
     "unevaluated properties": lambda ref: {"properties": {"a": ref}, "unevaluatedProperties": ref},
 }
 
@@ -189,7 +195,15 @@ def test_the_root_of_a_schema_is_one_that_providers_take(name: str) -> None:
         assert request.output is not None
         assert request.output.name == schema_name
         assert request.output.schema["type"] == "object"
-        assert not request.output.schema.keys() & {"$ref", "anyOf", "oneOf", "allOf", "not", "enum", "const"}
+        assert not request.output.schema.keys() & {
+            "$ref",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "not",
+            "enum",
+            "const",
+        }
         jsonschema.Draft202012Validator(request.output.schema).validate(answer)
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.Draft202012Validator(request.output.schema).validate(
@@ -212,7 +226,9 @@ DEEP = '{"a":' * 30 + '"x"' + "}" * 30
     [(TWICE, f'{{"answer": {DEEP}}}'), (CONDITIONAL, '{"x": 1}')],
     ids=["a type twice in itself", "a type that is endless for some answers"],
 )
-def test_an_answer_that_leads_to_endless_work_is_an_error(schema: dict[str, Any], answer: str) -> None:
+def test_an_answer_that_leads_to_endless_work_is_an_error(
+    schema: dict[str, Any], answer: str
+) -> None:
     """A schema whose check does not end for an answer is an error of the input."""
     with pytest.raises(InputError, match="too complex"):
         Agent("a", "Help.", ScriptedModel(answer)).run("?", response_model=schema)

@@ -24,7 +24,14 @@ from podwright.models.offline import estimate_input
 from podwright.models.openai_compatible import ChatModel
 from podwright.models.providers import ENDPOINTS
 from podwright.models.retries import Retries
-from podwright.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall, Usage
+from podwright.testing import (
+    FunctionModel,
+    ModelRequest,
+    ModelResponse,
+    ScriptedModel,
+    ToolCall,
+    Usage,
+)
 
 BRANCHES = 8
 PER_TOKEN = 1e-6
@@ -63,7 +70,9 @@ class MeteredModel(FunctionModel):
 
 def parallel(model: FunctionModel, limits: RunLimits, **options: Any) -> Workflow:
     """Eight parallel branches, each with an agent that asks for 100 output tokens."""
-    branches = [[Agent(f"agent{number}", "Work.", model, max_tokens=100)] for number in range(BRANCHES)]
+    branches = [
+        [Agent(f"agent{number}", "Work.", model, max_tokens=100)] for number in range(BRANCHES)
+    ]
     return Workflow("parallel", [ParallelStep(branches)], limits=limits, **options)
 
 
@@ -77,7 +86,10 @@ OVER_BRANCHES: dict[str, tuple[RunLimits, list[int]]] = {
     # the limit, and the output tokens that each call may use: the last call gets what is left
     "model_calls": (RunLimits(model_calls=3), [100, 100, 100]),
     "tokens": (RunLimits(tokens=3 * (INPUT + 100) + INPUT + 40), [100, 100, 100, 40]),
-    "cost": (RunLimits(cost=2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN), [100, 100, 50]),
+    "cost": (
+        RunLimits(cost=2 * (INPUT + 200) * PER_TOKEN + (INPUT + 101) * PER_TOKEN),
+        [100, 100, 50],
+    ),
 }
 
 
@@ -109,7 +121,9 @@ def test_calls_take_turns_when_only_their_worst_cases_do_not_fit() -> None:
 def test_a_call_without_anything_left_does_not_begin(limit: str, value: int) -> None:
     """A call that cannot have even one output token is refused; with one token it begins."""
     model = MeteredModel()
-    error = stopped(Workflow("flow", [Agent("a", "Work.", model)], limits=RunLimits(**{limit: value})))
+    error = stopped(
+        Workflow("flow", [Agent("a", "Work.", model)], limits=RunLimits(**{limit: value}))
+    )
     assert (error.limit, error.usage, model.allowed) == (limit, Usage(), [])
     stopped(Agent("a", "Work.", model, limits=RunLimits(tokens=INPUT + 1)))
     assert model.allowed == [1]
@@ -148,10 +162,16 @@ def test_each_run_of_a_component_has_its_own_limits() -> None:
     assert agent.run("?") == agent.run("?") == "ok"
 
 
-def test_a_limit_of_wall_time_stops_a_nested_component(recorder: Any, assert_sound: Any, outlast: Any) -> None:
+def test_a_limit_of_wall_time_stops_a_nested_component(
+    recorder: Any, assert_sound: Any, outlast: Any
+) -> None:
     """A nested component that takes too long fails, and so does the run around it."""
-    slow = Agent("slow", "Work.", FunctionModel(lambda _: outlast()), limits=RunLimits(wall_time=60))
-    error = stopped(Workflow("flow", [slow], limits=RunLimits(wall_time=7200), event_manager=recorder.manager))
+    slow = Agent(
+        "slow", "Work.", FunctionModel(lambda _: outlast()), limits=RunLimits(wall_time=60)
+    )
+    error = stopped(
+        Workflow("flow", [slow], limits=RunLimits(wall_time=7200), event_manager=recorder.manager)
+    )
     assert (error.limit, error.component) == ("wall_time", "slow")
     assert_sound(recorder.events)
 
@@ -168,7 +188,9 @@ def test_a_failed_call_counts_as_a_call_and_uses_no_tokens(calls: int, enough: b
         return await helper.arun("?")
 
     model = ScriptedModel(ToolCall.of("ask"), "end")
-    agent = Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=calls, tokens=4400))
+    agent = Agent(
+        "a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=calls, tokens=4400)
+    )
     assert agent.run("?") == "end" if enough else stopped(agent).limit == "model_calls"
 
 
@@ -183,7 +205,9 @@ def test_a_call_that_inner_limits_refuse_does_not_count() -> None:
         return "done"
 
     model = ScriptedModel(ToolCall.of("ask"), "end")
-    assert Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)).run("?") == "end"
+    assert (
+        Agent("a", "Work.", model, tools=[ask], limits=RunLimits(model_calls=2)).run("?") == "end"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,7 +231,9 @@ def test_limits_may_be_infinite_but_not_a_dictionary() -> None:
         Agent("guide", "", "offline/echo", limits={"tokens": 5})  # pyright: ignore[reportArgumentType]
 
 
-REJECTED = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 4000, "total_tokens": 5000})
+REJECTED = completion(
+    "", usage={"prompt_tokens": 1000, "completion_tokens": 4000, "total_tokens": 5000}
+)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +249,9 @@ REJECTED = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 400
     ids=str,
 )
 @pytest.mark.usefixtures("list_prices")
-async def test_answers_that_are_rejected_count(provider: Upstream, limits: dict[str, Any], answers: int) -> None:
+async def test_answers_that_are_rejected_count(
+    provider: Upstream, limits: dict[str, Any], answers: int
+) -> None:
     """An answer that cannot be used is billed: it counts, and another attempt needs what is left for it."""
     provider.answers([reply(REJECTED)])
     model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
@@ -245,7 +273,9 @@ async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
     model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
     model.retries = Retries(first_wait=0.001)
     agent = Agent("guide", "", model)
-    workflow = Workflow("two", [agent, AgentStep("guide")], agents={"guide": agent}, limits=RunLimits(model_calls=2))
+    workflow = Workflow(
+        "two", [agent, AgentStep("guide")], agents={"guide": agent}, limits=RunLimits(model_calls=2)
+    )
     with pytest.raises(LimitExceededError):
         await workflow.arun("Hello?")
     assert len(provider.requests) == 2
@@ -253,9 +283,13 @@ async def test_a_rejected_answer_counts_once(provider: Upstream) -> None:
 
 @pytest.mark.usefixtures("list_prices")
 @pytest.mark.parametrize(
-    ("limits", "requests"), [({"tokens": 6000}, 2), ({"cost": 0.05}, 2), ({"model_calls": 1}, 3), ({}, 3)], ids=str
+    ("limits", "requests"),
+    [({"tokens": 6000}, 2), ({"cost": 0.05}, 2), ({"model_calls": 1}, 3), ({}, 3)],
+    ids=str,
 )
-async def test_what_was_never_counted_stays_reserved(provider: Upstream, limits: dict[str, Any], requests: int) -> None:
+async def test_what_was_never_counted_stays_reserved(
+    provider: Upstream, limits: dict[str, Any], requests: int
+) -> None:
     """Nobody knows what an attempt has used whose connection was lost: the next ones have what is left for certain."""
     provider.answers(["reset"])
     model = ChatModel("openai/gpt-4o", Connection("k", provider.url), ENDPOINTS["openai"])
@@ -271,7 +305,9 @@ async def test_what_was_never_counted_stays_reserved(provider: Upstream, limits:
 
 async def test_what_is_known_of_an_unknown_cost_counts() -> None:
     """A call of which a part has no price has used the rest, also if an earlier attempt of the run made it."""
-    partly = Usage(10, cost=None, known_cost=0.9, unpriced_model_calls=1, incomplete_model_calls=1).as_call("a/b")
+    partly = Usage(
+        10, cost=None, known_cost=0.9, unpriced_model_calls=1, incomplete_model_calls=1
+    ).as_call("a/b")
     budget = Budget(RunLimits(cost=1.0))
     budget.count(partly)
     assert budget.cost == 0.9
@@ -307,13 +343,19 @@ async def test_a_call_keeps_its_slot_for_the_next_model(monkeypatch: pytest.Monk
         await asyncio.sleep(0)
         return ModelResponse("done", usage=Usage(10, 10, cost=0.0))
 
-    models = {"first": Refuses(answer, name="slots/first"), "second": FunctionModel(answer, name="slots/second")}
+    models = {
+        "first": Refuses(answer, name="slots/first"),
+        "second": FunctionModel(answer, name="slots/second"),
+    }
     monkeypatch.setitem(registry._providers, "slots", lambda name, _: models[name])
     agents = [
-        Agent(f"a{number}", "Help.", "slots/first", fallback=["slots/second"], max_tokens=50) for number in range(8)
+        Agent(f"a{number}", "Help.", "slots/first", fallback=["slots/second"], max_tokens=50)
+        for number in range(8)
     ]
     branches = [[AgentStep(agent)] for agent in agents]
-    flow = Workflow("flow", [ParallelStep(branches, "all")], limits=RunLimits(model_calls=2, tokens=150))
+    flow = Workflow(
+        "flow", [ParallelStep(branches, "all")], limits=RunLimits(model_calls=2, tokens=150)
+    )
     with pytest.raises(LimitExceededError):
         await flow.arun("?")
     assert begun == 2

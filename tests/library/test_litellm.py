@@ -15,7 +15,9 @@ from podwright.models import Connection, litellm_loader
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.pricing import lookup
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # LiteLLM and what it imports warn about their own code
+pytestmark = pytest.mark.filterwarnings(
+    "ignore"
+)  # LiteLLM and what it imports warn about their own code
 
 OPENAI = "openai/gpt-4o-mini"
 ANTHROPIC = "anthropic/claude-haiku-4-5"
@@ -35,7 +37,9 @@ def anthropic_stream(*events: dict[str, Any]) -> Script:
 # --- keys, names and settings
 
 
-async def test_a_missing_key_is_found_before_a_request(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_key_is_found_before_a_request(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A check names the variable of a missing key, and a call sends nothing."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(errors.ModelAuthenticationError) as missing:
@@ -49,7 +53,10 @@ async def test_a_missing_key_is_found_before_a_request(provider: Upstream, monke
 @pytest.mark.parametrize(
     ("name", "connection"),
     [
-        *((name, Connection()) for name in ("bedrock/anthropic.claude", "vertex_ai/gemini-pro", "azure/gpt")),
+        *(
+            (name, Connection())
+            for name in ("bedrock/anthropic.claude", "vertex_ai/gemini-pro", "azure/gpt")
+        ),
         *((name, Connection()) for name in ("ollama/llama3", "hosted_vllm/qwen")),
         (ANTHROPIC, Connection("key")),
         (ANTHROPIC, Connection("", "http://localhost")),
@@ -60,7 +67,9 @@ def test_a_key_is_not_always_required(name: str, connection: Connection) -> None
     LiteLLMModel(name, connection).check()
 
 
-async def test_an_empty_key_is_not_replaced(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_empty_key_is_not_replaced(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An empty key of the connection is not replaced by the environment's."""
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     provider.answers([reply(completion())])
@@ -105,7 +114,12 @@ MESSAGE = {
     "content": [{"type": "text", "text": "Ciao."}],
     "stop_reason": "end_turn",
     "stop_sequence": None,
-    "usage": {"input_tokens": 10, "cache_read_input_tokens": 30, "cache_creation_input_tokens": 0, "output_tokens": 6},
+    "usage": {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 30,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 6,
+    },
 }
 
 
@@ -113,7 +127,13 @@ MESSAGE = {
 async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: Any) -> None:
     """A provider that does not offer Chat Completions is called too, at the same price as in a look-up."""
     provider.answers([reply(MESSAGE)])
-    agent = Agent("poet", "Be short.", model_at(provider, ANTHROPIC), max_tokens=20, event_manager=recorder.manager)
+    agent = Agent(
+        "poet",
+        "Be short.",
+        model_at(provider, ANTHROPIC),
+        max_tokens=20,
+        event_manager=recorder.manager,
+    )
     assert await agent.arun("Hello?") == "Ciao."
     usage = recorder.of("model_call_finished")[0].response.usage
     assert (usage.input_tokens, usage.cached_input_tokens, usage.output_tokens) == (40, 30, 6)
@@ -125,21 +145,42 @@ async def test_a_provider_with_its_own_protocol(provider: Upstream, recorder: An
     assert provider.requests[0]["max_tokens"] == 20
 
 
-CACHED = {"input_tokens": 500, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 300, "output_tokens": 10}
-ONE_HOUR = {**CACHED, "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0}}
+CACHED = {
+    "input_tokens": 500,
+    "cache_read_input_tokens": 200,
+    "cache_creation_input_tokens": 300,
+    "output_tokens": 10,
+}
+ONE_HOUR = {
+    **CACHED,
+    "cache_creation": {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 0},
+}
 
 
 @pytest.mark.parametrize("usage", [CACHED, ONE_HOUR])
 @pytest.mark.usefixtures("list_prices")
 @pytest.mark.parametrize("streaming", [False, True])
-async def test_writing_to_the_cache_is_counted_and_priced(provider: Upstream, streaming: bool, usage: Any) -> None:
+async def test_writing_to_the_cache_is_counted_and_priced(
+    provider: Upstream, streaming: bool, usage: Any
+) -> None:
     """Input that Anthropic writes to its cache is part of the input, and costs a quarter more."""
     events = anthropic_stream(
-        {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage}},
+        {
+            "type": "message_start",
+            "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage},
+        },
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ciao."}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Ciao."},
+        },
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 10}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 10},
+        },
         {"type": "message_stop"},
     )
     provider.answers(events if streaming else [reply({**MESSAGE, "usage": usage})])
@@ -157,18 +198,32 @@ async def test_a_stream_of_its_own_protocol(provider: Upstream) -> None:
     events = anthropic_stream(
         {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Let me "}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "see."}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Let me "},
+        },
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "see."},
+        },
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": tool},
         {**block, "delta": {"type": "input_json_delta", "partial_json": '{"word":'}},
         {**block, "delta": {"type": "input_json_delta", "partial_json": ' "sea"}'}},
         {"type": "content_block_stop", "index": 1},
-        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 12}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 12},
+        },
         {"type": "message_stop"},
     )
     provider.answers(events)
-    response, tokens = await stream(model_at(provider, ANTHROPIC), question(ANTHROPIC, tools=(LOOK_UP,)))
+    response, tokens = await stream(
+        model_at(provider, ANTHROPIC), question(ANTHROPIC, tools=(LOOK_UP,))
+    )
     assert tokens == ["Let me ", "see."]
     assert response.tool_calls == (ToolCall("t1", "look_up", '{"word": "sea"}'),)
     assert response.finish_reason == "tool_calls"

@@ -28,7 +28,9 @@ from podwright.models.http import MAX_RESPONSE
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.retries import Retries
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # LiteLLM and what it imports warn about their own code
+pytestmark = pytest.mark.filterwarnings(
+    "ignore"
+)  # LiteLLM and what it imports warn about their own code
 
 streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 
@@ -71,7 +73,11 @@ def bedrock_frame(kind: str, payload: object) -> bytes:
     """A message of AWS's event stream: prelude, headers, payload and two checksums."""
     fields = {":event-type": kind, ":content-type": "application/json", ":message-type": "event"}
     headers = b"".join(
-        bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+        bytes([len(name)])
+        + name.encode()
+        + b"\x07"
+        + struct.pack(">H", len(value))
+        + value.encode()
         for name, value in fields.items()
     )
     data = json.dumps(payload).encode()
@@ -104,17 +110,31 @@ def cohere_answer(reason: str) -> object:
         "id": "c1",
         "finish_reason": reason,
         "message": {"role": "assistant", "content": [{"type": "text", "text": "Ciao."}]},
-        "usage": {"tokens": {"input_tokens": 10, "output_tokens": 5}, "billed_units": {"input_tokens": 10}},
+        "usage": {
+            "tokens": {"input_tokens": 10, "output_tokens": 5},
+            "billed_units": {"input_tokens": 10},
+        },
     }
 
 
 def ollama_stream(reason: str) -> Iterator[bytes]:
     for text in ("Ci", "ao."):
         yield (
-            json.dumps({"model": "llama3.2", "message": {"role": "assistant", "content": text}, "done": False}).encode()
+            json.dumps(
+                {
+                    "model": "llama3.2",
+                    "message": {"role": "assistant", "content": text},
+                    "done": False,
+                }
+            ).encode()
             + b"\n"
         )
-    yield json.dumps({**ollama_answer(reason), "message": {"role": "assistant", "content": ""}}).encode() + b"\n"
+    yield (
+        json.dumps(
+            {**ollama_answer(reason), "message": {"role": "assistant", "content": ""}}
+        ).encode()
+        + b"\n"
+    )
 
 
 def ollama_answer(reason: str) -> dict[str, Any]:
@@ -130,9 +150,16 @@ def ollama_answer(reason: str) -> dict[str, Any]:
 
 
 def gemini_answer(reason: str, text: str = "Ciao.") -> dict[str, Any]:
-    candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+    candidate: dict[str, Any] = {
+        "content": {"role": "model", "parts": [{"text": text}]},
+        "index": 0,
+    }
     usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
-    return {"candidates": [{**candidate, "finishReason": reason}], "usageMetadata": usage, "modelVersion": "m"}
+    return {
+        "candidates": [{**candidate, "finishReason": reason}],
+        "usageMetadata": usage,
+        "modelVersion": "m",
+    }
 
 
 def gemini_stream(reason: str) -> Iterator[bytes]:
@@ -229,14 +256,18 @@ async def test_a_stream_that_is_cut_off(provider: Upstream, protocol: Protocol) 
 
 
 @by_protocol
-async def test_a_stream_that_ends_in_the_middle_of_its_last_piece(provider: Upstream, protocol: Protocol) -> None:
+async def test_a_stream_that_ends_in_the_middle_of_its_last_piece(
+    provider: Upstream, protocol: Protocol
+) -> None:
     """The last piece, with the stop reason, is cut in the middle."""
     reason = next(iter(protocol.reasons))
     script = protocol.script(reason, streaming=True)
     pieces = [*protocol.stream(reason)]
     last = next(number for number, piece in enumerate(pieces) if reason.encode() in piece)
     half = pieces[last][: pieces[last].index(reason.encode())]
-    provider.answers([script[0], *(chunk(piece) for piece in pieces[:last]), chunk(half), chunk(b"")])
+    provider.answers(
+        [script[0], *(chunk(piece) for piece in pieces[:last]), chunk(half), chunk(b"")]
+    )
     with pytest.raises(errors.ModelError):
         await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?", stream=True)
 
@@ -254,7 +285,9 @@ ERRORS = [
 
 @by_protocol
 @streaming_or_not
-@pytest.mark.parametrize(("status", "expected", "requests"), ERRORS, ids=[str(row[0]) for row in ERRORS])
+@pytest.mark.parametrize(
+    ("status", "expected", "requests"), ERRORS, ids=[str(row[0]) for row in ERRORS]
+)
 async def test_errors(
     provider: Upstream,
     protocol: Protocol,
@@ -274,7 +307,9 @@ async def test_errors(
 @by_protocol
 async def test_without_credit(provider: Upstream, protocol: Protocol) -> None:
     """An account without credit is not asked again."""
-    provider.answers([reply({"message": "insufficient_quota: You exceeded your current quota"}, 429)])
+    provider.answers(
+        [reply({"message": "insufficient_quota: You exceeded your current quota"}, 429)]
+    )
     with pytest.raises(errors.ModelRateLimitError, match="credit"):
         await Agent("guide", "Help.", protocol.model_at(provider)).arun("Hello?")
     assert len(provider.requests) == 1
@@ -282,7 +317,9 @@ async def test_without_credit(provider: Upstream, protocol: Protocol) -> None:
 
 @by_protocol
 @streaming_or_not
-async def test_a_long_wait_is_not_waited_for(provider: Upstream, protocol: Protocol, streaming: bool) -> None:
+async def test_a_long_wait_is_not_waited_for(
+    provider: Upstream, protocol: Protocol, streaming: bool
+) -> None:
     """`Retry-After` counts."""
     provider.answers([reply({"message": "slow"}, 429, **{"Retry-After": "3600"})])  # type: ignore[arg-type]
     with pytest.raises(errors.ModelRateLimitError) as caught:
@@ -301,7 +338,9 @@ async def test_no_redirect_takes_the_key_along(provider: Upstream, protocol: Pro
 
 
 @by_protocol
-async def test_no_cookie_is_kept_and_no_endless_response_read(provider: Upstream, protocol: Protocol) -> None:
+async def test_no_cookie_is_kept_and_no_endless_response_read(
+    provider: Upstream, protocol: Protocol
+) -> None:
     """A cookie of one run must not reach another one, and a response has a limit."""
     answer = json.dumps(protocol.answer(next(iter(protocol.reasons)))).encode()
     provider.answers([reply(answer, Set_Cookie="session=of-a-tenant")])
@@ -342,7 +381,9 @@ async def test_a_response_model_with_a_map(provider: Upstream, protocol: Protoco
     sent = json.dumps(provider.requests[0])
     assert "final_answer" in sent
     # how Bedrock and Gemini are told to call a tool
-    assert not any(word in sent for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"'))
+    assert not any(
+        word in sent for word in ('"any": {}', '"tool": {"name"', '"mode": "ANY"', '"REQUIRED"')
+    )
 
 
 @pytest.mark.parametrize("reason", ["COMPLETE", "MAX_TOKENS", "ERROR"])
@@ -357,17 +398,34 @@ async def test_a_reason_that_stays_hidden(provider: Upstream, reason: str) -> No
 def invoke_stream() -> Iterator[bytes]:
     """Claude's events, encoded within those of AWS."""
     usage = {"input_tokens": 10, "output_tokens": 1}
-    start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": usage}
+    start = {
+        "id": "m",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": "m",
+        "usage": usage,
+    }
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": start},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Ciao."}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Ciao."},
+        },
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 5},
+        },
         {"type": "message_stop"},
     ]
     for event in events:
-        yield bedrock_frame("chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()})
+        yield bedrock_frame(
+            "chunk", {"bytes": base64.b64encode(json.dumps(event).encode()).decode()}
+        )
 
 
 async def test_events_that_are_encoded(provider: Upstream) -> None:
@@ -385,7 +443,10 @@ async def test_a_stream_that_never_says_why(provider: Upstream) -> None:
     pieces = [json.dumps({"generation": text, "stop_reason": None}) for text in ("Ci", "ao.")]
     frames = [
         bedrock_frame("chunk", {"bytes": base64.b64encode(piece.encode()).decode()})
-        for piece in (*pieces, json.dumps({"generation": "", "stop_reason": "stop", "prompt_token_count": 10}))
+        for piece in (
+            *pieces,
+            json.dumps({"generation": "", "stop_reason": "stop", "prompt_token_count": 10}),
+        )
     ]
     head = PROTOCOLS["bedrock"].script("end_turn", streaming=True)[:1]
     provider.answers([*head, *streamed(*frames)[1:]])
@@ -399,7 +460,9 @@ async def test_a_claude_that_is_cut_off_has_no_price(provider: Upstream) -> None
     """The count with which Claude begins is not that of its answer, through LiteLLM either."""
     begun = events(message(text_block("Once upon a time " * 20)))[:-3]
     provider.answers(streamed(*(framed(event) for event in begun)))
-    model = LiteLLMModel("anthropic/claude-sonnet-4-5", Connection("key", provider.url.removesuffix("/v1")))
+    model = LiteLLMModel(
+        "anthropic/claude-sonnet-4-5", Connection("key", provider.url.removesuffix("/v1"))
+    )
     with pytest.raises(errors.ModelResponseError) as caught:
         await model.complete(question(model.name), print)
     assert caught.value.attempt_usage
@@ -443,7 +506,9 @@ async def test_the_loop_stays_free(provider: Upstream, monkeypatch: pytest.Monke
     """A model whose name has `llama-3` is not a reason to ask another host for its tokenizer."""
     provider.answers(streamed(sse(delta(content="Hi"), delta("stop"))))
     asked: list[Any] = []
-    monkeypatch.setattr("socket.getaddrinfo", lambda *args, **_: asked.append(args[0]) or pytest.fail("asked"))
+    monkeypatch.setattr(
+        "socket.getaddrinfo", lambda *args, **_: asked.append(args[0]) or pytest.fail("asked")
+    )
     model = LiteLLMModel("azure_ai/Llama-3.3-70B-Instruct", Connection("key", provider.url))
     assert await Agent("guide", "Help.", model).arun("Hello?", stream=True) == "Hi"
     assert not asked

@@ -133,7 +133,9 @@ UNREADABLE = {
 }
 
 
-@pytest.mark.parametrize("text", [*JSON_TEXTS.values(), *MARKDOWN_TEXTS.values()], ids=[*JSON_TEXTS, *MARKDOWN_TEXTS])
+@pytest.mark.parametrize(
+    "text", [*JSON_TEXTS.values(), *MARKDOWN_TEXTS.values()], ids=[*JSON_TEXTS, *MARKDOWN_TEXTS]
+)
 def test_a_list_is_read_from_what_models_write(text: str) -> None:
     """JSON is read by itself, in fences, between words and after thoughts; Markdown lists and lines without it."""
     assert read_items(text) == CITIES
@@ -169,7 +171,9 @@ json_values = st.recursive(
 
 
 @given(st.lists(json_values, min_size=1), st.sampled_from([None, 2]), st.booleans())
-def test_any_list_in_a_fence_arrives_unchanged(items: list[Any], indent: int | None, ascii_only: bool) -> None:
+def test_any_list_in_a_fence_arrives_unchanged(
+    items: list[Any], indent: int | None, ascii_only: bool
+) -> None:
     """No item can end the fence, the thoughts or the words around the list."""
     text = json.dumps(items, indent=indent, ensure_ascii=ascii_only)
     assert read_items(f"<think>\n[1</think>\nHere:\n{FENCE}json\n{text}\n{FENCE}\nBye.") == items

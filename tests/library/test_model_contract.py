@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.library.model_clients import DEEPSEEK, KEY, LITELLM_OPENAI, LITELLM_VLLM, LOOK_UP, OPENAI, Client
+from tests.library.model_clients import (
+    DEEPSEEK,
+    KEY,
+    LITELLM_OPENAI,
+    LITELLM_VLLM,
+    LOOK_UP,
+    OPENAI,
+    Client,
+)
 from tests.library.upstream import (
     STORY,
     STORY_TOKENS,
@@ -30,7 +38,9 @@ SEA = '{"word": "sea"}'
 SKY = '{"word": "Köln"}'
 
 
-async def answer(client: Client, provider: Upstream, *, streaming: bool, **fields: Any) -> ModelResponse:
+async def answer(
+    client: Client, provider: Upstream, *, streaming: bool, **fields: Any
+) -> ModelResponse:
     if not streaming:
         return await client.ask(provider, **fields)
     response, _ = await client.stream(provider, **fields)
@@ -42,11 +52,19 @@ async def answer(client: Client, provider: Upstream, *, streaming: bool, **field
 
 async def test_a_request_and_its_response(client: Client, provider: Upstream) -> None:
     """The request has what was asked and nothing else; the response has text, all token counts, model and id."""
-    details = {"prompt_tokens_details": {"cached_tokens": 32}, "completion_tokens_details": {"reasoning_tokens": 5}}
+    details = {
+        "prompt_tokens_details": {"cached_tokens": 32},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    }
     usage = {"prompt_tokens": 50, "completion_tokens": 9, "total_tokens": 59, **details}
     provider.answers([reply(completion("Hello.", usage))])
     response = await client.ask(provider)
-    assert (response.text, response.finish_reason, response.model, response.id) == ("Hello.", "stop", "m-1", "c1")
+    assert (response.text, response.finish_reason, response.model, response.id) == (
+        "Hello.",
+        "stop",
+        "m-1",
+        "c1",
+    )
     assert response.usage == Usage(50, 9, cached_input_tokens=32, reasoning_tokens=5, cost=None)
     messages = [{"role": "system", "content": "Help."}, {"role": "user", "content": "Hello?"}]
     assert provider.requests == [{"model": client.name.partition("/")[2], "messages": messages}]
@@ -87,7 +105,9 @@ async def test_a_request_with_everything(client: Client, provider: Upstream) -> 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 async def test_a_stream_in_pieces(client: Client, size: int, provider: Upstream) -> None:
     """Wherever the network cuts a stream, even within a character, tokens, text and usage are the same."""
-    provider.answers(streamed(*(STORY[start : start + size] for start in range(0, len(STORY), size))))
+    provider.answers(
+        streamed(*(STORY[start : start + size] for start in range(0, len(STORY), size)))
+    )
     response, tokens = await client.stream(provider)
     assert (tokens, response.text) == (STORY_TOKENS, "".join(STORY_TOKENS))
     assert (response.usage.input_tokens, response.usage.output_tokens) == (20, 4)
@@ -122,7 +142,9 @@ async def test_parallel_tool_calls(client: Client, streaming: bool, provider: Up
     ]
     chunks = [delta(tool_calls=[piece]) for piece in pieces]
     provider.answers(
-        streamed(sse(*chunks, delta("tool_calls"))) if streaming else [reply(completion(None, tool_calls=calls))]
+        streamed(sse(*chunks, delta("tool_calls")))
+        if streaming
+        else [reply(completion(None, tool_calls=calls))]
     )
     response = await answer(client, provider, streaming=streaming)
     assert response.tool_calls == (ToolCall("a", "f", SEA), ToolCall("b", "f", SKY))
@@ -130,7 +152,9 @@ async def test_parallel_tool_calls(client: Client, streaming: bool, provider: Up
 
 
 @streaming_or_not
-async def test_each_tool_call_has_an_id_of_its_own(client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_each_tool_call_has_an_id_of_its_own(
+    client: Client, streaming: bool, provider: Upstream
+) -> None:
     """Of calls with the same id each gets one, which its result refers to."""
     calls = [
         call(index=0, id="a", type="function", name="f", arguments=SEA),
@@ -144,7 +168,9 @@ async def test_each_tool_call_has_an_id_of_its_own(client: Client, streaming: bo
 
 
 @streaming_or_not
-async def test_a_legacy_function_call_is_a_tool_call(client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_a_legacy_function_call_is_a_tool_call(
+    client: Client, streaming: bool, provider: Upstream
+) -> None:
     """`function_call`, whole or in pieces, is a tool call with an id."""
     parts = [{"name": "f", "arguments": ""}, {"arguments": SEA[:5]}, {"arguments": SEA[5:]}]
     chunks = sse(*(delta(function_call=part) for part in parts), delta("function_call"))
@@ -160,7 +186,8 @@ async def test_a_legacy_function_call_is_a_tool_call(client: Client, streaming: 
 
 
 @pytest.mark.parametrize(
-    ("reason", "kind"), [("length", errors.ModelError), ("content_filter", errors.ContentFilterError)]
+    ("reason", "kind"),
+    [("length", errors.ModelError), ("content_filter", errors.ContentFilterError)],
 )
 async def test_an_incomplete_answer_fails_the_run_and_is_counted(
     client: Client, reason: str, kind: type[Exception], provider: Upstream
@@ -189,7 +216,9 @@ SEA_AS_JSON = '{"name": "sea", "depth": 3}'
 
 @streaming_or_not
 @pytest.mark.parametrize("client", [OPENAI, LITELLM_OPENAI])
-async def test_structured_output_by_schema(client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_structured_output_by_schema(
+    client: Client, streaming: bool, provider: Upstream
+) -> None:
     """If the model has a mode for it, a response model is sent as a JSON Schema."""
     chunks = sse(delta(content=SEA_AS_JSON), delta("stop"))
     provider.answers(streamed(chunks) if streaming else [reply(completion(SEA_AS_JSON))])
@@ -202,7 +231,9 @@ async def test_structured_output_by_schema(client: Client, streaming: bool, prov
 
 @streaming_or_not
 @pytest.mark.parametrize("client", [DEEPSEEK, LITELLM_VLLM])
-async def test_structured_output_by_tool(client: Client, streaming: bool, provider: Upstream) -> None:
+async def test_structured_output_by_tool(
+    client: Client, streaming: bool, provider: Upstream
+) -> None:
     """Otherwise an agent gets its answer through a tool, beside its other tools."""
 
     def measure() -> int:

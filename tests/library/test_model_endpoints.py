@@ -28,7 +28,9 @@ def unused(provider: str) -> str:
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No provider's variable of this machine counts."""
     for variable in list(os.environ):
-        if variable.startswith("PODWRIGHT_MODEL") or variable.endswith(("_API_KEY", "_API_BASE", "_BASE_URL")):
+        if variable.startswith("PODWRIGHT_MODEL") or variable.endswith(
+            ("_API_KEY", "_API_BASE", "_BASE_URL")
+        ):
             monkeypatch.delenv(variable)
 
 
@@ -47,12 +49,18 @@ async def test_a_provider_needs_its_own_variables(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
-async def test_variables_of_the_providers(name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_variables_of_the_providers(
+    name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each provider's variables set its key and base URL."""
     endpoint = ENDPOINTS[name]
     speaks_messages = endpoint.protocol == "messages"
     path = f"{endpoint.suffix or '/v1'}/{'messages' if speaks_messages else 'chat/completions'}"
-    body = {"content": [{"type": "text", "text": "Hi."}], "type": "message"} if speaks_messages else completion()
+    body = (
+        {"content": [{"type": "text", "text": "Hi."}], "type": "message"}
+        if speaks_messages
+        else completion()
+    )
     provider.answers([reply(body)])
     for key, url in zip(endpoint.keys, endpoint.urls * 4, strict=False):
         monkeypatch.setenv(key, f"key-of-{name}\n")
@@ -67,7 +75,9 @@ async def test_variables_of_the_providers(name: str, provider: Upstream, monkeyp
         monkeypatch.delenv(key)
 
 
-async def test_one_endpoint_for_all_models(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_endpoint_for_all_models(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PODWRIGHT_MODEL_BASE_URL is the endpoint of every model, and never gets a provider's key."""
     monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", provider.url)
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
@@ -83,7 +93,11 @@ async def test_one_endpoint_for_all_models(provider: Upstream, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     ("connection", "sent"),
-    [(Connection(), "Bearer key-for-all"), (Connection("my-own"), "Bearer my-own"), (Connection(""), None)],
+    [
+        (Connection(), "Bearer key-for-all"),
+        (Connection("my-own"), "Bearer my-own"),
+        (Connection(""), None),
+    ],
     ids=["no key", "a key", "an empty key"],
 )
 async def test_the_shared_endpoint_has_a_key_of_its_own(
@@ -97,7 +111,9 @@ async def test_the_shared_endpoint_has_a_key_of_its_own(
     assert provider.headers[-1].get("authorization") == sent
 
 
-async def test_a_component_overrides_the_environment(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_component_overrides_the_environment(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`api_key` and `base_url` of a component win; `address` tells where requests go."""
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai")
     for variable in ("OPENAI_BASE_URL", "PODWRIGHT_MODEL_BASE_URL"):
@@ -118,7 +134,9 @@ def test_the_client_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.UnknownModelError) as unknown:
         resolve("opneai/m")
     assert "'openai'" in unknown.value.suggestion
-    assert isinstance(resolve(unused("opneai"), None, Connection(None, "http://localhost")), ChatModel)
+    assert isinstance(
+        resolve(unused("opneai"), None, Connection(None, "http://localhost")), ChatModel
+    )
     with pytest.raises(errors.ConfigurationError, match="no Chat Completions endpoint"):
         resolve(unused("anthropic"))
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", "litellm")
@@ -129,7 +147,9 @@ def test_the_client_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("client", ["openai", "litellm"])
-def test_the_shared_base_url_is_checked_before_the_first_call(client: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shared_base_url_is_checked_before_the_first_call(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An invalid PODWRIGHT_MODEL_BASE_URL is refused when a model is resolved, without its secrets."""
     monkeypatch.setenv("PODWRIGHT_MODEL_CLIENT", client)
     monkeypatch.setenv("PODWRIGHT_MODEL_BASE_URL", "me:pass@vendor/v1")
@@ -147,7 +167,9 @@ def test_a_name_without_a_provider_has_no_client(name: str) -> None:
         choose_client(name)
 
 
-@pytest.mark.parametrize("url", ["https://api.anthropic.com", "https://api.anthropic.com/v1/", "https://gw.example/v1"])
+@pytest.mark.parametrize(
+    "url", ["https://api.anthropic.com", "https://api.anthropic.com/v1/", "https://gw.example/v1"]
+)
 def test_list_prices_hold_at_the_vendor(url: str) -> None:
     """Also at a base URL that lacks the suffix; at another URL they do not."""
     model = resolve("anthropic/claude-haiku-4-5", None, Connection("key", url))
@@ -159,10 +181,18 @@ def test_list_prices_hold_at_the_vendor(url: str) -> None:
     ("name", "url", "sent"),
     [
         ("anthropic", "https://gw.example/v1/messages", "https://gw.example/v1/messages"),
-        ("gemini", "https://gw.example/v1beta", "https://gw.example/v1beta/openai/chat/completions"),
+        (
+            "gemini",
+            "https://gw.example/v1beta",
+            "https://gw.example/v1beta/openai/chat/completions",
+        ),
         ("azure", "https://gw.example/openai/", "https://gw.example/openai/v1/chat/completions"),
         ("azure", "https://gw.example/team", "https://gw.example/team/openai/v1/chat/completions"),
-        ("openai", "https://gw.example/v1/chat/completions", "https://gw.example/v1/chat/completions"),
+        (
+            "openai",
+            "https://gw.example/v1/chat/completions",
+            "https://gw.example/v1/chat/completions",
+        ),
     ],
 )
 def test_what_a_base_url_lacks(name: str, url: str, sent: str) -> None:
@@ -188,6 +218,7 @@ def test_the_reference_lists_every_provider() -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     for name, endpoint in ENDPOINTS.items():
         keys, urls = (
-            ", ".join(f"`{variable}`" for variable in variables) for variables in (endpoint.keys, endpoint.urls)
+            ", ".join(f"`{variable}`" for variable in variables)
+            for variables in (endpoint.keys, endpoint.urls)
         )
         assert f"| `{name}` | {keys} | {urls} | {endpoint.url or '(none)'} |" in page

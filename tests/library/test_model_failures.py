@@ -41,7 +41,14 @@ def look_up(word: str) -> str:
 
 
 def refused(status: int, code: str | int = "", **headers: str) -> Script:
-    return [reply({"error": {"code": code, "message": f"{code} {VENDOR} {KEY}"}}, status, zipped=False, **headers)]
+    return [
+        reply(
+            {"error": {"code": code, "message": f"{code} {VENDOR} {KEY}"}},
+            status,
+            zipped=False,
+            **headers,
+        )
+    ]
 
 
 def assert_discreet(recorder: Any, error: errors.PodwrightError | None, logged: str = "") -> None:
@@ -83,7 +90,12 @@ STATUSES: list[tuple[int, str | int, type[errors.ModelError], bool]] = [
 
 @pytest.mark.parametrize(("status", "code", "kind", "transient"), STATUSES)
 async def test_a_refusal_is_a_typed_error(
-    client: Client, provider: Upstream, status: int, code: str | int, kind: type[errors.ModelError], transient: bool
+    client: Client,
+    provider: Upstream,
+    status: int,
+    code: str | int,
+    kind: type[errors.ModelError],
+    transient: bool,
 ) -> None:
     """Each status, with the provider's code, is one typed error, which says whether another attempt can help."""
     provider.answers(refused(status, code, Retry_After="7"))
@@ -96,7 +108,9 @@ async def test_a_refusal_is_a_typed_error(
     assert KEY not in str(error)
 
 
-async def test_the_text_of_the_error_has_the_providers_words(client: Client, provider: Upstream) -> None:
+async def test_the_text_of_the_error_has_the_providers_words(
+    client: Client, provider: Upstream
+) -> None:
     """The error in Python says what the provider reported, without the key; its message and JSON data do not."""
     provider.answers(refused(400, "unsupported"))
     with pytest.raises(errors.ModelRequestError) as caught:
@@ -134,7 +148,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 90
 HALF = [HEAD, b'{"cho']
 NAMELESS = call(index=0, id="a", type="function", name="", arguments="{}")
 HALF_CALL = sse(
-    delta(tool_calls=[call(index=0, id="call_9", name="look_up", arguments='{"wo')]), {"note": VENDOR}, done=False
+    delta(tool_calls=[call(index=0, id="call_9", name="look_up", arguments='{"wo')]),
+    {"note": VENDOR},
+    done=False,
 )
 """A tool call that has begun; none of it is handed out before its end."""
 HALF_STREAM = [STREAM, chunk(HALF_CALL)]
@@ -184,13 +200,20 @@ def tool_turn(streaming: bool) -> Script:
 
 
 def agent_of(model: Any, recorder: Any, **options: Any) -> Agent:
-    return Agent("guide", "Help.", model, tools=[look_up], event_manager=recorder.manager, **options)
+    return Agent(
+        "guide", "Help.", model, tools=[look_up], event_manager=recorder.manager, **options
+    )
 
 
 @streaming_or_not
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_lasting_fault_is_a_typed_error(
-    client: Client, name: str, streaming: bool, provider: Upstream, recorder: Any, caplog: pytest.LogCaptureFixture
+    client: Client,
+    name: str,
+    streaming: bool,
+    provider: Upstream,
+    recorder: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A fault that lasts ends in its error, after three attempts if they can help, else after one."""
     fault = FAULTS[name]
@@ -211,7 +234,12 @@ async def test_a_lasting_fault_is_a_typed_error(
 @streaming_or_not
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.repeated])
 async def test_a_passing_fault_is_survived(
-    client: Client, name: str, streaming: bool, provider: Upstream, recorder: Any, caplog: pytest.LogCaptureFixture
+    client: Client,
+    name: str,
+    streaming: bool,
+    provider: Upstream,
+    recorder: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A fault that passes costs an attempt and an event, and the answer is complete."""
     fault = FAULTS[name]
@@ -234,7 +262,10 @@ BROKEN_OFF: dict[str, tuple[Script, type[errors.ModelError]]] = {
     "truncated": (["close"], errors.ModelResponseError),
     "ended": ([chunk(b"")], errors.ModelResponseError),
     "idle": ([pass_time, "hang"], errors.ModelTimeoutError),
-    "error": ([chunk(sse({"error": {"message": VENDOR}})), chunk(b"")], errors.ModelUnavailableError),
+    "error": (
+        [chunk(sse({"error": {"message": VENDOR}})), chunk(b"")],
+        errors.ModelUnavailableError,
+    ),
     "no JSON": ([chunk(f"data: {VENDOR}\n\n".encode()), chunk(b"")], errors.ModelResponseError),
 }
 
@@ -252,7 +283,9 @@ async def test_nothing_is_repeated_after_the_first_token(
         tokens.append(token)
         first_token.set()
 
-    provider.answers([STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest], good(True))
+    provider.answers(
+        [STREAM, chunk(sse(delta(content="Once "), done=False)), first_token, *rest], good(True)
+    )
     model = client.model_at(provider.url, replace(NO_LIMITS, idle=HOUR / 2))
     with pytest.raises(errors.ModelError) as caught:
         await agent_of(model, recorder, on_token=on_token).arun("A story!", stream=True)
@@ -318,12 +351,16 @@ async def test_the_setting_timeout_is_the_total_time(
     """A call that takes longer than the setting fails, and is not repeated."""
     provider.answers([pass_time, "hang"])
     with pytest.raises(errors.ModelTimeoutError):
-        await agent_of(client.model_at(provider.url), recorder, timeout=HOUR / 2).arun("Hello?", stream=streaming)
+        await agent_of(client.model_at(provider.url), recorder, timeout=HOUR / 2).arun(
+            "Hello?", stream=streaming
+        )
     assert len(provider.requests) == 1
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 503])
-async def test_a_provider_says_how_long_to_wait(client: Client, status: int, provider: Upstream, recorder: Any) -> None:
+async def test_a_provider_says_how_long_to_wait(
+    client: Client, status: int, provider: Upstream, recorder: Any
+) -> None:
     """The wait before the next attempt is that of `Retry-After`."""
     provider.answers(refused(status, Retry_After="0.02"), good(False))
     await agent_of(client.model_at(provider.url), recorder).arun("Hello?")

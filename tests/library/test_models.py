@@ -15,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, HttpUrl
 
-from podwright import Agent, Conductor, EchoModel, FunctionModel, Model, Pipeline, ScriptedModel, Usage
+from podwright import (
+    Agent,
+    Conductor,
+    EchoModel,
+    FunctionModel,
+    Model,
+    Pipeline,
+    ScriptedModel,
+    Usage,
+)
 from podwright.errors import ConfigurationError, ModelError, UnknownModelError
 from podwright.messages import OutputSchema
 from podwright.models import Connection, register_provider, resolve, use_model
@@ -79,7 +88,9 @@ async def test_token_estimates_are_plausible() -> None:
     assert len(text) / 6 < usage.input_tokens < len(text) / 3
     twice = (await EchoModel().complete(request(text, text))).usage
     assert twice.input_tokens > 1.8 * usage.input_tokens
-    with_tool = (await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))).usage
+    with_tool = (
+        await EchoModel().complete(request(text, tools=(to_tool(takes_all).schema,)))
+    ).usage
     assert with_tool.input_tokens > usage.input_tokens + 50
     assert usage.cost == 0.0
     assert EchoModel().cost(Usage(input_tokens=10**9)) == 0.0
@@ -220,7 +231,9 @@ UNBOUNDED: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("schema", [*ENDLESS.values(), *UNBOUNDED.values()], ids=[*ENDLESS, *UNBOUNDED])
+@pytest.mark.parametrize(
+    "schema", [*ENDLESS.values(), *UNBOUNDED.values()], ids=[*ENDLESS, *UNBOUNDED]
+)
 async def test_an_example_is_bounded(schema: dict[str, Any]) -> None:
     """A type that contains itself ends after some levels; one that wants more than fits into memory is cut off."""
     response = await EchoModel().complete(request("x", output=OutputSchema("answer", schema)))
@@ -245,17 +258,23 @@ async def test_an_echo_obeys_a_tool_choice() -> None:
     """A tool that the request insists on is called, even if it was called before."""
     messages = (Message("user", "x"), Message("assistant", tool_calls=(ToolCall.of("takes_all"),)))
     tools = (to_tool(takes_all).schema,)
-    response = await EchoModel().complete(ModelRequest("offline/echo", messages, tools, tool_choice="takes_all"))
+    response = await EchoModel().complete(
+        ModelRequest("offline/echo", messages, tools, tool_choice="takes_all")
+    )
     assert [call.name for call in response.tool_calls] == ["takes_all"]
 
 
 def test_an_echo_plans() -> None:
     """The echo's plan names every skill once and is revised once, so a conductor can be shown without a provider."""
     skills = [Agent(name, "Help.", "offline/echo") for name in ("researcher", "writer", "reviewer")]
-    result = Conductor("desk", "Lead.", "offline/echo", skills, planning=True).run("the moon", trace=True)
+    result = Conductor("desk", "Lead.", "offline/echo", skills, planning=True).run(
+        "the moon", trace=True
+    )
     plans: list[Any] = events_of(result, "plan_made")
     assert [plan.revision for plan in plans] == [0, 1]
-    assert {tuple(step.skill for step in plan.steps) for plan in plans} == {("researcher", "writer", "reviewer")}
+    assert {tuple(step.skill for step in plan.steps) for plan in plans} == {
+        ("researcher", "writer", "reviewer")
+    }
 
 
 # --- scripted and function models
@@ -265,12 +284,19 @@ async def test_a_script_is_followed() -> None:
     """A scripted model gives texts, responses and tool calls in order, keeps the requests, and then fails."""
     first = ToolCall.of("look", id="1", word="a")
     second = ToolCall.of("look", id="2", word="b")
-    whole = ModelResponse("whole", usage=Usage(input_tokens=5, output_tokens=7, cost=0.5), model="vendor/model")
+    whole = ModelResponse(
+        "whole", usage=Usage(input_tokens=5, output_tokens=7, cost=0.5), model="vendor/model"
+    )
     model = ScriptedModel("text", whole, first, [first, second], name="offline/mine")
     responses = [await model.complete(request(str(number))) for number in range(4)]
     assert [response.text for response in responses] == ["text", "whole", "", ""]
     assert [response.tool_calls for response in responses] == [(), (), (first,), (first, second)]
-    assert [response.finish_reason for response in responses] == ["stop", "stop", "tool_calls", "tool_calls"]
+    assert [response.finish_reason for response in responses] == [
+        "stop",
+        "stop",
+        "tool_calls",
+        "tool_calls",
+    ]
     assert responses[1] is whole
     assert responses[0].model == "offline/mine"
     assert [request.messages[0].text for request in model.requests] == ["0", "1", "2", "3"]
@@ -300,7 +326,9 @@ async def async_answer(request: ModelRequest) -> Any:
 @pytest.mark.parametrize("function", [plain_answer, async_answer])
 def test_a_function_answers(function: Callable[[ModelRequest], Any]) -> None:
     """A function, plain or async, gets the whole request, and its answer is counted."""
-    result = Agent("guide", "", FunctionModel(function, name="offline/mine")).run("the moon", trace=True)
+    result = Agent("guide", "", FunctionModel(function, name="offline/mine")).run(
+        "the moon", trace=True
+    )
     assert result.value == "guide: the moon"
     assert result.usage.by_model["offline/mine"].output_tokens == estimate_tokens(result.value)
     assert result.usage.cost == 0.0
@@ -327,7 +355,10 @@ def test_a_provider_makes_models_by_name() -> None:
     agents = [Agent("guide", "", "mine/deep/model:1") for _ in range(2)]
     assert [agent.run("x") for agent in agents] == ["deep/model:1 answers"] * 2
     assert calls == [("deep/model:1", DEFAULT)]
-    assert Agent("guide", "", "mine/other", api_key="sk-1", base_url="http://x").run("x") == "other answers"
+    assert (
+        Agent("guide", "", "mine/other", api_key="sk-1", base_url="http://x").run("x")
+        == "other answers"
+    )
     assert calls[1:] == [("other", Connection("sk-1", "http://x"))]
     assert "sk-1" not in repr(calls)
     register_provider("mine", lambda name, connection: ScriptedModel("new"))
@@ -355,7 +386,9 @@ def test_a_provider_must_return_models() -> None:
     agent = Agent("guide", "", "mine/a")
     result = agent.run("good", trace=True)
     assert list(result.usage.by_model) == ["mine/a"]
-    assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1), "an unknown price is not free"
+    assert (result.usage.cost, result.usage.unpriced_model_calls) == (None, 1), (
+        "an unknown price is not free"
+    )
     with pytest.raises(ModelError, match="str"):
         agent.run("bad")
 
@@ -440,7 +473,13 @@ def len_of(word: str) -> int:
 def test_events_can_be_asserted() -> None:
     """`assert_events` takes events in order with gaps, checks fields, and shows what happened instead."""
     result = Agent("guide", "", "offline/echo", tools=[len_of]).run("moon", trace=True)
-    assert_events(result, "run_started", "tool_call_started tool=len_of", "tool_call_finished output=4", "run_finished")
+    assert_events(
+        result,
+        "run_started",
+        "tool_call_started tool=len_of",
+        "tool_call_finished output=4",
+        "run_finished",
+    )
     assert_events(result.events, "model_call_finished call=0", "model_call_finished call=1")
     assert_events(result)
     for wrong in (

@@ -64,7 +64,11 @@ async def test_settings_have_the_names_of_the_provider(
     """A setting has the name that the model knows, and is left out where it has no meaning."""
     provider.answers([reply(completion())])
     await model_at(provider, name).complete(question(name, settings=settings))
-    assert {key: value for key, value in provider.requests[0].items() if key not in ("model", "messages")} == sent
+    assert {
+        key: value
+        for key, value in provider.requests[0].items()
+        if key not in ("model", "messages")
+    } == sent
 
 
 async def test_any_text_can_be_sent(provider: Upstream) -> None:
@@ -79,7 +83,9 @@ async def test_any_text_can_be_sent(provider: Upstream) -> None:
 
 
 def pieces(*groups: Any) -> list[Any]:
-    return [delta(tool_calls=list(group) if isinstance(group, tuple) else [group]) for group in groups]
+    return [
+        delta(tool_calls=list(group) if isinstance(group, tuple) else [group]) for group in groups
+    ]
 
 
 SEA = '{"word": "sea"}'
@@ -108,11 +114,20 @@ async def test_two_calls_with_one_id_in_pieces(name: str, provider: Upstream) ->
 
 
 BODIES = {
-    "extra fields": ({**completion("Hi."), "object": 1, "x": {"y": []}, "service_tier": None, "error": None}, "Hi."),
-    "content in parts": (completion([{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi."}]), "Hi."),
+    "extra fields": (
+        {**completion("Hi."), "object": 1, "x": {"y": []}, "service_tier": None, "error": None},
+        "Hi.",
+    ),
+    "content in parts": (
+        completion([{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi."}]),
+        "Hi.",
+    ),
     "a refusal": (completion(None, refusal="No."), "No."),
     "no reason": ({"choices": [{"message": {"content": "Hi."}}], "usage": USAGE}, "Hi."),
-    "its own reason": ({"choices": [{"message": {"content": "Hi."}, "finish_reason": "eos"}], "usage": USAGE}, "Hi."),
+    "its own reason": (
+        {"choices": [{"message": {"content": "Hi."}, "finish_reason": "eos"}], "usage": USAGE},
+        "Hi.",
+    ),
     "null tool calls": (completion("Hi.", tool_calls=None, function_call=None, audio=None), "Hi."),
     "numbers for names": ({**completion("Hi."), "id": 7, "model": None}, "Hi."),
 }
@@ -124,15 +139,25 @@ async def test_responses_vary(name: str, provider: Upstream) -> None:
     body, text = BODIES[name]
     provider.answers([reply(b"\n \n" + json.dumps(body).encode())])
     response = await model_at(provider).complete(ASK)
-    assert (response.text, response.finish_reason, response.usage.total_tokens) == (text, "stop", 24)
+    assert (response.text, response.finish_reason, response.usage.total_tokens) == (
+        text,
+        "stop",
+        24,
+    )
 
 
 END = delta("stop")
 SERVER_SENT = {
     "DONE without an empty line": sse(delta(content="Hi."), END)[:-2],
-    "a first chunk without choices": sse({"choices": [], "prompt_filter_results": []}, delta(content="Hi."), END),
-    "null choices and delta": sse({"choices": None}, delta(content="Hi."), {"choices": [{"delta": None}]}, END),
-    "a message at the end": sse(delta(content="Hi."), {"choices": [{"message": {}, "finish_reason": "stop"}]}),
+    "a first chunk without choices": sse(
+        {"choices": [], "prompt_filter_results": []}, delta(content="Hi."), END
+    ),
+    "null choices and delta": sse(
+        {"choices": None}, delta(content="Hi."), {"choices": [{"delta": None}]}, END
+    ),
+    "a message at the end": sse(
+        delta(content="Hi."), {"choices": [{"message": {}, "finish_reason": "stop"}]}
+    ),
     "reason with the text": sse(delta("stop", content="Hi.")),
     "empty and null texts": sse(delta(content=""), delta(content="Hi."), delta(content=None), END),
     "reasoning beside the text": sse(delta(reasoning_content="Hm."), delta(content="Hi."), END),
@@ -165,15 +190,21 @@ async def test_the_size_of_a_response_is_limited(media_type: str, provider: Upst
 
 NOT_ENDED = {
     "null as a text": sse(delta("null", content="Half"), delta("null", content="Half")),
-    "None as a text": sse(delta("None", tool_calls=[call(index=0, id="a", name="f", arguments="{}")])),
+    "None as a text": sse(
+        delta("None", tool_calls=[call(index=0, id="a", name="f", arguments="{}")])
+    ),
     "cancelled": sse(delta(content="Half"), delta("cancelled")),
     "in progress": sse(delta(content="Half"), delta("in_progress")),
-    "events with whole messages": sse({"choices": [{"message": {"content": "Half"}, "finish_reason": None}]}),
+    "events with whole messages": sse(
+        {"choices": [{"message": {"content": "Half"}, "finish_reason": None}]}
+    ),
 }
 
 
 @pytest.mark.parametrize("name", NOT_ENDED)
-async def test_what_stands_for_a_finish_reason_ends_no_answer(name: str, provider: Upstream) -> None:
+async def test_what_stands_for_a_finish_reason_ends_no_answer(
+    name: str, provider: Upstream
+) -> None:
     """Words for "not yet" and for failures are no ends, whatever the framing says."""
     provider.answers(streamed(NOT_ENDED[name]))
     with pytest.raises(errors.ModelError):
@@ -182,7 +213,10 @@ async def test_what_stands_for_a_finish_reason_ends_no_answer(name: str, provide
 
 async def test_characters_in_two_halves_are_whole(provider: Upstream) -> None:
     """An emoji whose two halves come in two chunks, and a half without its other, are read."""
-    halves = [json.dumps(delta(content="x")).replace('"x"', half) for half in ('"\\ud83d"', '"\\ude00 "', '"\\ud83d"')]
+    halves = [
+        json.dumps(delta(content="x")).replace('"x"', half)
+        for half in ('"\\ud83d"', '"\\ude00 "', '"\\ud83d"')
+    ]
     provider.answers(streamed(sse(*halves, END)))
     response, _ = await stream(model_at(provider), ASK)
     assert response.text == "\U0001f600 \ufffd"
@@ -215,9 +249,16 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
         """Hand it in."""
         return f"handed in {x}"
 
-    made = {"id": "c1", "type": "function", "function": {"name": "final_answer", "arguments": '{"x": 1}'}}
+    made = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "final_answer", "arguments": '{"x": 1}'},
+    }
     answered = {**made, "function": {"name": "final_answer_2", "arguments": '{"answer": 5}'}}
-    provider.answers([reply(completion(None, tool_calls=[made]))], [reply(completion(None, tool_calls=[answered]))])
+    provider.answers(
+        [reply(completion(None, tool_calls=[made]))],
+        [reply(completion(None, tool_calls=[answered]))],
+    )
     agent = Agent("a", "Help.", model_at(provider, "deepseek/m"), tools=[final_answer])
     assert await agent.arun("?", response_model=int) == 5
     assert provider.requests[1]["messages"][-1]["content"] == "handed in 1"
@@ -227,7 +268,11 @@ async def test_a_tool_of_the_users_is_not_the_answer(provider: Upstream) -> None
 
 async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) -> None:
     """Arguments that were cut off, or stopped by a filter, are no answer although they can be read."""
-    made = {"id": "c1", "type": "function", "function": {"name": "final_answer", "arguments": '{"answer": 5}'}}
+    made = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "final_answer", "arguments": '{"answer": 5}'},
+    }
     body = completion(None, tool_calls=[made])
     body["choices"][0]["finish_reason"] = "content_filter"
     provider.answers([reply(body)])
@@ -240,7 +285,9 @@ async def test_an_answer_by_tool_that_was_stopped_is_none(provider: Upstream) ->
 
 @streaming_or_not
 @pytest.mark.parametrize("usage", [None, "none"])
-async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming: bool, provider: Upstream) -> None:
+async def test_missing_usage_is_estimated_and_has_no_price(
+    usage: Any, streaming: bool, provider: Upstream
+) -> None:
     """Without counts, tokens are estimated, and the cost is unknown even if the price is known."""
     text = "Hello, you!"
     script = streamed(sse(delta(content=text), delta("stop"), {"choices": [], "usage": usage}))
@@ -256,7 +303,11 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
     ("name", "fields", "usage"),
     [
         ("openai/m", {"prompt_tokens_details": {"cached_tokens": -8}}, Usage(20, 4, cost=None)),
-        ("openai/m", {"prompt_tokens_details": None, "completion_tokens_details": None}, Usage(20, 4, cost=None)),
+        (
+            "openai/m",
+            {"prompt_tokens_details": None, "completion_tokens_details": None},
+            Usage(20, 4, cost=None),
+        ),
         (
             "openrouter/m",
             {"prompt_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 7}},
@@ -270,13 +321,21 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
             },
             Usage(20, 4, cost=None, cache_write_tokens=7),
         ),
-        ("anthropic/m", {"cache_creation_input_tokens": 7}, Usage(20, 4, cost=None, cache_write_tokens=7)),
+        (
+            "anthropic/m",
+            {"cache_creation_input_tokens": 7},
+            Usage(20, 4, cost=None, cache_write_tokens=7),
+        ),
         (
             "openrouter/m",
             {"prompt_tokens_details": {"cached_tokens": 15, "cache_write_tokens": 10**9}},
             Usage(20, 4, 15, cost=None, cache_write_tokens=5),
         ),
-        ("openrouter/m", {"prompt_tokens_details": {"cache_write_tokens": -7}}, Usage(20, 4, cost=None)),
+        (
+            "openrouter/m",
+            {"prompt_tokens_details": {"cache_write_tokens": -7}},
+            Usage(20, 4, cost=None),
+        ),
         ("openrouter/m", {"cost": 0.25}, Usage(20, 4, cost=0.25, cost_source="provider")),
         ("openrouter/m", {"cost": "0.25"}, Usage(20, 4, cost=0.25, cost_source="provider")),
         ("openrouter/m", {"cost": "free"}, Usage(20, 4, cost=None)),
@@ -290,8 +349,16 @@ async def test_missing_usage_is_estimated_and_has_no_price(usage: Any, streaming
             {"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": "0.5"}},
             Usage(20, 4, cost=0.75, cost_source="provider"),
         ),
-        ("openrouter/m", {"cost": 0.01, "is_byok": True, "cost_details": None}, Usage(20, 4, cost=None)),
-        ("perplexity/m", {"cost": {"total_cost": 0.5}}, Usage(20, 4, cost=0.5, cost_source="provider")),
+        (
+            "openrouter/m",
+            {"cost": 0.01, "is_byok": True, "cost_details": None},
+            Usage(20, 4, cost=None),
+        ),
+        (
+            "perplexity/m",
+            {"cost": {"total_cost": 0.5}},
+            Usage(20, 4, cost=0.5, cost_source="provider"),
+        ),
         ("openai/m", {"cost": 0.25}, Usage(20, 4, cost=None)),
     ],
 )
@@ -301,7 +368,9 @@ async def test_usage_fields_vary(name: str, fields: Any, usage: Usage, provider:
     assert (await model_at(provider, name).complete(ASK)).usage == usage
 
 
-async def test_the_price_file_wins(provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_price_file_wins(
+    provider: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the operator has a price, it counts, and not the cost that a provider reports."""
     (tmp_path / "prices.json").write_text('{"openrouter/m": {"input": 1, "output": 2}}')
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))

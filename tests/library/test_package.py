@@ -11,14 +11,24 @@ import pytest
 
 import podwright
 
-HEAVY = ["litellm", "fastapi", "aiohttp", "genai_prices", "opentelemetry", "prometheus_client", "pydantic"]
+HEAVY = [
+    "litellm",
+    "fastapi",
+    "aiohttp",
+    "genai_prices",
+    "opentelemetry",
+    "prometheus_client",
+    "pydantic",
+]
 LAZY = ["rich", "yaml", "docstring_parser"]
 
 
 def imported(statement: str, packages: list[str]) -> list[str]:
     """Which of these packages a new process has imported after a statement."""
     code = f"import sys, json\n{statement}\nprint(json.dumps([name for name in {packages!r} if name in sys.modules]))"
-    process = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
     return json.loads(process.stdout)
 
 

@@ -21,12 +21,28 @@ shouts = Agent("shouts", "Work.", FunctionModel(lambda request: request.messages
 def test_each_output_is_the_next_input() -> None:
     """Each agent gets the output of the one before; the last output is the pipeline's."""
     models = [ScriptedModel("draft"), ScriptedModel("better"), ScriptedModel("best")]
-    line = Pipeline("line", [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)])
+    line = Pipeline(
+        "line", [Agent(f"agent{number}", "Work.", model) for number, model in enumerate(models)]
+    )
     result = line.run("the moon", trace=True)
     assert result.value == "best"
-    assert [model.requests[0].messages[-1].text for model in models] == ["the moon", "draft", "better"]
-    first = ["step_started step=agent0 step_type=agent_step path=[0]", "run_started", "step_finished outcome=ok"]
-    assert_events(result, *first, "step_started step=agent1", "step_started step=agent2", "run_finished value=best")
+    assert [model.requests[0].messages[-1].text for model in models] == [
+        "the moon",
+        "draft",
+        "better",
+    ]
+    first = [
+        "step_started step=agent0 step_type=agent_step path=[0]",
+        "run_started",
+        "step_finished outcome=ok",
+    ]
+    assert_events(
+        result,
+        *first,
+        "step_started step=agent1",
+        "step_started step=agent2",
+        "run_finished value=best",
+    )
     assert result.usage.model_calls == 3
 
 
@@ -42,10 +58,15 @@ def test_only_the_last_agent_gets_the_response_model() -> None:
 def test_named_inputs_reach_the_first_agent_only() -> None:
     """Named inputs fill the first agent's instructions; later agents get text."""
     models = [ScriptedModel("bonjour"), ScriptedModel("fin")]
-    line = Pipeline("line", [Agent(f"agent{number}", "Speak {language}.", models[number]) for number in (0, 1)])
+    line = Pipeline(
+        "line", [Agent(f"agent{number}", "Speak {language}.", models[number]) for number in (0, 1)]
+    )
     line.run({"language": "French", "query": "hello"})
     assert models[0].requests[0].messages[0].text == "Speak French."
-    assert [message.content for message in models[1].requests[0].messages] == ["Speak {language}.", "bonjour"]
+    assert [message.content for message in models[1].requests[0].messages] == [
+        "Speak {language}.",
+        "bonjour",
+    ]
 
 
 def test_any_kind_can_be_a_step_any_number_of_times() -> None:
@@ -54,7 +75,9 @@ def test_any_kind_can_be_a_step_any_number_of_times() -> None:
     conductor = Conductor("desk", "Lead.", ScriptedModel("by the desk"), [shouts])
     last = ScriptedModel("end")
     inner = Pipeline("inner", [shouts, shouts])
-    result = Pipeline("line", [flow, inner, Agent("last", "Work.", last), conductor]).run("moon", trace=True)
+    result = Pipeline("line", [flow, inner, Agent("last", "Work.", last), conductor]).run(
+        "moon", trace=True
+    )
     assert result.value == "by the desk"
     assert last.requests[0].messages[-1].text == "by the flow!!"
     assert [(event.kind, event.path) for event in events(result, "run_started")] == [
@@ -66,18 +89,28 @@ def test_any_kind_can_be_a_step_any_number_of_times() -> None:
 def test_a_failing_agent_ends_the_pipeline(recorder: Any) -> None:
     """After a failure no later agent runs."""
     never = ScriptedModel("never")
-    steps = [Agent("fails", "Work.", ScriptedModel(ValueError("no"))), Agent("never", "Work.", never)]
+    steps = [
+        Agent("fails", "Work.", ScriptedModel(ValueError("no"))),
+        Agent("never", "Work.", never),
+    ]
     with pytest.raises(ModelError) as caught:
         Pipeline("line", steps, event_manager=recorder.manager).run("moon")
     assert caught.value.component == "fails"
     assert never.requests == []
-    assert_events(recorder.events, "step_finished step=fails outcome=failed", "run_failed component=line")
+    assert_events(
+        recorder.events, "step_finished step=fails outcome=failed", "run_failed component=line"
+    )
 
 
 def test_agents_without_a_model_use_that_of_the_pipeline() -> None:
     """The model of a pipeline's blueprint is the default of its agents; a model object replaces all."""
     first = {"type": "Agent", "name": "first", "instructions": "Work."}
     second = {**first, "name": "second", "config": {"model": "offline/other"}}
-    blueprint = {"name": "line", "type": "Pipeline", "steps": [first, second], "config": {"model": "offline/echo"}}
+    blueprint = {
+        "name": "line",
+        "type": "Pipeline",
+        "steps": [first, second],
+        "config": {"model": "offline/echo"},
+    }
     assert Pipeline.from_blueprint(blueprint).models() == ["offline/echo", "offline/other"]
     assert Pipeline.from_blueprint(blueprint, model=EchoModel()).run("moon") == "Echo: Echo: moon"

@@ -36,7 +36,10 @@ BY_GENAI_PRICES = {
     "groq/llama-3.3-70b-versatile": ("groq", "llama-3.3-70b-versatile"),
     "deepseek/deepseek-chat": ("deepseek", "deepseek-chat"),
     "xai/grok-4": ("x-ai", "grok-4"),
-    "together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo": ("together", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+    "together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo": (
+        "together",
+        "meta-llama/Llama-3.3-70B-Instruct-Turbo",
+    ),
     FIREWORKS: ("fireworks", FIREWORKS.partition("/")[2]),
     "openrouter/anthropic/claude-3.5-sonnet": ("openrouter", "anthropic/claude-3.5-sonnet"),
     "perplexity/sonar-deep-research": ("perplexity", "sonar-deep-research"),
@@ -104,7 +107,10 @@ def test_the_cost_is_that_of_litellm(model: str) -> None:
 def test_writing_to_the_cache_has_a_price(model: str, rates: tuple[float, ...]) -> None:
     """Tokens written to the cache have a rate of their own, or that of other input if the vendor has none."""
     usage = Usage(10_000, 1_000, 2_000, cache_write_tokens=3_000)
-    by_hand = sum(tokens * rate for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True)) / 10**6
+    by_hand = (
+        sum(tokens * rate for tokens, rate in zip((5_000, 2_000, 3_000, 1_000), rates, strict=True))
+        / 10**6
+    )
     cost = lookup(model, usage)
     assert cost
     assert cost.amount == pytest.approx(by_hand)
@@ -114,9 +120,13 @@ def test_litellm_is_asked_for_vendors_only(monkeypatch: pytest.MonkeyPatch) -> N
     """LiteLLM is never loaded for a model on a server of the operator's own, or one that genai-prices knows."""
     monkeypatch.setattr(litellm_loader, "load", lambda: pytest.fail("LiteLLM was loaded"))
     for provider in (name for name, endpoint in ENDPOINTS.items() if endpoint.self_hosted):
-        ChatModel(f"{provider}/ours", Connection("key", "https://gw.example/v1"), ENDPOINTS[provider]).load_prices()
+        ChatModel(
+            f"{provider}/ours", Connection("key", "https://gw.example/v1"), ENDPOINTS[provider]
+        ).load_prices()
     ChatModel("openai/gpt-4o", Connection("key"), ENDPOINTS["openai"]).load_prices()
-    ChatModel("openai/ours", Connection("key", "http://localhost/v1"), ENDPOINTS["openai"]).load_prices()
+    ChatModel(
+        "openai/ours", Connection("key", "http://localhost/v1"), ENDPOINTS["openai"]
+    ).load_prices()
     with monkeypatch.context() as patch:
         patch.setenv("PODWRIGHT_MODEL_BASE_URL", "http://localhost/v1")
         resolve("openai/also-ours").load_prices()
@@ -129,7 +139,10 @@ def test_both_clients_give_the_same_cost(model: str) -> None:
     """A model costs the same with either client, and in a look-up."""
     usage = Usage(12_345, 6_789, 2_345, 789)
     cost = lookup(model, usage)
-    models = [ChatModel(model, Connection("key"), ENDPOINTS["openai"]), LiteLLMModel(model, Connection("key"))]
+    models = [
+        ChatModel(model, Connection("key"), ENDPOINTS["openai"]),
+        LiteLLMModel(model, Connection("key")),
+    ]
     prices = [client.cost(usage) for client in models]
     assert prices == [cost and cost.amount] * 2
 
@@ -151,7 +164,9 @@ def write_prices(path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operators_file_comes_first(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A price in the file wins, 0 included; models that are not in it are looked up elsewhere."""
     entries = {
         "openai/gpt-4o": {"input": 3, "output": 7.5, "cached_input": 0.1, "reasoning": 9},
@@ -161,13 +176,19 @@ def test_the_operators_file_comes_first(suffix: str, tmp_path: Path, monkeypatch
     }
     write_prices(tmp_path / f"prices.{suffix}", json.dumps(entries), monkeypatch)
     usage = Usage(1_000_000, 1_000_000, 400_000, 100_000)
-    assert lookup("openai/gpt-4o", usage) == Cost(0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override")
+    assert lookup("openai/gpt-4o", usage) == Cost(
+        0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override"
+    )
     assert lookup("hosted_vllm/ours", usage) == Cost(2.000001, "override")
     usage = replace(usage, cache_write_tokens=500_000)
     assert lookup("anthropic/ours", usage) == Cost(0.1 * 3 + 0.4 * 0.1 + 0.5 * 4 + 7.5, "override")
-    assert lookup("openai/gpt-4o", usage) == Cost(0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override")
+    assert lookup("openai/gpt-4o", usage) == Cost(
+        0.6 * 3 + 0.4 * 0.1 + 0.9 * 7.5 + 0.1 * 9, "override"
+    )
     assert lookup("ollama/llama3", usage) == Cost(0.0, "override")
-    assert lookup("openai/gpt-4o-mini", usage) == Cost(genai("openai", "gpt-4o-mini", usage), "genai-prices")
+    assert lookup("openai/gpt-4o-mini", usage) == Cost(
+        genai("openai", "gpt-4o-mini", usage), "genai-prices"
+    )
 
 
 def test_the_file_is_read_every_minute(
@@ -183,7 +204,9 @@ def test_the_file_is_read_every_minute(
     assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override")
     write_prices(tmp_path / "prices.json", '{"a/b": {"inp', monkeypatch)
     monkeypatch.setattr(time, "time", lambda: 6_120.0)
-    assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override"), "a file that has become invalid stops no call"
+    assert lookup("a/b", Usage(1_000_000)) == Cost(2.0, "override"), (
+        "a file that has become invalid stops no call"
+    )
     assert "The previous prices stay valid." in caplog.text
 
 
@@ -197,7 +220,10 @@ def test_the_file_is_read_every_minute(
         ('{"a/b": {"input": -1, "output": "free"}}', ["/a~1b/input", "/a~1b/output"]),
         ('{"a/b": {"input": 1, "output": true}}', ["/a~1b/output"]),
         ('{"a/b": {"input": 1, "output": NaN}}', []),
-        ('{"a/b": {"input": 1, "output": 1, "cached": 1}}', ["/a~1b/cached", "Did you mean 'cached_input'?"]),
+        (
+            '{"a/b": {"input": 1, "output": 1, "cached": 1}}',
+            ["/a~1b/cached", "Did you mean 'cached_input'?"],
+        ),
     ],
 )
 def test_an_invalid_file_is_an_error(
@@ -231,7 +257,9 @@ def test_prices_depend_on_the_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_each_list_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All lists that know a model are shown, the one that counts first; rates of long requests where they differ."""
-    (tmp_path / "prices.json").write_text('{"openai/gpt-4o": {"input": 1, "output": 2, "cached_input": 0.5}}')
+    (tmp_path / "prices.json").write_text(
+        '{"openai/gpt-4o": {"input": 1, "output": 2, "cached_input": 0.5}}'
+    )
     monkeypatch.setenv(VARIABLE, str(tmp_path / "prices.json"))
     own, listed, *_ = listed_prices("openai/gpt-4o")
     assert (own.source, own.version) == ("override", str(tmp_path / "prices.json"))
@@ -257,7 +285,11 @@ def test_the_prices_of_models_that_people_use() -> None:
     assert [price for price in table if price.differs != bool(price.why)] == []
 
 
-TIERED = {"input": 1, "output": 10, "tiers": [{"above": 100_000, "input": 3}, {"above": 10_000, "input": 2}]}
+TIERED = {
+    "input": 1,
+    "output": 10,
+    "tiers": [{"above": 100_000, "input": 3}, {"above": 10_000, "input": 2}],
+}
 
 
 def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,13 +317,19 @@ def test_names_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert lookup("openai/gpt-4o-mini", million) == Cost(0.15, "genai-prices")
     over_reported = ("hosted_vllm/a", "azure/prod", "gateway/gpt-4o", "openai/x")
     costs = [pricing.own_price(model, million, PLAIN, time.time()) for model in over_reported]
-    assert [cost is not None for cost in costs] == [True, True, False, False], "a pattern of aliases is no price"
+    assert [cost is not None for cost in costs] == [True, True, False, False], (
+        "a pattern of aliases is no price"
+    )
 
 
-def test_tiers_and_further_rates_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiers_and_further_rates_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Long requests, service tiers, audio and searches have their rates; what has none is not shown as known."""
     further = {"input_audio": 5, "searches": 10, "service_tiers": {"flex": {"input": 0.5}}}
-    write_prices(tmp_path / "prices.json", json.dumps({"a/b": TIERED | further, "a/c": TIERED}), monkeypatch)
+    write_prices(
+        tmp_path / "prices.json", json.dumps({"a/b": TIERED | further, "a/c": TIERED}), monkeypatch
+    )
 
     def cost(model: str, tokens: int, **terms: Any) -> Cost | None:
         return lookup(model, Usage(tokens), Terms(**terms))
@@ -324,7 +362,9 @@ def test_tiers_of_the_lists() -> None:
     assert usual
     assert at("priority", flash) == replace(usual, is_complete=False)
     searched = lookup("anthropic/claude-sonnet-4-5", Usage(1_000_000), Terms(searches=1_000))
-    assert searched == Cost(16.0, "genai-prices"), "ten dollars for a thousand searches, six for a long request"
+    assert searched == Cost(16.0, "genai-prices"), (
+        "ten dollars for a thousand searches, six for a long request"
+    )
 
 
 @pytest.mark.parametrize(
@@ -338,7 +378,9 @@ def test_tiers_of_the_lists() -> None:
         ("azure/our-deployment", "", None),
     ],
 )
-def test_the_model_that_answered_sets_the_price(asked: str, answered: str, usd: float | None) -> None:
+def test_the_model_that_answered_sets_the_price(
+    asked: str, answered: str, usd: float | None
+) -> None:
     """Where a list knows it; otherwise the one that was asked does."""
     cost = lookup(asked, Usage(1_000_000), Terms(model=answered))
     assert (cost and cost.amount) == usd
@@ -353,20 +395,31 @@ def test_a_name_counts_more_than_a_pattern(tmp_path: Path, monkeypatch: pytest.M
     }
     write_prices(tmp_path / "prices.json", json.dumps(entries), monkeypatch)
     million = Usage(1_000_000)
-    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-08-06")) == Cost(2.0, "override")
-    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-05-13")) == Cost(7.0, "override")
+    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-08-06")) == Cost(
+        2.0, "override"
+    )
+    assert lookup("openai/gpt-4o", million, Terms(model="gpt-4o-2024-05-13")) == Cost(
+        7.0, "override"
+    )
     routed = Terms(model="my-router-pick", service_tier="priority")
     assert lookup("openai/gpt-4o", million, routed) == Cost(4.0, "override")
     odd = lookup("openai/gpt-4o", million, Terms(model="my-router-pick", service_tier="odd"))
     assert odd == Cost(2.0, "override", is_complete=False)
-    assert lookup("openai/gpt-4.1", million, Terms(model="my-router-pick")) == Cost(2.0, "genai-prices")
+    assert lookup("openai/gpt-4.1", million, Terms(model="my-router-pick")) == Cost(
+        2.0, "genai-prices"
+    )
 
 
 def test_long_requests_of_a_service_tier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service tier may have rates for long requests; without them their cost is not shown as known."""
     tiers = [{"above": 1000, "input": 20}]
     fast = {"input": 4, "tiers": [{"above": 1000, "input": 40}]}
-    entry = {"input": 2, "output": 8, "tiers": tiers, "service_tiers": {"priority": {"input": 4}, "fast": fast}}
+    entry = {
+        "input": 2,
+        "output": 8,
+        "tiers": tiers,
+        "service_tiers": {"priority": {"input": 4}, "fast": fast},
+    }
     write_prices(tmp_path / "prices.json", json.dumps({"a/b": entry}), monkeypatch)
 
     def cost(tokens: int, tier: str) -> Cost | None:
@@ -388,7 +441,9 @@ def test_audio_without_a_rate_is_not_shown_as_known() -> None:
     assert not cached.is_complete
 
 
-@pytest.mark.parametrize("terms", [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")])
+@pytest.mark.parametrize(
+    "terms", [Terms(speed="standard"), Terms(region="global"), Terms(service_tier="standard")]
+)
 def test_what_is_usual(terms: Terms) -> None:
     """It changes no price, with either list."""
     for model in ("anthropic/claude-sonnet-4-5", "dashscope/qwen-plus"):
@@ -443,7 +498,9 @@ def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     problems = pricing.operators_file().unused(["openai/gpt-4o"])
     assert [problem.pointer for problem in problems] == ["/a~1b", "/openai~1gtp-4o", "/x~1y"]
     assert "gpt-4o" in problems[1].suggestion
-    assert [problem.pointer for problem in pricing.operators_file().unused(["x/y", "openai/a"])] == ["/openai~1gtp-4o"]
+    assert [
+        problem.pointer for problem in pricing.operators_file().unused(["x/y", "openai/a"])
+    ] == ["/openai~1gtp-4o"]
 
 
 @pytest.mark.parametrize(
@@ -455,11 +512,19 @@ def test_prices_of_no_model_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ('{"as": "openai/*"}', "one '*'"),
         ('{"input": 1, "outptu": 1}', "Missing key 'output'"),
         ('{"as": "a/c", "input": 1}', "no other keys"),
-        ('{"input": 1, "output": 1, "tiers": [{"input": 2}]}', "/a~1b/tiers/0: Missing key 'above'"),
-        ('{"input": 1, "output": 1, "service_tiers": {"flex": {"inputs": 2}}}', "Did you mean 'input'?"),
+        (
+            '{"input": 1, "output": 1, "tiers": [{"input": 2}]}',
+            "/a~1b/tiers/0: Missing key 'above'",
+        ),
+        (
+            '{"input": 1, "output": 1, "service_tiers": {"flex": {"inputs": 2}}}',
+            "Did you mean 'input'?",
+        ),
     ],
 )
-def test_what_is_wrong_in_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, message: str) -> None:
+def test_what_is_wrong_in_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, message: str
+) -> None:
     """Each mistake has its place."""
     write_prices(tmp_path / "prices.json", f'{{"a/b": {entry}}}', monkeypatch)
     with pytest.raises(ConfigurationError) as caught:

@@ -33,7 +33,15 @@ from podwright.messages import ModelResponse
 from podwright.models import Connection, Model
 from podwright.models.litellm import LiteLLMModel
 
-SHAPES: Sequence[Shape] = [*THOUGHTS, *NATIVE_THOUGHTS, *ENDS, *REFUSALS, *FRAMINGS, *CALLS, *COUNTS]
+SHAPES: Sequence[Shape] = [
+    *THOUGHTS,
+    *NATIVE_THOUGHTS,
+    *ENDS,
+    *REFUSALS,
+    *FRAMINGS,
+    *CALLS,
+    *COUNTS,
+]
 MODES = {False: "plain", True: "streaming"}
 
 
@@ -42,7 +50,9 @@ def is_for(client: str, shape: Shape, streaming: bool) -> bool:
     return not shape.without.keys() & {client, f"{client}-{MODES[streaming]}"}
 
 
-def for_each_client(shapes: Iterable[Any], modes: Callable[[Any], Iterable[bool]]) -> pytest.MarkDecorator:
+def for_each_client(
+    shapes: Iterable[Any], modes: Callable[[Any], Iterable[bool]]
+) -> pytest.MarkDecorator:
     """Parametrises a test with each row, with the clients that it is for, and with its ways: streamed or not."""
     return pytest.mark.parametrize(
         ("client", "shape", "streaming"),
@@ -109,7 +119,13 @@ def answers(shape: Thought, streaming: bool) -> list[Script]:
 @pytest.mark.parametrize(
     ("make", "shape", "streaming"),
     [
-        pytest.param(make, shape, streaming, id=f"{name}-{shape.id}-{MODES[streaming]}", marks=CLIENTS[1].marks)
+        pytest.param(
+            make,
+            shape,
+            streaming,
+            id=f"{name}-{shape.id}-{MODES[streaming]}",
+            marks=CLIENTS[1].marks,
+        )
         for name, make in {"openai-compatible": openai_compatible, "litellm": LiteLLMModel}.items()
         for shape in THOUGHTS
         for streaming in MODES
@@ -117,7 +133,11 @@ def answers(shape: Thought, streaming: bool) -> list[Script]:
     ],
 )
 async def test_what_a_model_said_goes_back_as_it_came(
-    make: Callable[[str, Connection], Model], shape: Thought, streaming: bool, provider: Upstream, recorder: Any
+    make: Callable[[str, Connection], Model],
+    shape: Thought,
+    streaming: bool,
+    provider: Upstream,
+    recorder: Any,
 ) -> None:
     """The second request has the message of the first answer as it came; no text of it is one of its thoughts."""
     provider.answers(*answers(shape, streaming))
@@ -153,7 +173,9 @@ async def test_what_a_model_said_goes_back_in_its_own_protocol(
 
 def named_alike(data: Any) -> Any:
     """JSON data with one of the two names that Google has for each key, and without the ids that LiteLLM gives."""
-    text = json.dumps(data).replace("function_call", "functionCall").replace("thought_s", "thoughtS")
+    text = (
+        json.dumps(data).replace("function_call", "functionCall").replace("thought_s", "thoughtS")
+    )
     return json.loads(re.sub(r', "id": "call_\w{9,}"', "", text))
 
 
@@ -180,7 +202,9 @@ async def test_the_end_of_an_answer(
         called.append(word)
         return word
 
-    agent = Agent("a", "", client.model_at(provider.url), tools=[look_up], event_manager=recorder.manager)
+    agent = Agent(
+        "a", "", client.model_at(provider.url), tools=[look_up], event_manager=recorder.manager
+    )
     if shape.error is None:
         assert await agent.arun("Hello?", stream=streaming) == "Hi."
         assert len(provider.requests) == 1
@@ -200,7 +224,9 @@ async def test_the_end_of_an_answer(
 
 
 @for_each_client(REFUSALS, lambda _: [False, True])
-async def test_an_error_is_read(client: Client, shape: Refusal, streaming: bool, provider: Upstream) -> None:
+async def test_an_error_is_read(
+    client: Client, shape: Refusal, streaming: bool, provider: Upstream
+) -> None:
     """Kind, code, parameter, message and wait are found in whatever a provider writes."""
     headers = {name.replace("-", "_"): value for name, value in shape.headers.items()}
     provider.answers([reply(shape.body, shape.status, shape.content_type, zipped=False, **headers)])
@@ -219,7 +245,9 @@ async def test_an_error_is_read(client: Client, shape: Refusal, streaming: bool,
 
 
 @for_each_client(FRAMINGS, lambda shape: shape.streaming)
-async def test_a_framing_is_read(client: Client, shape: Framing, streaming: bool, provider: Upstream) -> None:
+async def test_a_framing_is_read(
+    client: Client, shape: Framing, streaming: bool, provider: Upstream
+) -> None:
     """What is certain is read; of what cannot be read the error has status, type and first words."""
     provider.answers(shape.script)
     if shape.text is not None:
@@ -229,7 +257,11 @@ async def test_a_framing_is_read(client: Client, shape: Framing, streaming: bool
     with pytest.raises(errors.ModelResponseError) as caught:
         await ask(client, provider, streaming=streaming)
     if not is_litellm(client):
-        assert [words for words in shape.words if words not in f"{caught.value} {caught.value.provider_error}"] == []
+        assert [
+            words
+            for words in shape.words
+            if words not in f"{caught.value} {caught.value.provider_error}"
+        ] == []
 
 
 # --- tool calls
@@ -238,18 +270,28 @@ async def test_a_framing_is_read(client: Client, shape: Framing, streaming: bool
 def ways_to_call(shape: Calls) -> list[bool]:
     """Not streamed only if each piece is a whole call."""
     pieces = whole_calls(shape)
-    is_whole = len(pieces) == len(shape.calls) and all(piece["function"].get("name") for piece in pieces)
+    is_whole = len(pieces) == len(shape.calls) and all(
+        piece["function"].get("name") for piece in pieces
+    )
     return [False, True] if is_whole else [True]
 
 
 def whole_calls(shape: Calls) -> list[Json]:
-    return [piece for pieces in shape.pieces for piece in (pieces if isinstance(pieces, tuple) else [pieces])]
+    return [
+        piece
+        for pieces in shape.pieces
+        for piece in (pieces if isinstance(pieces, tuple) else [pieces])
+    ]
 
 
 @for_each_client(CALLS, ways_to_call)
-async def test_tool_calls_are_put_together(client: Client, shape: Calls, streaming: bool, provider: Upstream) -> None:
+async def test_tool_calls_are_put_together(
+    client: Client, shape: Calls, streaming: bool, provider: Upstream
+) -> None:
     """Whatever their pieces, the calls are those that the model wrote, each with an id of its own."""
-    provider.answers(shape.script if streaming else [reply(completion(None, tool_calls=whole_calls(shape)))])
+    provider.answers(
+        shape.script if streaming else [reply(completion(None, tool_calls=whole_calls(shape)))]
+    )
     response = await ask(client, provider, streaming=streaming)
     made = [(call.name, json.loads(call.arguments)) for call in response.tool_calls]
     assert made == list(shape.calls)
@@ -265,7 +307,9 @@ def ways_to_count(shape: Counts) -> list[bool]:
 
 
 @for_each_client(COUNTS, ways_to_count)
-async def test_tokens_are_counted(client: Client, shape: Counts, streaming: bool, provider: Upstream) -> None:
+async def test_tokens_are_counted(
+    client: Client, shape: Counts, streaming: bool, provider: Upstream
+) -> None:
     """The largest count of each kind holds, a count that is missing is an estimate, and then the price is unknown."""
     *first, last = shape.chunks
     chunks = [{**delta(content=""), **part} for part in first]

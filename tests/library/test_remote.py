@@ -7,7 +7,17 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from tests.library.upstream import STREAM, Part, Script, Upstream, chunk, pass_time, reply, streamed, upstream
+from tests.library.upstream import (
+    STREAM,
+    Part,
+    Script,
+    Upstream,
+    chunk,
+    pass_time,
+    reply,
+    streamed,
+    upstream,
+)
 
 from podwright import (
     Agent,
@@ -44,7 +54,9 @@ def look(word: str) -> str:
 def remote_events() -> list[Event]:
     """The events of a run of an agent that calls a model twice and a tool once."""
     model = ScriptedModel(
-        ModelResponse(tool_calls=(ToolCall.of("look", word="moon"),), usage=USED, finish_reason="tool_calls"),
+        ModelResponse(
+            tool_calls=(ToolCall.of("look", word="moon"),), usage=USED, finish_reason="tool_calls"
+        ),
         ModelResponse("It shines.", usage=USED),
     )
     return Agent("far", "Help.", model, tools=[look]).run("the moon", trace=True).events
@@ -68,11 +80,26 @@ def answered(events: list[Event], result: object) -> list[Part]:
 
 
 def problem(status: int, code: str, detail: str, **more: Any) -> dict[str, Any]:
-    return {"type": "x", "status": status, "code": code, "detail": detail, "suggestion": "Do it otherwise.", **more}
+    return {
+        "type": "x",
+        "status": status,
+        "code": code,
+        "detail": detail,
+        "suggestion": "Do it otherwise.",
+        **more,
+    }
 
 
 def refused(status: int, code: str, detail: str, **headers: str) -> Script:
-    return [reply(problem(status, code, detail), status, "application/problem+json", zipped=False, **headers)]
+    return [
+        reply(
+            problem(status, code, detail),
+            status,
+            "application/problem+json",
+            zipped=False,
+            **headers,
+        )
+    ]
 
 
 WHOLE = answered(EVENTS, {"output": "It shines."})
@@ -133,7 +160,9 @@ async def test_the_request(server: Upstream, monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_tokens_are_relayed_to_streamed_runs(server: Upstream) -> None:
     """A streamed run has the remote's tokens; another one does not."""
-    events = [event async for event in Agent("far", "Help.", "offline/echo").astream("the full moon")]
+    events = [
+        event async for event in Agent("far", "Help.", "offline/echo").astream("the full moon")
+    ]
     server.answers(answered(events, {"output": "x"}))
     tokens: list[str] = []
     remote = writer(server, on_token=tokens.append)
@@ -151,11 +180,23 @@ async def test_a_remote_workflow_in_every_kind(server: Upstream) -> None:
     remote = writer(server, kind="workflow", description="Writes.")
     assert await remote.arun("go") == {"input": "go", "one_output": "done"}
     assert (await Workflow("flow", [remote]).arun("go"))["writer_output"] == "done"
-    assert await Pipeline("line", [remote, Agent("end", "End.", "offline/echo")]).arun("go") == "Echo: done"
-    lead = Conductor("lead", "Lead.", ScriptedModel(ToolCall.of("writer", task="go"), "Well."), [remote])
+    assert (
+        await Pipeline("line", [remote, Agent("end", "End.", "offline/echo")]).arun("go")
+        == "Echo: done"
+    )
+    lead = Conductor(
+        "lead", "Lead.", ScriptedModel(ToolCall.of("writer", task="go"), "Well."), [remote]
+    )
     traced = await lead.arun("go", trace=True)
     assert traced.value == "Well."
-    assert next(cast("Any", event).output for event in traced.events if event.type == "tool_call_finished") == "done"
+    assert (
+        next(
+            cast("Any", event).output
+            for event in traced.events
+            if event.type == "tool_call_finished"
+        )
+        == "done"
+    )
     assert server.requests[-1] == {"input": "go"}
 
 
@@ -226,19 +267,29 @@ async def test_a_failed_run_is_settled_too(server: Upstream) -> None:
     model = ScriptedModel(ToolCall.of("careful", word="x"), "done")
     lead = Agent("lead", "Lead.", model, tools=[careful], limits=RunLimits(model_calls=9))
     result = await lead.arun("x", trace=True)
-    assert [headers["podwright-budget"] for headers in server.headers] == ["model_calls=8", "model_calls=7"]
+    assert [headers["podwright-budget"] for headers in server.headers] == [
+        "model_calls=8",
+        "model_calls=7",
+    ]
     assert result.usage.by_model["offline/scripted"].model_calls == 2 + 1 + 2
 
 
 async def test_the_usage_is_the_remotes_own_report(server: Upstream) -> None:
     """Usage is what the outermost remote run reports at its end, counted once."""
-    reported = {**EVENTS[-1].to_dict(), "usage": {"input_tokens": 7, "output_tokens": 3, "cost": 0.5}}
-    server.answers(streamed(as_sse(EVENTS[:-1]), sse("run_finished", reported), sse("result", {"output": "x"})))
+    reported = {
+        **EVENTS[-1].to_dict(),
+        "usage": {"input_tokens": 7, "output_tokens": 3, "cost": 0.5},
+    }
+    server.answers(
+        streamed(as_sse(EVENTS[:-1]), sse("run_finished", reported), sse("result", {"output": "x"}))
+    )
     result = await writer(server).arun("x", trace=True)
     assert (result.usage.total_tokens, result.usage.cost) == (10, 0.5)
 
 
-async def test_the_usage_of_a_lost_run_is_that_of_its_events(server: Upstream, recorder: Any) -> None:
+async def test_the_usage_of_a_lost_run_is_that_of_its_events(
+    server: Upstream, recorder: Any
+) -> None:
     """If the stream breaks off, the model calls so far count."""
     server.answers([STREAM, chunk(as_sse(EVENTS[:-1])), "close"])
     with pytest.raises(errors.RemoteConnectionError) as caught:
@@ -263,26 +314,36 @@ async def test_a_busy_remote_is_asked_again(server: Upstream) -> None:
     server.answers(BUSY)
     with pytest.raises(errors.RemoteUnavailableError, match="Full") as caught:
         await writer(server).arun("x")
-    assert (caught.value.status, caught.value.remote_code, len(server.requests)) == (503, "overloaded", 3)
+    assert (caught.value.status, caught.value.remote_code, len(server.requests)) == (
+        503,
+        "overloaded",
+        3,
+    )
     server.answers([reply(b"", 503, Retry_After="60")])
     with pytest.raises(errors.RemoteUnavailableError):
         await writer(server, limits=RunLimits(wall_time=30)).arun("x")
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("lost", [["reset"], ["close"], [STREAM[:40], "close"]], ids=["reset", "closed", "half a head"])
+@pytest.mark.parametrize(
+    "lost", [["reset"], ["close"], [STREAM[:40], "close"]], ids=["reset", "closed", "half a head"]
+)
 async def test_a_request_without_any_response_is_sent_again(
     server: Upstream, assert_sound: Any, recorder: Any, lost: Script
 ) -> None:
     """It is sent with the same key, so it runs once; the end of the lost attempt's run is waited for."""
-    remote = writer(server, limits=RunLimits(model_calls=5, tokens=500), event_manager=recorder.manager)
+    remote = writer(
+        server, limits=RunLimits(model_calls=5, tokens=500), event_manager=recorder.manager
+    )
     server.answers(WHOLE, lost, IN_PROGRESS, WHOLE)
     assert [await remote.arun("x") for _ in range(2)] == ["It shines."] * 2
     first, *again = [headers["idempotency-key"] for headers in server.headers]
     assert len(again) == 3
     assert first not in again
     assert len(set(again)) == 1
-    assert {headers["podwright-budget"] for headers in server.headers} == {"model_calls=5, tokens=500"}
+    assert {headers["podwright-budget"] for headers in server.headers} == {
+        "model_calls=5, tokens=500"
+    }
     assert_sound(recorder.events[len(recorder.events) // 2 :])
     assert remote.last_usage.total_tokens == 200
 
@@ -322,9 +383,15 @@ FAULTS: dict[str, tuple[Script, type[PodwrightError]]] = {
     "html": ([HTML], errors.RemoteResponseError),
     "no HTTP": ([b"SSH-2.0-sk-canary\r\n\r\n", "close"], errors.RemoteResponseError),
     "malformed JSON": (streamed(sse("run_started", "{sk-canary")), errors.RemoteResponseError),
-    "a wrong field": (streamed(sse("run_started", {**STARTED, "path": "sk-canary"})), errors.RemoteResponseError),
+    "a wrong field": (
+        streamed(sse("run_started", {**STARTED, "path": "sk-canary"})),
+        errors.RemoteResponseError,
+    ),
     "an invalid result": (streamed(BEGUN, sse("result", "[]")), errors.RemoteResponseError),
-    "a result that is no JSON": (streamed(BEGUN, sse("result", "{sk-canary")), errors.RemoteResponseError),
+    "a result that is no JSON": (
+        streamed(BEGUN, sse("result", "{sk-canary")),
+        errors.RemoteResponseError,
+    ),
     "silence": ([STREAM, chunk(BEGUN), pass_time, "hang"], errors.RemoteTimeoutError),
     "silence from the start": ([pass_time, "hang"], errors.RemoteTimeoutError),
 }
@@ -449,10 +516,14 @@ async def test_a_remote_that_breaks_off(server: Upstream) -> None:
     events: list[Event] = [
         RunStarted(**own),
         ModelCallStarted(**own),
-        ModelCallFinished(**own, model="a/b", response=ModelResponse("x", usage=USED), failed_usage=failed),
+        ModelCallFinished(
+            **own, model="a/b", response=ModelResponse("x", usage=USED), failed_usage=failed
+        ),
         ModelCallStarted(**own, call=1),
         ModelCallFailed(**own, call=1, model="a/b", usage=failed),
-        ModelCallStarted(**own, call=2, request=ModelRequest("a/b", (Message("user", "the moon"),))),
+        ModelCallStarted(
+            **own, call=2, request=ModelRequest("a/b", (Message("user", "the moon"),))
+        ),
     ]
     server.answers([STREAM, chunk(as_sse(events)), "close"])
     remote = writer(server)

@@ -33,14 +33,29 @@ def model_at(provider: Upstream, name: str) -> ChatModel:
     ("data", "terms"),
     [
         ({"service_tier": "Priority", "usage": COUNTS}, Terms("m", service_tier="priority")),
-        ({"service_tier": None, "usage": {**COUNTS, "service_tier": "batch"}}, Terms("m", service_tier="batch")),
+        (
+            {"service_tier": None, "usage": {**COUNTS, "service_tier": "batch"}},
+            Terms("m", service_tier="batch"),
+        ),
         ({"usage": {**COUNTS, "speed": "fast"}}, Terms("m", speed="fast")),
         ({"usage": {**COUNTS, "num_search_queries": 2}}, Terms("m", searches=2)),
         ({"usage": {**COUNTS, "num_sources_used": 4}}, Terms("m", searches=4)),
-        ({"usage": {**COUNTS, "server_tool_use": {"web_search_requests": 3}}}, Terms("m", searches=3)),
-        ({"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 40}}}, Terms("m", input_audio=40)),
-        ({"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 400}}}, Terms("m", input_audio=100)),
-        ({"usage": {**COUNTS, "completion_tokens_details": {"audio_tokens": 4}}}, Terms("m", output_audio=4)),
+        (
+            {"usage": {**COUNTS, "server_tool_use": {"web_search_requests": 3}}},
+            Terms("m", searches=3),
+        ),
+        (
+            {"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 40}}},
+            Terms("m", input_audio=40),
+        ),
+        (
+            {"usage": {**COUNTS, "prompt_tokens_details": {"audio_tokens": 400}}},
+            Terms("m", input_audio=100),
+        ),
+        (
+            {"usage": {**COUNTS, "completion_tokens_details": {"audio_tokens": 4}}},
+            Terms("m", output_audio=4),
+        ),
         ({"usage": {**COUNTS, "audio_tokens": 4}}, Terms("m")),
     ],
     ids=str,
@@ -57,7 +72,9 @@ async def test_vercels_gateway_reports_the_cost(provider: Upstream, streaming: b
     """It stands in the metadata of the message, as a text."""
     metadata = {"gateway": {"cost": "0.0025", "generationId": "g"}}
     usage = {"prompt_tokens": 20, "completion_tokens": 4}
-    events = sse(delta("stop", content="Hi.", provider_metadata=metadata), {"choices": [], "usage": usage})
+    events = sse(
+        delta("stop", content="Hi.", provider_metadata=metadata), {"choices": [], "usage": usage}
+    )
     whole = reply(completion("Hi.", usage, provider_metadata=metadata))
     provider.answers(streamed(events) if streaming else [whole])
     agent = Agent("a", "", model_at(provider, "vercel_ai_gateway/openai/gpt-4o"))
@@ -85,21 +102,29 @@ async def test_a_litellm_proxy_reports_the_cost(
 ) -> None:
     """In a header, in which 0 may also mean that it does not know; the operator's file wins."""
     if price:
-        (tmp_path / "prices.json").write_text(json.dumps({"litellm_proxy/*": {"input": 1, "output": 2}}))
+        (tmp_path / "prices.json").write_text(
+            json.dumps({"litellm_proxy/*": {"input": 1, "output": 2}})
+        )
         monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     provider.answers([reply(completion(), x_litellm_response_cost=header)])
-    used = (await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)).usage
+    used = (
+        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)
+    ).usage
     assert (used.cost and pytest.approx(used.cost), used.cost_source) == expected
 
 
 async def test_a_reported_cost_needs_no_count(provider: Upstream) -> None:
     """A cost of the provider is known, also if the tokens are estimates."""
     provider.answers([reply(completion(usage=None), x_litellm_response_cost="0.5")])
-    used = (await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)).usage
+    used = (
+        await Agent("a", "", model_at(provider, "litellm_proxy/gpt-4o")).arun("?", trace=True)
+    ).usage
     assert (used.cost, used.unpriced_model_calls, used.uncounted_model_calls) == (0.5, 0, 0)
 
 
-async def test_what_is_propagated_to_models(provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_propagated_to_models(
+    provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The headers of propagators are those of each request."""
     monkeypatch.setattr(model_http, "PROPAGATORS", [lambda: {"traceparent": "00-a-b-01"}])
     provider.answers([reply(completion())])
@@ -110,11 +135,19 @@ async def test_what_is_propagated_to_models(provider: Upstream, monkeypatch: pyt
 def test_sums_of_usages() -> None:
     """What is known of a sum is known, and each kind of what is not is counted."""
     known = Usage(10, 1, cost=0.5, cost_source="override").as_call("a/b")
-    uncounted = Usage(10, cost=None, unpriced_model_calls=1, uncounted_model_calls=1).as_failed_call("a/b")
-    partly = Usage(10, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1).as_call("a/c")
+    uncounted = Usage(
+        10, cost=None, unpriced_model_calls=1, uncounted_model_calls=1
+    ).as_failed_call("a/b")
+    partly = Usage(
+        10, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+    ).as_call("a/c")
     total = known + uncounted + partly
     assert (total.cost, total.known_cost, total.cost_source) == (None, 0.75, "override")
-    assert (total.unpriced_model_calls, total.uncounted_model_calls, total.incomplete_model_calls) == (2, 1, 1)
+    assert (
+        total.unpriced_model_calls,
+        total.uncounted_model_calls,
+        total.incomplete_model_calls,
+    ) == (2, 1, 1)
     assert total.by_model["a/b"].known_cost == 0.5
     assert (known + Usage(cost=1.0, cost_source="provider")).cost_source == "mixed"
     assert Usage(cost=2.0).known_cost == 2.0
@@ -136,7 +169,9 @@ async def test_a_propagated_header_is_that_of_its_own_request(
 async def test_impossible_amounts_and_names(provider: Upstream) -> None:
     """A provider's nonsense costs no answer: it is not kept, or cut."""
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 1e300}
-    provider.answers([reply({**completion("Hi.", usage), "model": "\ud800" + "m" * 10**5, "id": "i" * 10**5})])
+    provider.answers(
+        [reply({**completion("Hi.", usage), "model": "\ud800" + "m" * 10**5, "id": "i" * 10**5})]
+    )
     result = await Agent("a", "", model_at(provider, "openrouter/m")).arun("?", trace=True)
     (finished,) = [event for event in result.events if event.type == "model_call_finished"]
     assert (result.usage.cost, result.usage.input_tokens) == (None, 20)
@@ -161,7 +196,9 @@ async def test_the_file_comes_before_a_reported_cost(
     provider: Upstream, price: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also for the model that answered, and for an alias of its name; not for a pattern of aliases."""
-    (tmp_path / "prices.json").write_text(json.dumps({"openrouter/acme/m": price, "openrouter/*": {"as": "openai/*"}}))
+    (tmp_path / "prices.json").write_text(
+        json.dumps({"openrouter/acme/m": price, "openrouter/*": {"as": "openai/*"}})
+    )
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     usage = {"prompt_tokens": 20, "completion_tokens": 4, "cost": 9.0}
     sources: list[str] = []

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from tests.library.strategies import damaged
 
 from podwright import Agent, Workflow
-from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
+from podwright.components import (
+    AgentStep,
+    ApprovalStep,
+    ConditionStep,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    WorkflowStep,
+)
 from podwright.errors import (
     ApprovalRequired,
     ConditionError,
@@ -71,21 +79,41 @@ def everything(model: FunctionModel, **options: Any) -> Workflow:
     def agent(name: str, **keys: str) -> AgentStep:
         return AgentStep(Agent(name, "Work.", model), **keys)
 
-    nested = Workflow("nested", [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])])
-    members = ParallelStep([[agent("t2")], [ApprovalStep("team member?"), agent("t3", input="{t1_output}")]])
+    nested = Workflow(
+        "nested", [agent("n1"), ParallelStep([[agent("n2")], [agent("n3"), agent("n4")]])]
+    )
+    members = ParallelStep(
+        [[agent("t2")], [ApprovalStep("team member?"), agent("t3", input="{t1_output}")]]
+    )
     team = Workflow("team", [agent("t1"), ApprovalStep("team?"), members, agent("t4")])
-    left = [agent("left"), ApprovalStep("left?"), agent("left2", input="{left_output} of {start_output}")]
+    left = [
+        agent("left"),
+        ApprovalStep("left?"),
+        agent("left2", input="{left_output} of {start_output}"),
+    ]
     again = LoopStep([agent("again", output="right_output")], until=NEVER, max_iterations=2)
     right = [agent("right"), ApprovalStep("right?"), again]
-    third = [MapStep("items", "one", [agent("each", input="{one}: {start_output}")], max_concurrency=2)]
-    drafts = [agent("draft"), ApprovalStep("good, {draft_output}?"), agent("polish", input="{draft_output}")]
+    third = [
+        MapStep("items", "one", [agent("each", input="{one}: {start_output}")], max_concurrency=2)
+    ]
+    drafts = [
+        agent("draft"),
+        ApprovalStep("good, {draft_output}?"),
+        agent("polish", input="{draft_output}"),
+    ]
     return Workflow(
         "everything",
         [
             agent("start"),
             ParallelStep([left, right, third]),
-            LoopStep(drafts, until={"name": "equals", "args": {"value": "{draft_output}", "to": "ddd"}}),
-            MapStep("items", "item", [agent("research", input="{item}"), ApprovalStep("{item}?"), agent("note")]),
+            LoopStep(
+                drafts, until={"name": "equals", "args": {"value": "{draft_output}", "to": "ddd"}}
+            ),
+            MapStep(
+                "items",
+                "item",
+                [agent("research", input="{item}"), ApprovalStep("{item}?"), agent("note")],
+            ),
             ConditionStep(
                 {"name": "contains", "args": {"value": "{draft_output}", "text": "d"}},
                 [agent("yes"), WorkflowStep(nested), agent("after")],
@@ -106,7 +134,9 @@ class Story:
     errors: list[PodwrightError] = field(default_factory=list)
 
 
-async def run_to_the_end(flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None) -> Story:
+async def run_to_the_end(
+    flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None
+) -> Story:
     """Run a workflow, and after each stop resume it from the error, saved as JSON and read again."""
     story = Story()
     for _ in range(100):
@@ -118,11 +148,15 @@ async def run_to_the_end(flow: Workflow, model: StoppingModel, context: Any, pat
             story.errors.append(error)
         except asyncio.CancelledError as cancellation:
             story.errors.append(cast("RunCancelledError", cancellation.__cause__))
-        context, path = json.loads(json.dumps([story.errors[-1].context, story.errors[-1].resume_path]))
+        context, path = json.loads(
+            json.dumps([story.errors[-1].context, story.errors[-1].resume_path])
+        )
     raise AssertionError("the workflow does not end")
 
 
-def story_of(flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None) -> Story:
+def story_of(
+    flow: Workflow, model: StoppingModel, context: Any, path: list[int] | None = None
+) -> Story:
     return asyncio.run(run_to_the_end(flow, model, context, path))
 
 
@@ -164,7 +198,11 @@ def test_a_stop_at_any_agent_call_can_be_resumed(number: int, how: str) -> None:
     assert stops[0].resume_path
 
 
-@given(st.dictionaries(st.integers(0, UNSTOPPED.calls + 10), st.sampled_from(["fail", "cancel"]), max_size=8))
+@given(
+    st.dictionaries(
+        st.integers(0, UNSTOPPED.calls + 10), st.sampled_from(["fail", "cancel"]), max_size=8
+    )
+)
 @example(dict.fromkeys(range(0, 120, 2), "fail"))
 @example(dict.fromkeys(range(0, 120, 2), "cancel"))
 def test_any_number_of_stops_can_be_resumed(stops: dict[int, str]) -> None:
@@ -179,7 +217,9 @@ def test_a_workflow_rebuilt_from_its_blueprint_can_resume() -> None:
     stopped = everything(model)
     with pytest.raises(ApprovalRequired) as caught:
         stopped.run(INPUT)
-    other = Workflow.from_blueprint(json.loads(json.dumps(stopped.to_blueprint())), stopped.members())
+    other = Workflow.from_blueprint(
+        json.loads(json.dumps(stopped.to_blueprint())), stopped.members()
+    )
     context, path = json.loads(json.dumps([caught.value.context, caught.value.resume_path]))
     assert_same(story_of(other, model, context, path), model)
 
@@ -201,14 +241,20 @@ def test_an_error_can_be_resumed_from_twice() -> None:
     flow = everything(model)
     for error in story_of(flow, model, INPUT).errors:
         before = copy.deepcopy(error.context)
-        assert story_of(flow, StoppingModel(), error.context, error.resume_path).context == EXPECTED.context
+        assert (
+            story_of(flow, StoppingModel(), error.context, error.resume_path).context
+            == EXPECTED.context
+        )
         assert error.context == before
 
 
 def test_an_approval_is_given_by_its_path_only() -> None:
     """Without the resume path the workflow pauses at the approval again."""
     model = StoppingModel()
-    flow = Workflow("flow", [Agent("a", "Work.", model), ApprovalStep("{a_output}?"), Agent("b", "Work.", model)])
+    flow = Workflow(
+        "flow",
+        [Agent("a", "Work.", model), ApprovalStep("{a_output}?"), Agent("b", "Work.", model)],
+    )
     with pytest.raises(ApprovalRequired) as first:
         flow.run("x")
     assert first.value.context is not None
@@ -231,7 +277,9 @@ def test_a_pause_does_not_stop_the_other_branches() -> None:
     with pytest.raises(ApprovalRequired) as caught:
         flow(model).run("x")
     assert model.names == ["one", "two", "three"]
-    assert flow(model).run(caught.value.context, resume_path=caught.value.resume_path)["three_output"]
+    assert flow(model).run(caught.value.context, resume_path=caught.value.resume_path)[
+        "three_output"
+    ]
     assert model.names == ["one", "two", "three"]
     with pytest.raises(ModelError) as failed:
         flow(StoppingModel({1: "fail"})).run("x")
@@ -254,7 +302,11 @@ def test_a_condition_that_failed_is_evaluated_again() -> None:
     flow = Workflow("flow", [ConditionStep(chosen, [loop])], conditions={"mine": condition})
     story = story_of(flow, model, "x")
     paths = [(type(error), error.resume_path) for error in story.errors]
-    assert paths == [(ConditionError, [0]), (ModelError, [0, 0, 0, 0, 0]), (ConditionError, [0, 0, 0, 0, 1])]
+    assert paths == [
+        (ConditionError, [0]),
+        (ModelError, [0, 0, 0, 0, 0]),
+        (ConditionError, [0, 0, 0, 0, 1]),
+    ]
     assert evaluated == ["chosen", "chosen", "done", "done"]
     assert model.names == ["a"]
 
@@ -337,4 +389,6 @@ def test_damaged_progress_resumes_or_is_refused(data: st.DataObject) -> None:
     assert error.context is not None
     saved = data.draw(damaged(error.context["_resume"]))
     with contextlib.suppress(ResumePathError, ContextError, ApprovalRequired):
-        everything(StoppingModel()).run({**error.context, "_resume": saved}, resume_path=error.resume_path)
+        everything(StoppingModel()).run(
+            {**error.context, "_resume": saved}, resume_path=error.resume_path
+        )

@@ -22,7 +22,9 @@ def busy(seconds: float | None = None) -> errors.ModelError:
     return error
 
 
-def model_of(*answers: Any, retries: Retries = SOON, timeouts: Timeouts | None = None) -> FunctionModel:
+def model_of(
+    *answers: Any, retries: Retries = SOON, timeouts: Timeouts | None = None
+) -> FunctionModel:
     """A model that gives these answers in order: errors are raised, functions called."""
     left = list(answers)
 
@@ -54,7 +56,9 @@ async def test_any_model_is_repeated_after_a_transient_error() -> None:
 async def test_the_total_time_is_that_of_all_attempts(outlast: Callable[[], Any]) -> None:
     """Attempts and waits together end at the total time-out; nothing is repeated after it."""
     policy = Retries(tries=9, first_wait=0.0)
-    model = model_of(busy(), busy(), outlast, "Never.", retries=policy, timeouts=Timeouts(total=300.0))
+    model = model_of(
+        busy(), busy(), outlast, "Never.", retries=policy, timeouts=Timeouts(total=300.0)
+    )
     with pytest.raises(errors.ModelTimeoutError, match=r"300 s \(tries: 3\)") as caught:
         await agent_of(model).arun("Hello?")
     assert not caught.value.transient
@@ -80,7 +84,9 @@ async def test_the_next_attempt_begins_after_the_wait() -> None:
             raise busy(2 * HOUR)
         return "Done."
 
-    retrying = asyncio.create_task(with_retries(attempt, 9 * HOUR, SOON, on_retry=lambda *_: failed.set()))
+    retrying = asyncio.create_task(
+        with_retries(attempt, 9 * HOUR, SOON, on_retry=lambda *_: failed.set())
+    )
     await failed.wait()
     asyncio.get_running_loop().call_soon(pass_time, HOUR)
     await asyncio.sleep(HOUR / 2)  # ends when the hour has passed
@@ -98,7 +104,9 @@ async def test_waits_grow_and_are_spread() -> None:
 
     policy = Retries(tries=5, first_wait=0.01, longest_wait=0.03, chance=lambda: 1.0)
     with pytest.raises(errors.ModelUnavailableError):
-        await with_retries(fail, 9.0, policy, on_retry=lambda _tries, _error, wait: waits.append(wait))
+        await with_retries(
+            fail, 9.0, policy, on_retry=lambda _tries, _error, wait: waits.append(wait)
+        )
     assert waits == [0.01, 0.02, 0.03, 0.03]
     assert replace(policy, chance=lambda: 0.0).wait(busy(), 1) == 0.0
     assert policy.wait(busy(7.0), 1) == 7.0

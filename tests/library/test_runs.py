@@ -17,7 +17,15 @@ from tests.library.shapes import events, says
 from podwright import Agent, Workflow
 from podwright.components import ParallelStep
 from podwright.errors import BlockingCallError, ModelError, RunCancelledError
-from podwright.testing import FunctionModel, ModelRequest, ModelResponse, ScriptedModel, ToolCall, Usage, assert_events
+from podwright.testing import (
+    FunctionModel,
+    ModelRequest,
+    ModelResponse,
+    ScriptedModel,
+    ToolCall,
+    Usage,
+    assert_events,
+)
 
 
 class BlockingModel(FunctionModel):
@@ -95,11 +103,15 @@ async def test_concurrent_runs_of_one_component_are_separate(assert_sound: Any) 
 
     agent = Agent("calculator", "Count.", FunctionModel(answer), tools=[double])
     async with asyncio.timeout(60):
-        results = await asyncio.gather(*(agent.arun(str(number), trace=True) for number in range(1000)))
+        results = await asyncio.gather(
+            *(agent.arun(str(number), trace=True) for number in range(1000))
+        )
     assert len({result.events[0].run_id for result in results}) == 1000
     for number, result in enumerate(results):
         assert (result.value, result.usage.input_tokens) == (str(2 * number), 2 * (number + 1))
-        assert [event.arguments for event in events(result, "tool_call_started")] == [{"number": number}]
+        assert [event.arguments for event in events(result, "tool_call_started")] == [
+            {"number": number}
+        ]
         assert_sound(result.events)
 
 
@@ -113,7 +125,9 @@ async def test_a_blocking_tool_delays_its_own_run_only() -> None:
         return "done"
 
     def agent(block: bool) -> Agent:
-        return Agent("waits", "", ScriptedModel(ToolCall.of("wait", block=block), "ok"), tools=[wait])
+        return Agent(
+            "waits", "", ScriptedModel(ToolCall.of("wait", block=block), "ok"), tools=[wait]
+        )
 
     blocked = [asyncio.create_task(agent(block=True).arun("?")) for _ in range(50)]
     try:
@@ -144,7 +158,15 @@ def test_a_forked_child_can_run_components() -> None:
         agent = Agent("forks", "Help.", ScriptedModel(ToolCall.of("in_child"), "done"), tools=[in_child])
         print(events_of(agent.run("?", trace=True), "tool_call_finished")[0].output)
         """
-    command = [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)]
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        textwrap.dedent(code),
+    ]
     process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (process.stderr, process.stdout.split()) == ("", ["0", "0"])
 
@@ -181,7 +203,9 @@ def test_an_agent_that_a_tool_runs_is_a_nested_run(way: str, outer: str, assert_
     """A run started by a tool is in the same trace, and its usage counts towards the outer run."""
     helper = Agent("helper", "Help.", says("42"))
     agent = asker(asking_tool(way, helper))
-    result: Any = agent.run("?", trace=True) if outer == "run" else asyncio.run(agent.arun("?", trace=True))
+    result: Any = (
+        agent.run("?", trace=True) if outer == "run" else asyncio.run(agent.arun("?", trace=True))
+    )
     assert_sound(result.events)
     started = {event.component: event for event in events(result, "run_started")}
     assert started["helper"].parent_id == started["asker"].run_id
@@ -310,8 +334,14 @@ async def test_a_failing_branch_cancels_the_others(recorder: Any, assert_sound: 
         return ToolCall.of("ask", question="?")
 
     model = FunctionModel(answer)
-    works = Agent("works", "Help.", model, tools=[asking_tool("run", Agent("helper", "", "offline/echo"))])
-    flow = Workflow("flow", [ParallelStep([[works], [Agent("fails", "", model)]])], event_manager=recorder.manager)
+    works = Agent(
+        "works", "Help.", model, tools=[asking_tool("run", Agent("helper", "", "offline/echo"))]
+    )
+    flow = Workflow(
+        "flow",
+        [ParallelStep([[works], [Agent("fails", "", model)]])],
+        event_manager=recorder.manager,
+    )
     with pytest.raises(ModelError) as caught:
         await flow.arun("?")
     assert_sound(recorder.events)

@@ -11,7 +11,9 @@ from podwright.errors import ConfigurationError, ToolError
 from podwright.testing import ToolCall
 
 
-def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(recorder: Any, caplog: Any) -> None:
+def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(
+    recorder: Any, caplog: Any
+) -> None:
     """The error is logged once; the run, other subscribers and later runs are not affected."""
     received: list[str] = []
 
@@ -24,7 +26,12 @@ def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(recorder: Any, 
     with caplog.at_level(logging.ERROR, logger="podwright"):
         assert agent.run("?") == "yes"
     assert received == ["run_started"]
-    assert recorder.types() == ["run_started", "model_call_started", "model_call_finished", "run_finished"]
+    assert recorder.types() == [
+        "run_started",
+        "model_call_started",
+        "model_call_finished",
+        "run_finished",
+    ]
     assert len(caplog.records) == 1
     assert recorder.events[0].run_id in caplog.records[0].getMessage()
     agent.run("?")
@@ -34,7 +41,9 @@ def test_a_subscriber_that_raises_gets_no_more_events_of_the_run(recorder: Any, 
 def test_a_subscription_can_choose_types_and_end(recorder: Any) -> None:
     """A subscription may name event types; a run keeps the subscribers that it started with."""
     chosen: list[str] = []
-    unsubscribe = recorder.manager.subscribe(lambda event: chosen.append(event.type), "run_started", "run_finished")
+    unsubscribe = recorder.manager.subscribe(
+        lambda event: chosen.append(event.type), "run_started", "run_finished"
+    )
     recorder.manager.subscribe(lambda event: unsubscribe())
     agent = Agent("a", "Help.", says("yes"), event_manager=recorder.manager)
     agent.run("?")

@@ -86,7 +86,13 @@ def test_variables_of_shells_and_latex_need_no_value(text: str) -> None:
     """They stay as they are in a step too, unless the context has a value of that name."""
     assert fill_all(text, {"input": "x"}, "Step 'write'") == text
     assert fill_all("${input} x^{input}", {"input": "x"}, "Step 'write'") == "$x x^x"
-    for template in ("{HOME}", "v{n} $ {n}", "file_{n}.txt", "https://x/{n}", f"{text} {{nothing}}"):
+    for template in (
+        "{HOME}",
+        "v{n} $ {n}",
+        "file_{n}.txt",
+        "https://x/{n}",
+        f"{text} {{nothing}}",
+    ):
         with pytest.raises(ContextError):
             fill_all(template, {}, "Step 'write'")
 
@@ -116,7 +122,9 @@ def test_doubled_braces_are_braces(template: str, text: str, used: list[str]) ->
     assert names(template) == used
     assert fill(template, {"city": "Rome"}) == text
     # a value is inserted after the template was read: https://github.com/google/adk-js/issues/726
-    assert fill(template, {"city": '{{city}} {{"a": 1}}'}) == text.replace("Rome", '{{city}} {{"a": 1}}')
+    assert fill(template, {"city": '{{city}} {{"a": 1}}'}) == text.replace(
+        "Rome", '{{city}} {{"a": 1}}'
+    )
 
 
 @given(st.text(alphabet='{}"ab: ', max_size=40))

@@ -37,7 +37,13 @@ class Strict(Upstream):
     def agent(self, **options: Any) -> Agent:
         model = self.provider.style.model
         endpoint = ENDPOINTS.get(model.partition("/")[0], ANY)
-        return Agent("guide", "Help.", ChatModel(model, Connection("k", self.url), endpoint), tools=[look], **options)
+        return Agent(
+            "guide",
+            "Help.",
+            ChatModel(model, Connection("k", self.url), endpoint),
+            tools=[look],
+            **options,
+        )
 
     def respond(self) -> list[Any]:
         """The response to the request that has just arrived."""
@@ -64,7 +70,9 @@ def check(result: ExecutionResult, strict: Strict, number: int) -> None:
 
 
 @streaming_or_not
-async def test_thoughts_go_back_as_they_came(streaming: bool, strict: Strict, recorder: Any) -> None:
+async def test_thoughts_go_back_as_they_came(
+    streaming: bool, strict: Strict, recorder: Any
+) -> None:
     """In a loop of three tool calls, in the next turn, and in the turn after a trace was saved and read."""
     agent = strict.agent(event_manager=recorder.manager)
     first = await agent.arun("?", stream=streaming, trace=True)
@@ -82,11 +90,16 @@ async def test_thoughts_go_back_as_they_came(streaming: bool, strict: Strict, re
 
 
 @pytest.mark.parametrize("cut", range(2, 20, 3))
-async def test_a_new_attempt_gives_recorded_thoughts_back(cut: int, strict: Strict, recorder: Any) -> None:
+async def test_a_new_attempt_gives_recorded_thoughts_back(
+    cut: int, strict: Strict, recorder: Any
+) -> None:
     """Whatever of the first attempt was stored, the next one goes on with the thoughts in it, and repeats no call."""
     agent = strict.agent(event_manager=recorder.manager)
     await execute(agent, Task("?"), run_id="0" * 32)
-    stored = [adapter().validate_python(json.loads(json.dumps(event.to_dict()))) for event in recorder.events[:cut]]
+    stored = [
+        adapter().validate_python(json.loads(json.dumps(event.to_dict())))
+        for event in recorder.events[:cut]
+    ]
     made = sum(event.type == "model_call_finished" for event in stored)
     strict.provider.books[made:] = []
     result = await execute(agent, Task("?"), run_id="0" * 32, journal=Journal(stored))

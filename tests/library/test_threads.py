@@ -31,7 +31,9 @@ class Blocking:
     def agent(self, wall_time: float = 60) -> Agent:
         model = ScriptedModel(ToolCall.of("wait"), "ok")
         limits = RunLimits(wall_time)
-        return Agent("waits", "", model, tools=[self.wait], limits=limits, event_manager=self._manager)
+        return Agent(
+            "waits", "", model, tools=[self.wait], limits=limits, event_manager=self._manager
+        )
 
     async def start(self, number: int) -> list[asyncio.Task[str]]:
         """Start runs, and wait until each has asked for a thread."""
@@ -59,7 +61,9 @@ async def test_callers_who_leave_do_not_pile_up_threads(monkeypatch: pytest.Monk
     assert len(tool.calls) == 5
 
 
-def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """With one thread, a tool can run an agent with a blocking tool, on each of several event loops."""
     monkeypatch.setenv("PODWRIGHT_TOOL_THREADS", "1")
 
@@ -73,7 +77,9 @@ def test_a_nested_run_does_not_wait_for_the_thread_of_its_caller(monkeypatch: py
 
     for run in (Agent.run, lambda agent, text: asyncio.run(agent.arun(text))) * 2:
         model = ScriptedModel(ToolCall.of("ask"), "ok")
-        assert run(Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)), "?") == "ok"
+        assert (
+            run(Agent("outer", "", model, tools=[ask], limits=RunLimits(wall_time=30)), "?") == "ok"
+        )
 
 
 def test_a_process_exits_while_a_tool_blocks() -> None:
@@ -85,5 +91,7 @@ from podwright.testing import ToolCall
 model, wait = ScriptedModel(ToolCall.of("wait")), threading.Event().wait
 Agent("a", "", model, tools=[wait], limits=RunLimits(wall_time=0.1)).run("?")
 """
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
     assert "LimitExceededError" in process.stderr

@@ -15,7 +15,15 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictInt, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    TypeAdapter,
+    ValidationError,
+)
 from tests.library.shapes import Json
 from tests.library.strategies import any_json
 
@@ -92,7 +100,11 @@ def texts(words: list[str], note: str = "") -> Any:
     return [words, note]
 
 
-def choose(minutes: Literal[60, 1440] = 60, size: Literal["s", "2"] = "s", flag: Literal[True, "auto"] = "auto") -> Any:
+def choose(
+    minutes: Literal[60, 1440] = 60,
+    size: Literal["s", "2"] = "s",
+    flag: Literal[True, "auto"] = "auto",
+) -> Any:
     return [minutes, size, flag]
 
 
@@ -272,14 +284,34 @@ REFUSED: dict[str, tuple[Callable[..., Any], Json, list[str]]] = {
     "a name that is not a member": (enums, {"level": "MEDIUM"}, ["/level", "'MEDIUM'"]),
     "a date with a time": (dates, {"day": "2026-11-25T10:00:00Z"}, ["/day"]),
     "a key that restricts a call": (order, {"lines": [], "dry_run": True}, ["/dry_run"]),
-    "a key that is misspelt": (sums, {"numbers": [], "scael": 2}, ["/scael", "Did you mean 'scale'?"]),
+    "a key that is misspelt": (
+        sums,
+        {"numbers": [], "scael": 2},
+        ["/scael", "Did you mean 'scale'?"],
+    ),
     "a remark that is data": (sums, {"numbers": [], "reason": {"code": 5}}, ["/reason"]),
     "all in another key": (sums, {"query": {"numbers": [1]}}, ["/query"]),
-    "two objects": (sums, {"arguments": {"numbers": [1]}, "parameters": {}}, ["/arguments", "/parameters"]),
+    "two objects": (
+        sums,
+        {"arguments": {"numbers": [1]}, "parameters": {}},
+        ["/arguments", "/parameters"],
+    ),
     "the call of another tool": (sums, {"name": "order", "arguments": {"numbers": [1]}}, ["/name"]),
-    "all in one object that does not fit": (sums, {"arguments": {"numbers": "x"}}, ["/arguments", "'numbers'"]),
-    "a parameter that is called `arguments`": (named, {"arguments": {"x": "many"}}, ["/arguments/x"]),
-    "one of two that can be repaired": (sums, {"numbers": "[1]", "scale": "big"}, ["/numbers", "/scale"]),
+    "all in one object that does not fit": (
+        sums,
+        {"arguments": {"numbers": "x"}},
+        ["/arguments", "'numbers'"],
+    ),
+    "a parameter that is called `arguments`": (
+        named,
+        {"arguments": {"x": "many"}},
+        ["/arguments/x"],
+    ),
+    "one of two that can be repaired": (
+        sums,
+        {"numbers": "[1]", "scale": "big"},
+        ["/numbers", "/scale"],
+    ),
 }
 
 
@@ -319,11 +351,15 @@ def test_the_events_show_what_the_model_wrote() -> None:
     """A repair is no mistake of the model, and the trace keeps its arguments."""
     model = ScriptedModel(ToolCall.of("sums", numbers="[1, 2]"), "done")
     trace = Agent("guide", "", model, tools=[sums], max_tool_retries=0).run("go", trace=True)
-    assert [event.arguments for event in trace.events if event.type == "tool_call_started"] == [{"numbers": "[1, 2]"}]
+    assert [event.arguments for event in trace.events if event.type == "tool_call_started"] == [
+        {"numbers": "[1, 2]"}
+    ]
     assert model.requests[1].messages[-1].text == "[[1, 2], null]"
 
 
-@pytest.mark.parametrize("arguments", ['[{"numbers": [1]}]', ' [ {"arguments": {"numbers": "[1]"}} ]'])
+@pytest.mark.parametrize(
+    "arguments", ['[{"numbers": [1]}]', ' [ {"arguments": {"numbers": "[1]"}} ]']
+)
 def test_one_object_in_a_list_is_the_arguments(arguments: str) -> None:
     """Arguments are one object, so that a list with one holds them (NousResearch/hermes-agent#58057)."""
     model = ScriptedModel(ToolCall("c", "sums", arguments), "done")
@@ -334,7 +370,13 @@ def test_one_object_in_a_list_is_the_arguments(arguments: str) -> None:
 def test_json_text_in_json_text_has_an_end() -> None:
     """Text that is nested too often, and an object that is nested too deeply, are refused in a short time."""
     adapter = TypeAdapter[Any](dict[str, dict[str, dict[str, int]]])
-    for data in ("[" * 5000, "[" * 90 + "]" * 90, json.dumps(json.dumps("[1]")), "-" * 10_000, "[" + "-" * 9000 + "1]"):
+    for data in (
+        "[" * 5000,
+        "[" * 90 + "]" * 90,
+        json.dumps(json.dumps("[1]")),
+        "-" * 10_000,
+        "[" + "-" * 9000 + "1]",
+    ):
         with pytest.raises(ValidationError):
             validate_arguments(adapter, {"a": data}, "tool")
 
@@ -345,7 +387,11 @@ FITTING: dict[Callable[..., Any], st.SearchStrategy[Json]] = {
         optional={"express": st.booleans() | st.sampled_from(["true", "no", 1])},
     ),
     sums: st.fixed_dictionaries(
-        {"numbers": st.lists(st.integers() | st.integers().map(str) | st.integers(0, 9).map(float))},
+        {
+            "numbers": st.lists(
+                st.integers() | st.integers().map(str) | st.integers(0, 9).map(float)
+            )
+        },
         optional={"scale": st.none() | st.floats(allow_nan=False) | st.integers()},
     ),
     texts: st.fixed_dictionaries({"words": st.lists(st.text())}, optional={"note": st.text()}),
@@ -361,14 +407,19 @@ def test_what_fits_is_unchanged(function: Callable[..., Any], data: st.DataObjec
     arguments = data.draw(FITTING[function])
     expected = tool.arguments.validate_python(copy.deepcopy(arguments))
     assert validate_arguments(tool.arguments, arguments, tool.name) == expected
-    assert validate_arguments(tool.arguments, {**arguments, "reason": "asked"}, tool.name) == expected
+    assert (
+        validate_arguments(tool.arguments, {**arguments, "reason": "asked"}, tool.name) == expected
+    )
 
 
 @given(text=st.text() | any_json.map(json.dumps))
 def test_a_text_is_never_converted(text: str) -> None:
     """The tool gets the text of a text parameter, whatever it looks like, also if other arguments are repaired."""
     tool = to_tool(texts)
-    assert validate_arguments(tool.arguments, {"words": "x", "note": text}, tool.name) == {"words": ["x"], "note": text}
+    assert validate_arguments(tool.arguments, {"words": "x", "note": text}, tool.name) == {
+        "words": ["x"],
+        "note": text,
+    }
 
 
 @given(arguments=st.dictionaries(st.sampled_from(["root", "arguments", "reason"]), any_json))

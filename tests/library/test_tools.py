@@ -70,7 +70,14 @@ def untyped(anything, *, flag=len):  # pyright: ignore[reportMissingParameterTyp
     return f"{anything} {flag}"
 
 
-def clashes(self: str, schema: str, model_config: str, copy: str, field_x: str, naïve: str = "f") -> str:  # noqa: PLC2401
+def clashes(
+    self: str,
+    schema: str,
+    model_config: str,
+    copy: str,
+    field_x: str,
+    naïve: str = "f",  # noqa: PLC2401 - a name that a user may give
+) -> str:
     return "".join((self, schema, model_config, copy, field_x, naïve))
 
 
@@ -94,11 +101,19 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
     ),
     (
         choice,
-        {"size": {"type": "string", "enum": ["s", "m"]}, "unit": {"$ref": "#/$defs/Unit", "default": "C"}},
+        {
+            "size": {"type": "string", "enum": ["s", "m"]},
+            "unit": {"$ref": "#/$defs/Unit", "default": "C"},
+        },
         ["size"],
         None,
     ),
-    (nested, {"place": PLACE, "more": {"type": "array", "items": PLACE}, "note": NULLABLE}, ["place", "more"], None),
+    (
+        nested,
+        {"place": PLACE, "more": {"type": "array", "items": PLACE}, "note": NULLABLE},
+        ["place", "more"],
+        None,
+    ),
     (
         annotated,
         {
@@ -114,7 +129,9 @@ SCHEMAS: list[tuple[Callable[..., Any], Json, list[str], str | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("function", "properties", "required", "description"), SCHEMAS, ids=[row[0].__name__ for row in SCHEMAS]
+    ("function", "properties", "required", "description"),
+    SCHEMAS,
+    ids=[row[0].__name__ for row in SCHEMAS],
 )
 def test_a_signature_becomes_a_schema(
     function: Callable[..., Any], properties: Json, required: list[str], description: str | None
@@ -127,7 +144,11 @@ def test_a_signature_becomes_a_schema(
     parameters = shown["parameters"]
     assert parameters["properties"] == properties
     assert parameters.get("required", []) == required
-    assert (parameters["type"], parameters["additionalProperties"], "title" in parameters) == ("object", False, False)
+    assert (parameters["type"], parameters["additionalProperties"], "title" in parameters) == (
+        "object",
+        False,
+        False,
+    )
 
 
 class Counter:
@@ -179,14 +200,23 @@ CALLABLES: dict[str, tuple[Callable[..., Any], str, Json, str]] = {
     "async partial": (functools.partial(later, city="Bonn"), "later", {}, "Bonn"),
     "decorated": (wrapped(plain), "plain", {"city": "Rome"}, "Rome 1"),
     "enum": (choice, "choice", {"size": "m", "unit": "F"}, "m fahrenheit"),
-    "models": (nested, "nested", {"place": {"city": "Rome"}, "more": [{"city": "Oslo"}]}, "Rome FR 1"),
+    "models": (
+        nested,
+        "nested",
+        {"place": {"city": "Rome"}, "more": [{"city": "Oslo"}]},
+        "Rome FR 1",
+    ),
     "names of pydantic": (clashes, "clashes", dict(zip(CLASHES, "abcde", strict=True)), "abcdef"),
     "alias": (annotated, "annotated", {"count": 2, "word": "ab"}, "abab"),
 }
 
 
-@pytest.mark.parametrize(("function", "name", "arguments", "result"), CALLABLES.values(), ids=list(CALLABLES))
-def test_any_named_callable_is_a_tool(function: Callable[..., Any], name: str, arguments: Json, result: str) -> None:
+@pytest.mark.parametrize(
+    ("function", "name", "arguments", "result"), CALLABLES.values(), ids=list(CALLABLES)
+)
+def test_any_named_callable_is_a_tool(
+    function: Callable[..., Any], name: str, arguments: Json, result: str
+) -> None:
     """Functions, methods, objects and partials, async or not, are called with the types of their hints."""
     model = ScriptedModel(ToolCall.of(name, **arguments), "done")
     trace = Agent("guide", "", model, tools=[function]).run("go", trace=True)
@@ -222,7 +252,10 @@ NOT_TOOLS: dict[str, tuple[Any, str]] = {
     "*args": ([many], "cities"),
     "underscore": ([hidden], "'_city'"),
     "letters outside ASCII": ([größe], "'größe'"),
-    "72 characters": ([look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank], "central_bank'"),
+    "72 characters": (
+        [look_up_the_current_exchange_rate_of_a_currency_pair_at_the_central_bank],
+        "central_bank'",
+    ),
     "without a schema": ([strange], "'strange'"),
     "unknown type": ([unresolved], "'unresolved'"),
     "without a signature": ([iter], "'iter'"),
@@ -271,11 +304,15 @@ async def call(tool: Any, arguments: Json) -> Any:
         (nested, {"place": {}, "more": [{}]}, ["/place", "/more/0", "'city'"]),
     ],
 )
-async def test_wrong_arguments_are_all_reported(tool: Callable[..., Any], arguments: Json, words: list[str]) -> None:
+async def test_wrong_arguments_are_all_reported(
+    tool: Callable[..., Any], arguments: Json, words: list[str]
+) -> None:
     """Arguments that do not fit are a ToolArgumentsError with each place and what was expected."""
     with pytest.raises(ToolArgumentsError) as caught:
         await call(tool, arguments)
-    assert [word for word in [f"'{tool.__name__}'", *words] if word not in caught.value.message] == []
+    assert [
+        word for word in [f"'{tool.__name__}'", *words] if word not in caught.value.message
+    ] == []
 
 
 async def test_arguments_have_the_types_of_the_hints() -> None:
@@ -319,7 +356,10 @@ async def test_null_is_allowed_where_it_is_the_default() -> None:
     def look(word: str = none, count: Annotated[int, Field(ge=1)] = none, days: int = 1) -> Any:
         return [word, count, days]
 
-    assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {"type": "string", "default": None}
+    assert to_tool(look).schema["function"]["parameters"]["properties"]["word"] == {
+        "type": "string",
+        "default": None,
+    }
     assert await call(look, {"word": None, "count": None}) == [None, None, 1]
     assert await call(look, {"days": None}) == [None, None, 1]
     for wrong in ({"word": 1}, {"count": 0}):
@@ -363,7 +403,9 @@ DIFFERENCES: dict[str, tuple[Json, Json, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("stored", "actual", "parameters"), DIFFERENCES.values(), ids=list(DIFFERENCES))
+@pytest.mark.parametrize(
+    ("stored", "actual", "parameters"), DIFFERENCES.values(), ids=list(DIFFERENCES)
+)
 def test_a_function_must_accept_what_the_stored_schema_allows(
     stored: Json, actual: Json, parameters: list[str]
 ) -> None:
@@ -422,7 +464,12 @@ def test_stored_parameters_are_shown_as_providers_take_them(name: str) -> None:
     stored, shown = STORED[name]
     function = {"name": "later", "parameters": stored}
     entry = {"name": "later", "schema": {"type": "function", "function": function}}
-    blueprint = {"name": "guide", "instructions": "", "config": {"model": "offline/echo"}, "tools": [entry]}
+    blueprint = {
+        "name": "guide",
+        "instructions": "",
+        "config": {"model": "offline/echo"},
+        "tools": [entry],
+    }
     if shown is None:
         found = problems_of(lambda: Agent.from_blueprint(blueprint, [later]))
         assert [problem.pointer for problem in found] == ["/tools/0/schema/function/parameters"]
@@ -446,13 +493,29 @@ RETRIES: dict[str, tuple[Json, list[Any], int | None]] = {
     "a right call is no mistake": ({"max_tool_retries": 0}, [RIGHT, RIGHT, "done"], None),
     "one": ({"max_tool_retries": 1}, [WRONG, WRONG, "done"], 2),
     "in a row": ({"max_tool_retries": 1}, [WRONG, RIGHT, WRONG, RIGHT, WRONG, "done"], None),
-    "calls of other tools do not count": ({"max_tool_retries": 1}, [WRONG, OTHER, UNKNOWN, "done"], None),
-    "calls of other tools do not begin anew": ({"max_tool_retries": 1}, [WRONG, OTHER, WRONG, "done"], 3),
+    "calls of other tools do not count": (
+        {"max_tool_retries": 1},
+        [WRONG, OTHER, UNKNOWN, "done"],
+        None,
+    ),
+    "calls of other tools do not begin anew": (
+        {"max_tool_retries": 1},
+        [WRONG, OTHER, WRONG, "done"],
+        3,
+    ),
     "calls of one turn": ({"max_tool_retries": 1}, [[WRONG, WRONG, WRONG], "done"], None),
     "calls of two turns": ({"max_tool_retries": 1}, [[WRONG, WRONG], [WRONG], "done"], 2),
-    "a right call in the same turn": ({"max_tool_retries": 1}, [[WRONG, RIGHT], [RIGHT, WRONG], WRONG, "done"], None),
+    "a right call in the same turn": (
+        {"max_tool_retries": 1},
+        [[WRONG, RIGHT], [RIGHT, WRONG], WRONG, "done"],
+        None,
+    ),
     "an unknown tool": ({"max_tool_retries": 1}, [UNKNOWN, UNKNOWN, "done"], 2),
-    "malformed arguments": ({"max_tool_retries": 1}, [ToolCall("c", "plain", "{"), WRONG, "done"], 2),
+    "malformed arguments": (
+        {"max_tool_retries": 1},
+        [ToolCall("c", "plain", "{"), WRONG, "done"],
+        2,
+    ),
 }
 
 
@@ -462,7 +525,9 @@ def test_mistakes_of_the_model_are_reported_to_it(name: str) -> None:
     settings, answers, failing = RETRIES[name]
     model = ScriptedModel(*answers)
     agent = Agent("guide", "", model, tools=[plain, later], max_loops=100, **settings)
-    again = Agent.from_blueprint(agent.to_blueprint(), [plain, later], model=ScriptedModel(*answers))
+    again = Agent.from_blueprint(
+        agent.to_blueprint(), [plain, later], model=ScriptedModel(*answers)
+    )
     for each in (agent, again):
         if failing is None:
             assert each.run("go") == "done"

@@ -20,11 +20,25 @@ from tests.library.strategies import any_json, damaged
 
 from podwright import Agent, Conductor, ExecutionResult, Pipeline, Workflow
 from podwright.components import AgentStep, LoopStep, MapStep, ParallelStep
-from podwright.errors import ConfigurationError, ModelError, PodwrightError, ReplayMismatchError, TraceError
+from podwright.errors import (
+    ConfigurationError,
+    ModelError,
+    PodwrightError,
+    ReplayMismatchError,
+    TraceError,
+)
 from podwright.events import Event, RunEvent, adapter
 from podwright.messages import Message, ModelRequest, ModelResponse, OutputSchema
 from podwright.printer import Printer
-from podwright.testing import EchoModel, FunctionModel, ReplayModel, ScriptedModel, ToolCall, Usage, use_model
+from podwright.testing import (
+    EchoModel,
+    FunctionModel,
+    ReplayModel,
+    ScriptedModel,
+    ToolCall,
+    Usage,
+    use_model,
+)
 
 
 def through_json(result: ExecutionResult) -> ExecutionResult:
@@ -38,7 +52,13 @@ def test_a_result_survives_json(kind: str, make_example: Any) -> None:
     copy = through_json(result)
     assert copy == result
     assert copy.to_dict() == result.to_dict()
-    assert copy.to_dict().keys() - {"messages"} == {"format", "value", "events", "duration_ms", "usage"}
+    assert copy.to_dict().keys() - {"messages"} == {
+        "format",
+        "value",
+        "events",
+        "duration_ms",
+        "usage",
+    }
     assert bool(copy.messages) == (kind in ("agent", "conductor"))
     assert result.duration_ms > 0
 
@@ -65,10 +85,16 @@ SECONDS = st.floats(0, 1e10)
 OBJECT = st.dictionaries(TEXT, any_json, max_size=3)
 COUNT = st.integers(0, 10**9)
 COST = st.none() | st.floats(0, 1e6)
-CALLS_USAGE = st.builds(Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COST, COUNT, cache_write_tokens=COUNT)
-USAGE = st.builds(dataclasses.replace, CALLS_USAGE, by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2))
+CALLS_USAGE = st.builds(
+    Usage, COUNT, COUNT, COUNT, COUNT, COUNT, COUNT, COST, COUNT, cache_write_tokens=COUNT
+)
+USAGE = st.builds(
+    dataclasses.replace, CALLS_USAGE, by_model=st.dictionaries(TEXT, CALLS_USAGE, max_size=2)
+)
 TOOL_CALLS = st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT, OBJECT), max_size=2).map(tuple)
-IMAGE = st.fixed_dictionaries({"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")})
+IMAGE = st.fixed_dictionaries(
+    {"url": TEXT.map("https://{}".format)}, optional={"detail": st.just("low")}
+)
 PART = st.fixed_dictionaries({"type": st.just("text"), "text": TEXT}) | st.fixed_dictionaries(
     {"type": st.just("image_url"), "image_url": IMAGE}
 )
@@ -95,7 +121,9 @@ FIELDS: dict[str, Any] = {
     "context": st.none() | OBJECT,
     **dict.fromkeys(("usage", "failed_usage"), USAGE),
     "request": REQUEST,
-    "response": st.builds(ModelResponse, TEXT, TOOL_CALLS, USAGE, TEXT, TEXT, TEXT, TEXT, OBJECT, TEXT),
+    "response": st.builds(
+        ModelResponse, TEXT, TOOL_CALLS, USAGE, TEXT, TEXT, TEXT, TEXT, OBJECT, TEXT
+    ),
 }
 """Strategies of the fields whose type does not say enough; the others are made from their types."""
 EVENT_TYPES: tuple[type[RunEvent], ...] = get_args(get_args(Event)[0])
@@ -132,10 +160,15 @@ def component(kind: str, model: Any) -> Any:
         case _:
             loop = LoopStep([other], {"name": "is_empty", "args": {"value": "{input}"}}, 2)
             each = MapStep("input", "line", [AgentStep(writer, input="{line}")], max_concurrency=2)
-            return Workflow("flow", [ParallelStep([[writer], [other], [loop], [each]]), Pipeline("line", [other])])
+            return Workflow(
+                "flow",
+                [ParallelStep([[writer], [other], [loop], [each]]), Pipeline("line", [other])],
+            )
 
 
-SAVED = json.loads(json.dumps(component("conductor", EchoModel()).run("moon", trace=True).to_dict()))
+SAVED = json.loads(
+    json.dumps(component("conductor", EchoModel()).run("moon", trace=True).to_dict())
+)
 
 
 @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 1e300, "1", [2]])
@@ -193,7 +226,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def spread(result: ExecutionResult, seconds: float) -> ExecutionResult:
     """The result with its events this far apart."""
-    spaced = [dataclasses.replace(event, at=seconds * number) for number, event in enumerate(result.events)]
+    spaced = [
+        dataclasses.replace(event, at=seconds * number)
+        for number, event in enumerate(result.events)
+    ]
     return dataclasses.replace(result, events=spaced)
 
 
@@ -211,7 +247,9 @@ def test_replay_emits_the_recorded_events(
     assert pauses == ([] if pause is None else [pause] * (len(seen) - 1))
 
 
-def test_replay_prints_the_steps_with_their_times(make_example: Any, pauses: list[float], capsys: Any) -> None:
+def test_replay_prints_the_steps_with_their_times(
+    make_example: Any, pauses: list[float], capsys: Any
+) -> None:
     """By default replay prints the steps, each with the seconds since the start."""
     result = spread(make_example("agent").component.run("hello", trace=True), 0.25)
     through_json(result).replay(0.1)
@@ -248,7 +286,12 @@ def test_a_component_replays_against_its_trace(kind: str) -> None:
 
 
 def writer(**changes: Any) -> Agent:
-    options: dict[str, Any] = {"instructions": "Write.", "tools": [look], "temperature": 0.5, **changes}
+    options: dict[str, Any] = {
+        "instructions": "Write.",
+        "tools": [look],
+        "temperature": 0.5,
+        **changes,
+    }
     return Agent("writer", **options)
 
 
@@ -284,7 +327,9 @@ def test_a_recorded_failure_fails_again(recorder: Any) -> None:
     """A model call that failed when it was recorded fails again, at the same place."""
 
     def flow(model: Any, **options: Any) -> Workflow:
-        return Workflow("flow", [Agent("first", "Help.", model), Agent("second", "Help.", model)], **options)
+        return Workflow(
+            "flow", [Agent("first", "Help.", model), Agent("second", "Help.", model)], **options
+        )
 
     with pytest.raises(PodwrightError) as recorded:
         flow(ScriptedModel("one", ValueError("no luck")), event_manager=recorder.manager).run("?")

@@ -54,7 +54,10 @@ def test_the_models_add_up_to_the_total(used: list[Usage]) -> None:
     whole = total(used)
     apart = total(list(whole.by_model.values()))
     assert dataclasses.replace(whole, by_model={}) == apart
-    assert (whole.model_calls, whole.unpriced_model_calls) == (len(used), sum(call.cost is None for call in used))
+    assert (whole.model_calls, whole.unpriced_model_calls) == (
+        len(used),
+        sum(call.cost is None for call in used),
+    )
     assert (whole.cost is None) == (whole.unpriced_model_calls > 0)
     assert whole.total_tokens == whole.input_tokens + whole.output_tokens
 
@@ -64,6 +67,8 @@ def test_usage_survives_json(used: list[Usage]) -> None:
     """Usage is the same after a round trip through JSON, which always has all counts and the cost."""
     usage = total([Usage(tool_calls=2), *used])
     data = usage.to_dict()
-    assert TypeAdapter(Usage).validate_python(json.loads(json.dumps(data, allow_nan=False))) == usage
+    assert (
+        TypeAdapter(Usage).validate_python(json.loads(json.dumps(data, allow_nan=False))) == usage
+    )
     names = {field.name for field in dataclasses.fields(Usage)}
     assert data.keys() == (names if used else names - {"by_model"})

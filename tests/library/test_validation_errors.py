@@ -29,7 +29,9 @@ Shape = Annotated[Square | Label, Field(discriminator="type")]
 def problems(data_type: Any, data: Any) -> list[Problem]:
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(data_type).validate_python(data)
-    return to_problems(caught.value.errors(include_url=False), data, lambda location: ["size", "lines"])
+    return to_problems(
+        caught.value.errors(include_url=False), data, lambda location: ["size", "lines"]
+    )
 
 
 ONE_PROBLEM: list[tuple[Any, Any, str, str]] = [
@@ -74,7 +76,9 @@ def test_the_message_of_a_validator_is_kept() -> None:
 def test_at_most_100_problems_are_listed() -> None:
     """Of more problems the first are listed, and the last entry counts the others."""
     *listed, last = problems(list[int], ["x"] * (MAX_PROBLEMS + 50))
-    assert [problem.pointer for problem in listed] == [f"/{number}" for number in range(MAX_PROBLEMS)]
+    assert [problem.pointer for problem in listed] == [
+        f"/{number}" for number in range(MAX_PROBLEMS)
+    ]
     assert (last.pointer, "50" in last.detail) == ("", True)
 
 

@@ -69,9 +69,18 @@ class Vendor:
                 return [reply(self.error("; ".join(broken)), 400)]
             message = messages[min(len(provider.requests), len(messages)) - 1]
             if not body.get("stream"):
-                return [reply(completion(message.get("content"), **{**message, "content": message.get("content")}))]
+                return [
+                    reply(
+                        completion(
+                            message.get("content"), **{**message, "content": message.get("content")}
+                        )
+                    )
+                ]
             reason = "tool_calls" if message.get("tool_calls") else "stop"
-            calls = [{"index": index, **called} for index, called in enumerate(message.get("tool_calls", []))]
+            calls = [
+                {"index": index, **called}
+                for index, called in enumerate(message.get("tool_calls", []))
+            ]
             part = {**message, "tool_calls": calls} if calls else message
             counts = {"id": "c", "choices": [], "usage": USAGE}
             return streamed(sse(delta(role="assistant"), delta(**part), delta(reason), counts))
@@ -145,7 +154,9 @@ async def test_a_tool_loop(provider: Upstream, vendor: Vendor, streaming: bool) 
 
 
 @streaming_or_not
-async def test_a_response_model_beside_tools(provider: Upstream, vendor: Vendor, streaming: bool) -> None:
+async def test_a_response_model_beside_tools(
+    provider: Upstream, vendor: Vendor, streaming: bool
+) -> None:
     """Tools come first; the answer fits the response model, its map included."""
     answer = {"name": "Rome", "people": {"2020": 3}}
     if vendor.model.startswith("azure"):
@@ -194,7 +205,9 @@ async def test_the_content_filter_of_google(provider: Upstream, body: Any) -> No
     """It names its reason, and may leave out the message."""
     provider.answers(streamed(body) if isinstance(body, bytes) else [reply(body)])
     with pytest.raises(errors.ContentFilterError):
-        await Agent("guide", "", VENDORS["gemini"].model_at(provider)).arun("Hi", stream=isinstance(body, bytes))
+        await Agent("guide", "", VENDORS["gemini"].model_at(provider)).arun(
+            "Hi", stream=isinstance(body, bytes)
+        )
     assert len(provider.requests) == 1
 
 
@@ -210,7 +223,12 @@ async def test_an_error(provider: Upstream, vendor: Vendor) -> None:
 async def test_a_wait_of_google(provider: Upstream) -> None:
     """Google says in the error how long to wait."""
     detail = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3600s"}
-    error = {"code": 429, "message": "Quota exceeded", "status": "RESOURCE_EXHAUSTED", "details": [detail]}
+    error = {
+        "code": 429,
+        "message": "Quota exceeded",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [detail],
+    }
     provider.answers([reply([{"error": error}], 429)])
     with pytest.raises(errors.ModelRateLimitError) as caught:
         await Agent("guide", "Help.", VENDORS["gemini"].model_at(provider)).arun("Hello?")
@@ -221,7 +239,10 @@ async def test_a_wait_of_google(provider: Upstream) -> None:
 async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) -> None:
     """A request that it stops is an error, and so is an answer that it stops; its notes on others are no answer."""
     model = VENDORS["azure"].model_at(provider)
-    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
+    inner = {
+        "code": "ResponsibleAIPolicyViolation",
+        "content_filter_result": {"hate": {"filtered": True}},
+    }
     refused = {
         "error": {
             "code": "content_filter",
@@ -230,7 +251,11 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
             "innererror": inner,
         }
     }
-    notes = {"id": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}]}
+    notes = {
+        "id": "",
+        "choices": [],
+        "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
+    }
     stopped = sse(notes, delta(content="Once"), delta("content_filter"))
     whole = completion("Once")
     whole["choices"][0]["finish_reason"] = "content_filter"
@@ -238,7 +263,9 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
         provider.answers(script)
         with pytest.raises(errors.ContentFilterError):
             await Agent("guide", "Help.", model).arun("Hello?", stream=streaming)
-    fine = sse(notes, delta(content="Ciao."), delta("stop"), {"id": "c", "choices": [], "usage": USAGE})
+    fine = sse(
+        notes, delta(content="Ciao."), delta("stop"), {"id": "c", "choices": [], "usage": USAGE}
+    )
     provider.answers(
         streamed(fine)
         if streaming
@@ -248,7 +275,9 @@ async def test_the_content_filter_of_azure(provider: Upstream, streaming: bool) 
 
 
 @pytest.mark.parametrize("name", ["azure", "gemini"])
-async def test_a_key_is_needed_at_every_url(name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_needed_at_every_url(
+    name: str, provider: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No server of one's own speaks for these two: without a key nothing is sent, unless an empty one is given."""
     for variable in ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
@@ -256,7 +285,10 @@ async def test_a_key_is_needed_at_every_url(name: str, provider: Upstream, monke
         await Agent("guide", "", f"{name}/m", base_url=provider.url).arun("Hello?")
     assert not provider.requests
     provider.answers([reply(completion())])
-    assert await Agent("guide", "", f"{name}/m", base_url=provider.url, api_key="").arun("Hello?") == "Hi."
+    assert (
+        await Agent("guide", "", f"{name}/m", base_url=provider.url, api_key="").arun("Hello?")
+        == "Hi."
+    )
 
 
 def test_an_identity_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,15 @@ import pytest
 from tests.library.shapes import EVERY_STEP, events
 
 from podwright import Agent, RunLimits, Workflow, load
-from podwright.components import AgentStep, ApprovalStep, ConditionStep, LoopStep, MapStep, ParallelStep, WorkflowStep
+from podwright.components import (
+    AgentStep,
+    ApprovalStep,
+    ConditionStep,
+    LoopStep,
+    MapStep,
+    ParallelStep,
+    WorkflowStep,
+)
 from podwright.errors import (
     ApprovalRequired,
     ConfigurationError,
@@ -62,18 +70,29 @@ def test_each_step_reads_the_whole_context(notes: Notes) -> None:
 def test_the_input_of_a_step_is_a_template(notes: Notes) -> None:
     """A step's input is filled from the context in one pass; `output` names where the answer is stored."""
     step = AgentStep(notes.agent("two"), input="{input} | {one_output} | {input.x}", output="draft")
-    flow = Workflow("flow", [notes.agent("one"), step, AgentStep(notes.agent("three"), output="draft")])
-    assert flow.run("{one_output}") == {"input": "{one_output}", "one_output": "one1", "draft": "three1"}
+    flow = Workflow(
+        "flow", [notes.agent("one"), step, AgentStep(notes.agent("three"), output="draft")]
+    )
+    assert flow.run("{one_output}") == {
+        "input": "{one_output}",
+        "one_output": "one1",
+        "draft": "three1",
+    }
     assert notes.of("two") == ["{one_output} | one1 | {input.x}"]
 
 
 def test_named_inputs_fill_instructions_and_templates(notes: Notes) -> None:
     """Named inputs fill instructions and templates; an agent is shown those that its instructions do not name."""
     speaker = notes.agent("speaks", "Speak {language}.")
-    flow = Workflow("flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")])
+    flow = Workflow(
+        "flow", [speaker, AgentStep(notes.agent("asks"), input="{query} in {language}")]
+    )
     result = flow.run({"query": "moon?", "language": "French", "style": "dry"}, trace=True)
     assert events(result, "model_call_started")[0].request.messages[0].text == "Speak French."
-    assert notes.asked == [("speaks", "## query\nmoon?\n\n## style\ndry"), ("asks", "moon? in French")]
+    assert notes.asked == [
+        ("speaks", "## query\nmoon?\n\n## style\ndry"),
+        ("asks", "moon? in French"),
+    ]
     assert result.value == {
         "input": "## query\nmoon?\n\n## language\nFrench\n\n## style\ndry",
         "query": "moon?", "language": "French", "style": "dry",
@@ -104,7 +123,12 @@ def test_all_values_of_the_result_are_strings(notes: Notes) -> None:
     """Values are returned as strings, structured ones as JSON; the caller's context is not changed."""
     context = {"input": "x", "data": {"ä": [1, None]}, "items": ["a"], "_secret": "s"}
     result = Workflow("flow", [MapStep("items", "item", [notes.agent("a")])]).run(context)
-    assert result == {"input": "x", "data": '{"ä": [1, null]}', "items": '["a"]', "a_output": '["a1"]'}
+    assert result == {
+        "input": "x",
+        "data": '{"ä": [1, null]}',
+        "items": '["a"]',
+        "a_output": '["a1"]',
+    }
     assert "_secret" not in notes.asked[0][1]
     assert context == {"input": "x", "data": {"ä": [1, None]}, "items": ["a"], "_secret": "s"}
 
@@ -120,9 +144,14 @@ def test_a_condition_step_runs_one_of_two_sequences(notes: Notes) -> None:
     assert list(flow.run("urgent!")) == ["input", "fast_output", "page_output"]
     result = flow.run("calm", trace=True)
     assert list(result.value) == ["input", "slow_output"]
-    first = ["step_started step=triage", "condition_checked step=triage condition=urgent result=false"]
+    first = [
+        "step_started step=triage",
+        "condition_checked step=triage condition=urgent result=false",
+    ]
     assert_events(result, *first, "step_started step=slow", "step_finished step=triage outcome=ok")
-    assert next(event.path for event in events(result, "run_started") if event.component == "slow") == (0, 1, 0)
+    assert next(
+        event.path for event in events(result, "run_started") if event.component == "slow"
+    ) == (0, 1, 0)
 
 
 def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
@@ -131,13 +160,24 @@ def test_a_loop_ends_by_its_condition_or_its_maximum(notes: Notes) -> None:
     result = Workflow("flow", [LoopStep([notes.agent("a")], until)]).run("x", trace=True)
     assert result.value["a_output"] == "a3"
     assert [event.result for event in events(result, "condition_checked")] == [False, False, True]
-    assert [event.path for event in events(result, "run_started")] == [(), (0, 0, 0), (0, 1, 0), (0, 2, 0)]
+    assert [event.path for event in events(result, "run_started")] == [
+        (),
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 0),
+    ]
     assert events(result, "loop_exhausted") == []
-    endless = Workflow("flow", [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")])
+    endless = Workflow(
+        "flow", [LoopStep([notes.agent("b")], NEVER, max_iterations=4), notes.agent("c")]
+    )
     result = endless.run("x", trace=True)
     assert list(result.value) == ["input", "b_output", "c_output"]
     assert (len(notes.of("b")), len(notes.of("c"))) == (4, 1)
-    assert_events(result, "loop_exhausted step=loop iterations=4 path=[0]", "step_finished step=loop outcome=exhausted")
+    assert_events(
+        result,
+        "loop_exhausted step=loop iterations=4 path=[0]",
+        "step_finished step=loop outcome=exhausted",
+    )
     assert "on_exhausted" not in endless.to_blueprint()["steps"][0]
 
 
@@ -150,15 +190,22 @@ def test_an_exhausted_loop_may_fail_and_be_resumed(notes: Notes, recorder: Any) 
         return Workflow("flow", [notes.agent("before"), loop, notes.agent("after")])
 
     with pytest.raises(LoopExhaustedError, match=r"'equals'.*'loop'.*2") as caught:
-        load(flow(2).to_blueprint(), agents=flow(2).members(), event_manager=recorder.manager).run("x")
+        load(flow(2).to_blueprint(), agents=flow(2).members(), event_manager=recorder.manager).run(
+            "x"
+        )
     assert caught.value.resume_path == [1, 1, 1]
     assert_events(
-        recorder.events, "loop_exhausted iterations=2", "step_finished step=loop outcome=failed", "run_failed"
+        recorder.events,
+        "loop_exhausted iterations=2",
+        "step_finished step=loop outcome=failed",
+        "run_failed",
     )
     saved = json.loads(json.dumps(caught.value.context))
     with pytest.raises(LoopExhaustedError):
         flow(2).run(saved, resume_path=[1, 1, 1])
-    assert flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"] == "after1"
+    assert (
+        flow(2).run({**saved, "a_output": "a3"}, resume_path=[1, 1, 1])["after_output"] == "after1"
+    )
     assert flow(3).run(saved, resume_path=[1, 1, 1])["a_output"] == "a3"
     assert len(notes.of("before")) == 1
 
@@ -177,7 +224,9 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
         shown.append(context)
         return False
 
-    inner = LoopStep([AgentStep(notes.agent("in"), input="in {iteration}")], NEVER, max_iterations=2)
+    inner = LoopStep(
+        [AgentStep(notes.agent("in"), input="in {iteration}")], NEVER, max_iterations=2
+    )
     each = MapStep("items", "item", [AgentStep(notes.agent("each"), input="{item}{iteration}")])
     steps = [
         Agent("a", "Round {iteration}.", FunctionModel(answer)),
@@ -185,7 +234,10 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
         WorkflowStep(Workflow("nested", [AgentStep(notes.agent("n"), input="n {iteration}")])),
         ConditionStep("seen", []),
     ]
-    until = {"name": "any", "args": {"conditions": [{"name": "equals", "args": {"value": "{iteration}", "to": 2}}]}}
+    until = {
+        "name": "any",
+        "args": {"conditions": [{"name": "equals", "args": {"value": "{iteration}", "to": 2}}]},
+    }
     flow = Workflow("flow", [LoopStep(steps, until), notes.agent("end")], conditions={"seen": seen})
     result = flow.run({"input": "x", "items": ["i"]})
     assert systems == ["Round 1.", "Round 2."]
@@ -195,7 +247,13 @@ def test_templates_in_a_loop_know_the_number_of_the_iteration(notes: Notes) -> N
     assert "iteration" not in {*result, *shown[0]}
     assert not any("iteration" in text for _, text in notes.asked)
     with pytest.raises(ContextError, match="iteration"):
-        Workflow("flow", [LoopStep([notes.agent("a")], ALWAYS), AgentStep(notes.agent("b"), input="{iteration}")]).run()
+        Workflow(
+            "flow",
+            [
+                LoopStep([notes.agent("a")], ALWAYS),
+                AgentStep(notes.agent("b"), input="{iteration}"),
+            ],
+        ).run()
 
 
 def test_a_value_called_iteration_comes_first(notes: Notes) -> None:
@@ -259,13 +317,24 @@ async def test_branches_run_concurrently_on_copies_of_the_context() -> None:
 
 @pytest.mark.parametrize(
     "items",
-    [["a", "b"], '["a", "b"]', "a\n\n  b  \n", {"all": ["a", "b"]}, 'Here:\n```json\n{"all": ["a", "b"]}\n```'],
+    [
+        ["a", "b"],
+        '["a", "b"]',
+        "a\n\n  b  \n",
+        {"all": ["a", "b"]},
+        'Here:\n```json\n{"all": ["a", "b"]}\n```',
+    ],
     ids=["list", "json", "lines", "object", "fence"],
 )
 def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
     """The items are a list, a JSON array or lines; each output becomes a JSON array in their order."""
-    steps = [AgentStep(notes.agent("first"), input="{item}"), AgentStep(notes.agent("second"), input="{first_output}")]
-    flow = Workflow("flow", [MapStep("items", "item", steps, max_concurrency=1), notes.agent("last")])
+    steps = [
+        AgentStep(notes.agent("first"), input="{item}"),
+        AgentStep(notes.agent("second"), input="{first_output}"),
+    ]
+    flow = Workflow(
+        "flow", [MapStep("items", "item", steps, max_concurrency=1), notes.agent("last")]
+    )
     context = flow.run({"input": "x", "items": items})
     assert notes.of("first") == ["a", "b"]
     assert json.loads(context["first_output"]) == ["first1", "first2"]
@@ -275,12 +344,16 @@ def test_a_map_runs_its_steps_for_each_item(items: Any, notes: Notes) -> None:
 
 def test_the_items_of_a_map_are_any_json(notes: Notes) -> None:
     """Items are shown as JSON text, no items give an empty array, and an item without output gives null."""
-    flow = Workflow("flow", [MapStep("items", "item", [AgentStep(notes.agent("a"), input="{item}")])])
+    flow = Workflow(
+        "flow", [MapStep("items", "item", [AgentStep(notes.agent("a"), input="{item}")])]
+    )
     flow.run({"input": "x", "items": [{"n": 1}, 2]})
     assert notes.of("a") == ['{"n": 1}', "2"]
     assert flow.run({"input": "x", "items": []})["a_output"] == "[]"
     assert flow.run({"input": "x", "items": " \n "})["a_output"] == "[]"
-    only_b = ConditionStep({"name": "equals", "args": {"value": "{item}", "to": "b"}}, [notes.agent("c")], [])
+    only_b = ConditionStep(
+        {"name": "equals", "args": {"value": "{item}", "to": "b"}}, [notes.agent("c")], []
+    )
     flow = Workflow("flow", [MapStep("items", "item", [only_b])])
     assert flow.run({"input": "x", "items": ["a", "b"]})["c_output"] == '[null, "c1"]'
 
@@ -334,7 +407,9 @@ async def test_a_map_works_on_max_concurrency_items_at_once() -> None:
 def test_a_nested_workflow_shares_the_context(notes: Notes) -> None:
     """A workflow step works on the same context; it is a run of its own in the trace."""
     inner = Workflow("inner", [notes.agent("b")])
-    result = Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run("x", trace=True)
+    result = Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run(
+        "x", trace=True
+    )
     assert list(result.value) == ["input", "a_output", "b_output", "c_output"]
     assert notes.of("b") == ["## input\nx\n\n## a_output\na1"]
     started = events(result, "run_started")
@@ -350,14 +425,20 @@ def test_a_nested_workflow_keeps_its_limits(notes: Notes) -> None:
     flow = Workflow("flow", [notes.agent("before"), WorkflowStep(inner), notes.agent("after")])
     with pytest.raises(LimitExceededError) as caught:
         flow.run("x")
-    assert (caught.value.limit, caught.value.component, caught.value.resume_path) == ("model_calls", "b", [1, 1])
+    assert (caught.value.limit, caught.value.component, caught.value.resume_path) == (
+        "model_calls",
+        "b",
+        [1, 1],
+    )
     assert flow.run(caught.value.context, resume_path=[1, 1])["after_output"] == "after1"
     enough = Workflow("inner", [notes.agent("c")], limits=RunLimits(model_calls=1))
     Workflow("flow", [LoopStep([WorkflowStep(enough)], NEVER, max_iterations=3)]).run("x")
     assert len(notes.of("c")) == 3
 
 
-def test_a_nested_workflow_keeps_its_event_manager_and_verbose(notes: Notes, recorder: Any, capsys: Any) -> None:
+def test_a_nested_workflow_keeps_its_event_manager_and_verbose(
+    notes: Notes, recorder: Any, capsys: Any
+) -> None:
     """They get the events of its part of the run, and each event once if the outer workflow has them too."""
     inner = Workflow("inner", [notes.agent("b")], event_manager=recorder.manager, verbose=True)
     Workflow("flow", [notes.agent("a"), WorkflowStep(inner), notes.agent("c")]).run("x")
@@ -374,7 +455,9 @@ def test_a_nested_workflow_keeps_its_event_manager_and_verbose(notes: Notes, rec
 def test_a_workflow_as_an_agent_has_its_own_context(notes: Notes) -> None:
     """A workflow in an agent step has a context of its own, and answers with its last output."""
     inner = Workflow("inner", [notes.agent("b"), notes.agent("c")])
-    flow = Workflow("flow", [notes.agent("a"), AgentStep(inner, input="{a_output}"), notes.agent("d")])
+    flow = Workflow(
+        "flow", [notes.agent("a"), AgentStep(inner, input="{a_output}"), notes.agent("d")]
+    )
     assert flow.run("x") == {"input": "x", "a_output": "a1", "inner_output": "c1", "d_output": "d1"}
     assert notes.of("b") == ["a1"]
     assert notes.of("c") == ["## input\na1\n\n## b_output\nb1"]
@@ -384,8 +467,12 @@ def test_every_step_is_in_the_trace(notes: Notes) -> None:
     """Each step starts and finishes in the trace with its name, type and path."""
     flow = Workflow.from_blueprint(EVERY_STEP, {"writer": notes.agent("writer")})
     result = flow.run("x", trace=True)
-    started = {(event.step, event.step_type, event.path) for event in events(result, "step_started")}
-    assert started == {(event.step, event.step_type, event.path) for event in events(result, "step_finished")}
+    started = {
+        (event.step, event.step_type, event.path) for event in events(result, "step_started")
+    }
+    assert started == {
+        (event.step, event.step_type, event.path) for event in events(result, "step_finished")
+    }
     assert started == {
         ("write", "agent_step", (0,)), ("check", "condition_step", (1,)), ("again", "agent_step", (1, 1, 0)),
         ("both", "parallel_step", (2,)), ("w", "agent_step", (2, 0, 0)),
@@ -408,7 +495,10 @@ def test_steps_may_name_agents_and_conditions(notes: Notes) -> None:
 
 WRONG_STEPS: dict[str, Any] = {
     "two agents of one name": [Agent("a", "", "a/b"), Agent("a", "", "a/b")],
-    "two nested agents of one name": [Agent("a", "", "a/b"), WorkflowStep(Workflow("i", [Agent("a", "", "a/b")]))],
+    "two nested agents of one name": [
+        Agent("a", "", "a/b"),
+        WorkflowStep(Workflow("i", [Agent("a", "", "a/b")])),
+    ],
     "a number": 5,
     "a text": "steps",
     "a number as a step": [5],
@@ -429,7 +519,9 @@ def test_wrong_steps_are_a_configuration_error(steps: Any) -> None:
 def test_a_missing_agent_fails_when_it_is_needed(notes: Notes) -> None:
     """Without validation an agent may be missing until its step; the workflow resumes from there."""
     whole = Workflow("flow", [notes.agent("a"), notes.agent("b")])
-    partial = Workflow.from_blueprint(whole.to_blueprint(), {"a": whole.members()["a"]}, validate=False)
+    partial = Workflow.from_blueprint(
+        whole.to_blueprint(), {"a": whole.members()["a"]}, validate=False
+    )
     with pytest.raises(ConfigurationError, match="'b'") as caught:
         partial.run("x")
     assert caught.value.resume_path == [1]
@@ -437,10 +529,14 @@ def test_a_missing_agent_fails_when_it_is_needed(notes: Notes) -> None:
     assert [name for name, _ in notes.asked] == ["a", "b"]
 
 
-def test_an_event_manager_given_to_from_blueprint_gets_all_events(notes: Notes, recorder: Any) -> None:
+def test_an_event_manager_given_to_from_blueprint_gets_all_events(
+    notes: Notes, recorder: Any
+) -> None:
     """The events of all steps, nested ones included, reach the event manager (spec §4.4)."""
     flow = Workflow("flow", [notes.agent("a"), WorkflowStep(Workflow("inner", [notes.agent("b")]))])
-    Workflow.from_blueprint(flow.to_blueprint(), flow.members(), event_manager=recorder.manager).run("x")
+    Workflow.from_blueprint(
+        flow.to_blueprint(), flow.members(), event_manager=recorder.manager
+    ).run("x")
     assert [event.component for event in recorder.of("run_started")] == ["flow", "a", "inner", "b"]
 
 

@@ -28,8 +28,19 @@ class Style:
 
 
 _DETAILS = [
-    {"type": "reasoning.summary", "summary": "Look it up.", "format": "openai-responses-v1", "index": 0},
-    {"type": "reasoning.encrypted", "data": "gAAAAA==", "id": "rs_1", "format": "openai-responses-v1", "index": 1},
+    {
+        "type": "reasoning.summary",
+        "summary": "Look it up.",
+        "format": "openai-responses-v1",
+        "index": 0,
+    },
+    {
+        "type": "reasoning.encrypted",
+        "data": "gAAAAA==",
+        "id": "rs_1",
+        "format": "openai-responses-v1",
+        "index": 1,
+    },
 ]
 _THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Look it up."}]}
 
@@ -105,7 +116,10 @@ class ThinkingProvider:
         given = [message for message in body["messages"] if message["role"] == "assistant"]
         expected = self._known(given)
         if given != expected:
-            error = {"message": f"The thoughts are missing: {json.dumps(given)}", "type": "invalid_request_error"}
+            error = {
+                "message": f"The thoughts are missing: {json.dumps(given)}",
+                "type": "invalid_request_error",
+            }
             return 400, {"error": error}
         made = 0
         for message in body["messages"]:
@@ -125,12 +139,24 @@ class ThinkingProvider:
         return calls[0]["id"] if calls else json.dumps(message.get("content"))
 
     def _message(self, number: int, *, asks: bool) -> Json:
-        message: Json = {"role": "assistant", "content": None if asks else f"Answer {number}.", **self.style.message}
+        message: Json = {
+            "role": "assistant",
+            "content": None if asks else f"Answer {number}.",
+            **self.style.message,
+        }
         if not asks and isinstance(message["content"], list):
-            message["content"] = [*message["content"], {"type": "text", "text": f"Answer {number}."}]
+            message["content"] = [
+                *message["content"],
+                {"type": "text", "text": f"Answer {number}."},
+            ]
         if asks:
             function = {"name": "look", "arguments": json.dumps({"word": f"w{number}"})}
-            call = {"id": f"call-{number}", "type": "function", "function": function, **self.style.call}
+            call = {
+                "id": f"call-{number}",
+                "type": "function",
+                "function": function,
+                **self.style.call,
+            }
             message["tool_calls"] = [call]
         return message
 
@@ -138,17 +164,35 @@ class ThinkingProvider:
     def _completion(message: Json) -> Json:
         reason = "tool_calls" if message.get("tool_calls") else "stop"
         usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-        return {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": usage}
+        return {
+            "id": "c",
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": usage,
+        }
 
     def _chunks(self, message: Json) -> list[Json]:
-        deltas: list[Json] = [{"role": "assistant"}, *map(dict, self.style.pieces or (self.style.message,))]
+        deltas: list[Json] = [
+            {"role": "assistant"},
+            *map(dict, self.style.pieces or (self.style.message,)),
+        ]
         if not message.get("tool_calls"):
             deltas.append({"content": f"Answer {len(self.books) - 1}."})
         for call in message.get("tool_calls", ()):
             function = call["function"]
-            deltas.append({"tool_calls": [{**call, "index": 0, "function": {**function, "arguments": ""}}]})
-            deltas.append({"tool_calls": [{"index": 0, "function": {"arguments": function["arguments"]}}]})
-        end = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if message.get("tool_calls") else "stop"}
-        chunks = [{"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+            deltas.append(
+                {"tool_calls": [{**call, "index": 0, "function": {**function, "arguments": ""}}]}
+            )
+            deltas.append(
+                {"tool_calls": [{"index": 0, "function": {"arguments": function["arguments"]}}]}
+            )
+        end = {
+            "index": 0,
+            "delta": {},
+            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+        }
+        chunks = [
+            {"id": "c", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            for delta in deltas
+        ]
         usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
         return [*chunks, {"id": "c", "choices": [end]}, {"id": "c", "choices": [], "usage": usage}]

@@ -21,7 +21,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-Part = bytes | asyncio.Event | asyncio.Barrier | Callable[[], object] | Literal["close", "reset", "hang"]
+Part = (
+    bytes
+    | asyncio.Event
+    | asyncio.Barrier
+    | Callable[[], object]
+    | Literal["close", "reset", "hang"]
+)
 """Bytes to send, something to wait for, a function to call, or a way to end the connection.
 
 A function may return a list of bytes to send.
@@ -103,7 +109,9 @@ class Upstream:
                     writer.write(part)
                     await writer.drain()
                 case "reset":
-                    writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+                    writer.get_extra_info("socket").setsockopt(
+                        SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0)
+                    )
                     writer.transport.abort()
                     return False
                 case "close":
@@ -120,7 +128,9 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def upstream(tls: ssl.SSLContext | None = None, serving: Upstream | None = None) -> AsyncGenerator[Upstream]:
+async def upstream(
+    tls: ssl.SSLContext | None = None, serving: Upstream | None = None
+) -> AsyncGenerator[Upstream]:
     """Serve until the context ends."""
     serving = serving or Upstream("https" if tls else "http")
     server = await asyncio.start_server(serving.connect, "127.0.0.1", 0, ssl=tls)
@@ -144,10 +154,14 @@ async def close_clients_of_litellm() -> None:
 LOCALHOST = x509.IPAddress(ip_address("127.0.0.1"))
 
 
-def server_context(folder: Path, host: x509.GeneralName = LOCALHOST, *, expired: bool = False) -> ssl.SSLContext:
+def server_context(
+    folder: Path, host: x509.GeneralName = LOCALHOST, *, expired: bool = False
+) -> ssl.SSLContext:
     """TLS with a new self-signed certificate, `server.pem`, and its key, `key.pem`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
     certificate = _self_signed(key, host, expired=expired)
     (folder / "server.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -155,7 +169,9 @@ def server_context(folder: Path, host: x509.GeneralName = LOCALHOST, *, expired:
     return context
 
 
-def _self_signed(key: ec.EllipticCurvePrivateKey, host: x509.GeneralName, *, expired: bool) -> x509.Certificate:
+def _self_signed(
+    key: ec.EllipticCurvePrivateKey, host: x509.GeneralName, *, expired: bool
+) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     day = datetime.timedelta(days=1)
     end = datetime.datetime.now(datetime.UTC) + (-day if expired else day)
@@ -170,20 +186,31 @@ def _self_signed(key: ec.EllipticCurvePrivateKey, host: x509.GeneralName, *, exp
         .not_valid_after(end)
         .add_extension(x509.SubjectAlternativeName([host]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(public_key), critical=False
+        )
         .sign(key, SHA256())
     )
 
 
 def reply(
-    body: object, status: int = 200, content_type: str = "application/json", *, zipped: bool = False, **headers: str
+    body: object,
+    status: int = 200,
+    content_type: str = "application/json",
+    *,
+    zipped: bool = False,
+    **headers: str,
 ) -> bytes:
     """A whole HTTP response."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     if zipped:
         data = gzip.compress(data)
         headers["Content-Encoding"] = "gzip"
-    lines = [f"HTTP/1.1 {status} X", f"Content-Type: {content_type}", f"Content-Length: {len(data)}"]
+    lines = [
+        f"HTTP/1.1 {status} X",
+        f"Content-Type: {content_type}",
+        f"Content-Length: {len(data)}",
+    ]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + data
 
@@ -214,7 +241,11 @@ def completion(text: Any = "Hi.", usage: object = USAGE, **changes: Any) -> dict
 
 def delta(reason: str | None = None, **part: Any) -> dict[str, Any]:
     """One chunk of a streamed completion."""
-    return {"id": "c1", "model": "m-1", "choices": [{"index": 0, "delta": part, "finish_reason": reason}]}
+    return {
+        "id": "c1",
+        "model": "m-1",
+        "choices": [{"index": 0, "delta": part, "finish_reason": reason}],
+    }
 
 
 def call(**piece: Any) -> dict[str, Any]:
@@ -225,8 +256,13 @@ def call(**piece: Any) -> dict[str, Any]:
 
 def sse(*events: object, done: bool = True, end: str = "\n") -> bytes:
     """The bytes of a stream of chunks."""
-    texts = [event if isinstance(event, str) else json.dumps(event, ensure_ascii=False) for event in events]
-    return "".join(f"data: {text}{end}{end}" for text in [*texts, *(["[DONE]"] if done else [])]).encode()
+    texts = [
+        event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)
+        for event in events
+    ]
+    return "".join(
+        f"data: {text}{end}{end}" for text in [*texts, *(["[DONE]"] if done else [])]
+    ).encode()
 
 
 STORY_TOKENS = ["Grüße", ", ", "世界", " 🌍", "!\n"]

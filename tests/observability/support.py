@@ -17,6 +17,8 @@ TARGETS: dict[str, dict[str, Any]] = {
 }
 """The queries of the dashboard's panels."""
 RULES: list[dict[str, Any]] = [
-    rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]
+    rule
+    for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]
 ]
 ALERTS: set[str] = {rule["alert"] for rule in RULES if "alert" in rule}

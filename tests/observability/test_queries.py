@@ -108,7 +108,9 @@ class Query:
 
 def recorded() -> dict[str, Labels]:
     """The series that recording rules produce, with their labels."""
-    found = {rule["record"]: Query(rule["expr"], EXPORTED).labels for rule in RULES if "record" in rule}
+    found = {
+        rule["record"]: Query(rule["expr"], EXPORTED).labels for rule in RULES if "record" in rule
+    }
     return {name: labels for name, labels in found.items() if labels is not None}
 
 
@@ -132,7 +134,11 @@ def unknown(written: Any, known: Any, place: str = "") -> list[str]:
     """The values of `written` that `known` does not have, each with its place."""
     match written, known:
         case dict(), dict():
-            return [entry for key in written for entry in unknown(written[key], known.get(key), f"{place}/{key}")]
+            return [
+                entry
+                for key in written
+                for entry in unknown(written[key], known.get(key), f"{place}/{key}")
+            ]
         case list(), list() if len(written) == len(known):
             return [
                 entry
@@ -145,7 +151,9 @@ def unknown(written: Any, known: Any, place: str = "") -> list[str]:
 
 def test_every_metric_is_in_a_panel() -> None:
     """The dashboard shows each exported metric."""
-    shown = {metric for target in TARGETS.values() for metric in Query(target["expr"], EXPORTED).metrics}
+    shown = {
+        metric for target in TARGETS.values() for metric in Query(target["expr"], EXPORTED).metrics
+    }
     assert {re.sub("_(bucket|count|sum)$", "", name) for name in EXPORTED} == {
         re.sub("_(bucket|count|sum)$", "", name) for name in shown
     }
@@ -172,7 +180,9 @@ def test_a_rule_queries_exported_metrics(rule: dict[str, Any]) -> None:
     """Each rule uses existing series, grouped by job, and by component if they have it; its texts use their labels."""
     query = Query(rule["expr"], {**EXPORTED, **UP, **recorded()})
     assert query.labels is not None
-    assert query.labels >= ({"namespace", "job"} if "up" in query.metrics else {"namespace", "job", "component"})
+    assert query.labels >= (
+        {"namespace", "job"} if "up" in query.metrics else {"namespace", "job", "component"}
+    )
     texts = " ".join(rule.get("annotations", {}).values())
     assert set(re.findall(r"\$labels\.(\w+)", texts)) <= query.labels
 

@@ -14,7 +14,9 @@ from podwright_service.background.database import database_url
 from podwright_service.background.tables import runs
 
 ECHO = Agent("helper", "Help.", EchoModel())
-FLOW = Workflow("flow", steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")])
+FLOW = Workflow(
+    "flow", steps=[ECHO, ApprovalStep("Publish {helper_output}?"), AgentStep(ECHO, "last")]
+)
 """A workflow that waits for approval between its two calls."""
 ENDED = ("succeeded", "failed", "cancelled", "interrupted")
 
@@ -59,5 +61,7 @@ def change_run(database: str, url: str, **columns: Any) -> None:
     """Change the row of a run, as a process does that has since died."""
     engine = create_engine(synchronous_url(database))
     with engine.begin() as connection:
-        connection.execute(update(runs).where(runs.c.id == url.rpartition("/")[2]).values(**columns))
+        connection.execute(
+            update(runs).where(runs.c.id == url.rpartition("/")[2]).values(**columns)
+        )
     engine.dispose()

@@ -20,7 +20,16 @@ import uvicorn
 from tests.forked import PIPE_SIZE, ForkedCommand, complete
 from tests.helpers import NEWSROOM, NO_AUTHORITIES, environment, until
 from tests.postgresql import PostgreSQL, serve_postgresql
-from tests.service.support import LISTENING, Address, Command, Example, Process, Serve, Served, Shell
+from tests.service.support import (
+    LISTENING,
+    Address,
+    Command,
+    Example,
+    Process,
+    Serve,
+    Served,
+    Shell,
+)
 
 import podwright
 from podwright.components import Component
@@ -40,15 +49,21 @@ def usual_signals() -> None:
 @contextlib.contextmanager
 def _served(component: Component, **settings: Any) -> Iterator[httpx.Client]:
     options = Settings(**settings)
-    config = uvicorn.Config(create_app(options, component), **{**server_options(options), "log_level": "error"})
+    config = uvicorn.Config(
+        create_app(options, component), **{**server_options(options), "log_level": "error"}
+    )
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         port = listening.getsockname()[1]
         until(lambda: server.started)
-        with httpx.Client(verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            client.get("/health")  # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
+        with httpx.Client(
+            verify=NO_AUTHORITIES, base_url=f"http://127.0.0.1:{port}", timeout=60
+        ) as client:
+            client.get(
+                "/health"
+            )  # FastAPI builds its routes now, as pytest's filters of warnings are not thread-safe
             yield client
         server.should_exit = True
         thread.join()
@@ -76,7 +91,9 @@ def example() -> Iterator[Example]:
         def client(name: str) -> httpx.Client:
             if name not in clients:
                 component = podwright.load(NEWSROOM / name)
-                clients[name] = stack.enter_context(_served(component, model="offline/echo", title=f"The {name}"))
+                clients[name] = stack.enter_context(
+                    _served(component, model="offline/echo", title=f"The {name}")
+                )
             return clients[name]
 
         yield client
@@ -92,14 +109,23 @@ def newsroom() -> Path:
 def _commands() -> Iterator[Command]:
     processes: list[Process] = []
 
-    def start(*arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str) -> Process:
+    def start(
+        *arguments: str, code: str | None = None, cwd: Path | None = None, **variables: str
+    ) -> Process:
         variables = environment(COLUMNS="200", PYTHONUNBUFFERED="1", **variables)
         if code is None:
             processes.append(ForkedCommand(arguments, cwd or Path.cwd(), variables))
         else:
             program = [sys.executable, "-c", code, *arguments]
-            options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-            processes.append(subprocess.Popen(program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options))
+            options = {
+                "stdout": subprocess.PIPE,
+                "stderr": subprocess.STDOUT,
+                "text": True,
+                "start_new_session": True,
+            }
+            processes.append(
+                subprocess.Popen(program, cwd=cwd, env=variables, pipesize=PIPE_SIZE, **options)
+            )
         return processes[-1]
 
     yield start

@@ -24,7 +24,14 @@ from podwright_service.observability.metrics import Metrics, Part
 
 def counted() -> Metrics:
     """Metrics in which every counter has been incremented and every histogram has an observation."""
-    metrics = Metrics("looker", "agent", version="1", digest="d", components=[Part("looker", "agent")], routes={"/run"})
+    metrics = Metrics(
+        "looker",
+        "agent",
+        version="1",
+        digest="d",
+        components=[Part("looker", "agent")],
+        routes={"/run"},
+    )
     admission: Any = SimpleNamespace(waiting=0, rejected={"full": 1}, on_change=None)
     metrics.track(admission)
     metrics.observe_request("POST", "/run", 200, 0.1)

@@ -50,7 +50,13 @@ FORMAT: Schema = {
     "oneOf": [
         data(type=one_of("text")),
         data(type=one_of("json_object")),
-        data(type=one_of("json_schema"), name=TEXT, description=nullable(TEXT), schema=NULL, strict=FLAG),
+        data(
+            type=one_of("json_schema"),
+            name=TEXT,
+            description=nullable(TEXT),
+            schema=NULL,
+            strict=FLAG,
+        ),
     ]
 }
 EFFORT = one_of("none", "minimal", "low", "medium", "high", "xhigh")
@@ -98,7 +104,10 @@ SUMMARY_PLACE = {"item_id": TEXT, "output_index": WHOLE, "summary_index": WHOLE}
 PLACE = {"item_id": TEXT, "output_index": WHOLE, "content_index": WHOLE}
 EVENTS = {
     **{f"response.{state}": {"response": RESPONSE} for state in ("created", "in_progress")},
-    **{f"response.{state}": {"response": RESPONSE} for state in ("completed", "incomplete", "failed")},
+    **{
+        f"response.{state}": {"response": RESPONSE}
+        for state in ("completed", "incomplete", "failed")
+    },
     "response.output_item.added": {"output_index": WHOLE, "item": ITEM},
     "response.output_item.done": {"output_index": WHOLE, "item": ITEM},
     "response.content_part.added": {**PLACE, "part": PART},

@@ -73,7 +73,9 @@ class Thinker(FunctionModel):
         super().__init__(self._answer, name="offline/thinker")
         self.requests: list[ModelRequest] = []
 
-    async def stream(self, request: ModelRequest, on_token: Any, on_reasoning: Any) -> ModelResponse:
+    async def stream(
+        self, request: ModelRequest, on_token: Any, on_reasoning: Any
+    ) -> ModelResponse:
         on_reasoning("I should ")
         on_reasoning("look." if request.messages[-1].role == "user" else "answer.")
         return await self.complete(request, on_token)
@@ -83,11 +85,18 @@ class Thinker(FunctionModel):
         if request.output:
             return ModelResponse('{"a": 1}', reasoning="I should look.")
         if request.messages[-1].text == "quiet":
-            return ModelResponse("", (ToolCall.of("search", query="moon"),), reasoning="I should look.")
+            return ModelResponse(
+                "", (ToolCall.of("search", query="moon"),), reasoning="I should look."
+            )
         if request.messages[-1].text == "search":
-            return ModelResponse("Let me look.", (ToolCall.of("search", query="moon"),), reasoning="I should look.")
+            return ModelResponse(
+                "Let me look.", (ToolCall.of("search", query="moon"),), reasoning="I should look."
+            )
         return ModelResponse(
-            "Found.", reasoning="I should answer.", provider="offline", provider_fields={"reasoning_details": SIGNED}
+            "Found.",
+            reasoning="I should answer.",
+            provider="offline",
+            provider_fields={"reasoning_details": SIGNED},
         )
 
 
@@ -102,12 +111,18 @@ def sdk(service: httpx.Client) -> openai.OpenAI:
 
 def events_of(response: httpx.Response) -> list[Any]:
     """The data of server-sent events."""
-    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: ")]
+    lines = [
+        line.removeprefix("data: ")
+        for line in response.text.splitlines()
+        if line.startswith("data: ")
+    ]
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 def post(service: httpx.Client, protocol: str, change: dict[str, Any]) -> httpx.Response:
     """Send a request of a protocol, "chat" or "responses", with changes."""
     if protocol == "chat":
-        return service.post("/v1/chat/completions", json={"model": "helper", "messages": [user("x")], **change})
+        return service.post(
+            "/v1/chat/completions", json={"model": "helper", "messages": [user("x")], **change}
+        )
     return service.post("/v1/responses", json={"model": "helper", "input": "x", **change})

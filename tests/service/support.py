@@ -28,7 +28,10 @@ Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 LISTENING = re.compile(r"running on (http://[\d.]+:\d+)")
 """The log line of a service that listens."""
-INLINE = {"type": "agent", "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}}}
+INLINE = {
+    "type": "agent",
+    "blueprint": {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}},
+}
 """The body of a request that validates an inline blueprint; with an `input`, of one that runs it."""
 AGENT: dict[str, Any] = {
     "type": "Agent", "name": "writer", "instructions": "Write.", "config": {"model": "offline/echo"}, "tools": [],
@@ -104,14 +107,18 @@ class FaultyAgent(Agent):
         raise RuntimeError("secret")
 
 
-def connect(client: httpx.Client, path: str, body: bytes, *headers: str, receive_buffer: int = 0) -> socket.socket:
+def connect(
+    client: httpx.Client, path: str, body: bytes, *headers: str, receive_buffer: int = 0
+) -> socket.socket:
     """A raw connection on which a POST request with a JSON body was sent."""
     connection = socket.socket()
     if receive_buffer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
     connection.settimeout(60)
     connection.connect((client.base_url.host, client.base_url.port or 80))
-    is_framed = any(header.startswith(("content-length", "transfer-encoding")) for header in headers)
+    is_framed = any(
+        header.startswith(("content-length", "transfer-encoding")) for header in headers
+    )
     length = [] if is_framed else [f"content-length: {len(body)}"]
     lines = ["host: x", "content-type: application/json", *length, *headers]
     connection.sendall("\r\n".join([f"POST {path} HTTP/1.1", *lines, "", ""]).encode() + body)

@@ -31,7 +31,9 @@ def look() -> str:
 
 def model(request: ModelRequest) -> ModelResponse:
     if request.tools and request.messages[-1].role == "user":
-        return ModelResponse(tool_calls=(ToolCall.of("look"),), usage=USED, finish_reason="tool_calls")
+        return ModelResponse(
+            tool_calls=(ToolCall.of("look"),), usage=USED, finish_reason="tool_calls"
+        )
     return ModelResponse("The answer.", usage=USED, model="function-2026-01-01")
 
 
@@ -45,7 +47,9 @@ def trace(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Readab
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     agents = [Agent(name, "Help.", FunctionModel(model), tools=[look]) for name in ("one", "two")]
     branches = [[AgentStep("one")], [AgentStep("two")]]
-    flow = Workflow("flow", [ParallelStep(branches, "both")], agents={agent.name: agent for agent in agents})
+    flow = Workflow(
+        "flow", [ParallelStep(branches, "both")], agents={agent.name: agent for agent in agents}
+    )
     client = serve(flow)
     body = {"input": "The question?", "user": "u1", "session": "s1"}
     assert client.post("/run", json=body).status_code == 200
@@ -73,8 +77,14 @@ def test_langfuse_counts_each_token_once(trace: list[ReadableSpan]) -> None:
     assert sum(usage["gen_ai.usage.input_tokens"] for usage in usages) == 4000
     assert sum(usage["gen_ai.usage.output_tokens"] for usage in usages) == 400
     for usage in usages:
-        assert all(value == int(value) for value in usage.values()), "its database has whole numbers"
-        parts = ("cache_read.input_tokens", "cache_creation.input_tokens", "reasoning.output_tokens")
+        assert all(value == int(value) for value in usage.values()), (
+            "its database has whole numbers"
+        )
+        parts = (
+            "cache_read.input_tokens",
+            "cache_creation.input_tokens",
+            "reasoning.output_tokens",
+        )
         assert [usage[f"gen_ai.usage.{part}"] for part in parts] == [400, 300, 20]
 
 
@@ -101,7 +111,11 @@ def test_phoenix_reads_the_messages(trace: list[ReadableSpan]) -> None:
         for name in ("gen_ai.input.messages", "gen_ai.output.messages"):
             for message in json.loads(attributes_of(span).get(name, "[]")):
                 assert message["role"] in ("system", "user", "assistant", "tool")
-                assert {part["type"] for part in message["parts"]} <= {"text", "tool_call", "tool_call_response"}
+                assert {part["type"] for part in message["parts"]} <= {
+                    "text",
+                    "tool_call",
+                    "tool_call_response",
+                }
 
 
 def test_both_models_are_on_the_span(trace: list[ReadableSpan]) -> None:
@@ -120,8 +134,12 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("limit", [2000, 700, 300, 180, 90, 20, 2])
-@pytest.mark.parametrize("data", [MESSAGES, MESSAGES[:1], {"place": "y" * 999, "tags": ["z" * 99] * 9}, "w" * 999])
-def test_content_is_cut_inside_its_texts(data: Any, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "data", [MESSAGES, MESSAGES[:1], {"place": "y" * 999, "tags": ["z" * 99] * 9}, "w" * 999]
+)
+def test_content_is_cut_inside_its_texts(
+    data: Any, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is too long for the operator's limit is shortened, and still JSON."""
     monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", str(limit))
     text = span_content.to_json(data)

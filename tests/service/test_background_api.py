@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from tests.helpers import plain_http, until
 from tests.service.background_support import ECHO, FLOW, begin, wait
-from tests.service.support import Address, Command, Gate, Serve, Shell, check_problem, pointers, sse_events
+from tests.service.support import (
+    Address,
+    Command,
+    Gate,
+    Serve,
+    Shell,
+    check_problem,
+    pointers,
+    sse_events,
+)
 
 from podwright import Agent, AgentStep, EchoModel, FunctionModel, LoopStep, Workflow
 from podwright.testing import ModelRequest, ToolCall
@@ -27,12 +36,21 @@ def test_a_run(serve: Serve, sqlite_database: str) -> None:
     assert response.json() | {"status": "running", "attempt": 1, "decisions": []} == response.json()
     url = response.headers["location"]
     run = wait(client, url)
-    assert (run["status"], run["attempt"], run["result"]) == ("succeeded", 1, {"output": "Echo: hello"})
+    assert (run["status"], run["attempt"], run["result"]) == (
+        "succeeded",
+        1,
+        {"output": "Echo: hello"},
+    )
     assert run["usage"]["model_calls"] == 1
     assert run["created_at"] <= run["started_at"] <= run["ended_at"]
     with client.stream("GET", f"{url}/events") as stream:
         seen = list(sse_events(stream.iter_lines()))
-    assert [name for _, name, _ in seen] == ["run_started", "model_call_finished", "run_finished", "result"]
+    assert [name for _, name, _ in seen] == [
+        "run_started",
+        "model_call_finished",
+        "run_finished",
+        "result",
+    ]
     assert [number for number, _, _ in seen] == ["0", "1", "2", ""]
     assert [data.get("seq") for _, _, data in seen] == [0, 1, 2, None]
     assert seen[-1][2] == {"output": "Echo: hello"}
@@ -43,8 +61,14 @@ def test_a_wrong_request_is_refused_at_once(serve: Serve, sqlite_database: str) 
     """It stores no run; an unknown run is a 404."""
     client = serve(FLOW, runs_database=sqlite_database)
     check_problem(client.post("/runs", json={}), 422, "request_invalid")
-    check_problem(client.post("/runs", json={"input": "x", "start_step": 9}), 422, "resume_path_invalid")
-    check_problem(client.post("/runs", json={"input": "x"}, headers={"podwright-budget": "?"}), 400, "header_invalid")
+    check_problem(
+        client.post("/runs", json={"input": "x", "start_step": 9}), 422, "resume_path_invalid"
+    )
+    check_problem(
+        client.post("/runs", json={"input": "x"}, headers={"podwright-budget": "?"}),
+        400,
+        "header_invalid",
+    )
     assert client.get("/runs").json() == {"runs": [], "next": None}
     for method, path in (("GET", ""), ("GET", "/events"), ("POST", "/cancel"), ("POST", "/resume")):
         check_problem(client.request(method, f"/runs/{'0' * 32}{path}"), 404, "run_not_found")
@@ -77,7 +101,10 @@ def test_limits_are_those_of_the_request(serve: Serve, sqlite_database: str) -> 
         client.post(f"{url}/approve", json={})
         run = wait(client, url)
         assert run["status"] == "failed"
-        assert (run["problem"]["code"], run["problem"]["limit"]) == ("limit_exceeded", "model_calls")
+        assert (run["problem"]["code"], run["problem"]["limit"]) == (
+            "limit_exceeded",
+            "model_calls",
+        )
 
 
 # --- Decisions ----------------------------------------------------------------------------------------------------
@@ -120,7 +147,9 @@ def test_a_rejection(serve: Serve, sqlite_database: str) -> None:
 
 
 @pytest.mark.parametrize(("action", "other"), [("approve", "reject"), ("reject", "approve")])
-def test_a_decision_whose_answer_was_lost(serve: Serve, sqlite_database: str, action: str, other: str) -> None:
+def test_a_decision_whose_answer_was_lost(
+    serve: Serve, sqlite_database: str, action: str, other: str
+) -> None:
     """The same decision of the same key is the same answer; another one, or that of another key, is a conflict."""
     client = serve(FLOW, runs_database=sqlite_database, api_keys=("a" * 20, "b" * 20))
     client.headers["authorization"] = f"Bearer {'a' * 20}"
@@ -138,11 +167,15 @@ def test_a_decision_whose_answer_was_lost(serve: Serve, sqlite_database: str, ac
     check_problem(client.post(f"{url}/{action}", json={"comment": "?"}), 409, "run_state_conflict")
     check_problem(client.post(f"{url}/{other}", json=decision), 409, "run_state_conflict")
     other_key = {"authorization": f"Bearer {'b' * 20}"}
-    check_problem(client.post(f"{url}/{action}", json=decision, headers=other_key), 409, "run_state_conflict")
+    check_problem(
+        client.post(f"{url}/{action}", json=decision, headers=other_key), 409, "run_state_conflict"
+    )
 
 
 @pytest.mark.parametrize(("action", "status"), [("approve", "succeeded"), ("reject", "cancelled")])
-def test_the_examples_of_the_document_work(serve: Serve, sqlite_database: str, action: str, status: str) -> None:
+def test_the_examples_of_the_document_work(
+    serve: Serve, sqlite_database: str, action: str, status: str
+) -> None:
     """A run is started and decided as the API page shows it."""
     client = serve(FLOW, runs_database=sqlite_database)
     document = client.get("/openapi.json").json()
@@ -175,13 +208,25 @@ def test_approval_has_a_scope_of_its_own(serve: Serve, sqlite_database: str) -> 
         check_problem(client.post(f"{url}/{path}", json={}), 403, "scope_missing")
     whole = client.get(url).json()
     shown = client.get(url, headers=approver).json()
-    assert shown == {name: whole[name] for name in ("id", "component", "status", "attempt", "created_at", "approval")}
+    assert shown == {
+        name: whole[name]
+        for name in ("id", "component", "status", "attempt", "created_at", "approval")
+    }
     assert client.get("/runs", headers=approver).json() == {"runs": [shown], "next": None}
-    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()["runs"] == [shown]
-    for path in (f"{url}/events", ended, "/runs?status=cancelled", "/runs?status=waiting_for_approval&status=failed"):
+    assert client.get("/runs?status=waiting_for_approval", headers=approver).json()["runs"] == [
+        shown
+    ]
+    for path in (
+        f"{url}/events",
+        ended,
+        "/runs?status=cancelled",
+        "/runs?status=waiting_for_approval&status=failed",
+    ):
         check_problem(client.get(path, headers=approver), 403, "scope_missing")
     for path in ("/runs", f"{url}/cancel", f"{url}/resume"):
-        check_problem(client.post(path, json={"input": "x"}, headers=approver), 403, "scope_missing")
+        check_problem(
+            client.post(path, json={"input": "x"}, headers=approver), 403, "scope_missing"
+        )
     decided = client.post(f"{url}/approve", json={}, headers=approver)
     assert decided.status_code == 202
     assert decided.json() == shown | {"status": "queued", "approval": None}
@@ -229,7 +274,9 @@ def test_a_reader_that_leaves_is_not_an_error(
     """A client that closes its connection during the events leaves no error in the log."""
     gate = Gate()
     never = {"name": "is_empty", "args": {"value": "x"}}
-    loop = LoopStep([Agent("echo", "Help.", EchoModel())], until=never, max_iterations=40, name="loop")
+    loop = LoopStep(
+        [Agent("echo", "Help.", EchoModel())], until=never, max_iterations=40, name="loop"
+    )
     flow = Workflow("flow", steps=[loop, AgentStep(gate.agent(), "wait")])
     client = serve(flow, runs_database=sqlite_database, run_model_calls=100)
     url = begin(client)
@@ -275,7 +322,10 @@ def test_the_command_line(serve: Serve, shell: Shell, sqlite_database: str) -> N
     assert runs("cancel", third) == "cancelled"
     followed = shell("runs", "follow", first, *access)
     assert followed.returncode == 0
-    assert json.loads(followed.stdout)["helper_output"] == json.loads(runs("show", first))["result"]["helper_output"]
+    assert (
+        json.loads(followed.stdout)["helper_output"]
+        == json.loads(runs("show", first))["result"]["helper_output"]
+    )
     assert "waiting for approval: Publish Echo: hello?" in followed.stderr
     assert "null" not in followed.stderr  # inputs are not stored
     rejected = shell("runs", "follow", second, *access)
@@ -346,9 +396,18 @@ def test_the_testing_kit(tmp_path: Path, sqlite_database: str) -> None:
         assert component.runs.wait(run["id"])["result"]["output"] == "Echo: x"
         assert [found["id"] for found in component.runs.list("succeeded")] == [run["id"]]
         seen = list(component.runs.events(run["id"]))
-        assert [event.type for event in seen] == ["run_started", "model_call_finished", "run_finished"]
+        assert [event.type for event in seen] == [
+            "run_started",
+            "model_call_finished",
+            "run_finished",
+        ]
         assert [event.seq for event in component.runs.events(run["id"], 0)] == [1, 2]
-        for action in (component.runs.cancel, component.runs.resume, component.runs.approve, component.runs.reject):
+        for action in (
+            component.runs.cancel,
+            component.runs.resume,
+            component.runs.approve,
+            component.runs.reject,
+        ):
             with pytest.raises(ProblemError, match="run_state_conflict"):
                 action(run["id"])
         with pytest.raises(ProblemError, match="run_not_found"):

@@ -36,7 +36,12 @@ from tests.service.support import Address, Command, Gate, Serve, Shell, check_pr
 
 from podwright import Agent, ApprovalStep, FunctionModel, Workflow
 from podwright.testing import ModelRequest
-from podwright_service.background.database import Database, DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.database import (
+    Database,
+    DatabaseUnavailableError,
+    database_url,
+    migrate,
+)
 from podwright_service.background.store import AttemptUpdate, RunStore
 from podwright_service.background.tables import metadata, runs, workers
 from podwright_service.testing import Metrics
@@ -67,18 +72,28 @@ def test_the_migrations_make_the_tables(database: str) -> None:
     migrate(database_url(database))
     engine = create_engine(synchronous_url(database))
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": "podwright_migrations"})
+        context = MigrationContext.configure(
+            connection, opts={"version_table": "podwright_migrations"}
+        )
         changes = compare_metadata(context, metadata)
     engine.dispose()
-    changes = [change for group in changes for change in (group if isinstance(group, list) else [group])]
-    assert [change for change in changes if change[0] != "modify_comment"] == []  # comments are for readers of the code
+    changes = [
+        change for group in changes for change in (group if isinstance(group, list) else [group])
+    ]
+    assert [
+        change for change in changes if change[0] != "modify_comment"
+    ] == []  # comments are for readers of the code
 
 
-def test_migrating_by_command(shell: Shell, postgresql: PostgreSQL, command: Command, address: Address) -> None:
+def test_migrating_by_command(
+    shell: Shell, postgresql: PostgreSQL, command: Command, address: Address
+) -> None:
     """Without its tables a service says what to do; `podwright runs migrate` creates them, and may be repeated."""
     url = postgresql.database()
     variables = {"PODWRIGHT_RUNS_DATABASE": url, "PODWRIGHT_MODEL": "offline/echo"}
-    process = command("serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0", **variables)
+    process = command(
+        "serve", str(NEWSROOM / "writer"), "--host", "127.0.0.1", "--port", "0", **variables
+    )
     with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process)) as client:
         problem = check_problem(client.post("/runs", json={"input": "x"}), 503, "runs_unavailable")
         assert "podwright runs migrate" in problem["suggestion"]
@@ -91,8 +106,13 @@ def test_migrating_by_command(shell: Shell, postgresql: PostgreSQL, command: Com
 def test_migrating_without_a_database(shell: Shell) -> None:
     """The command names the setting that is missing or wrong, and repeats no password."""
     assert shell("runs", "migrate").returncode == 1
-    assert "PODWRIGHT_RUNS_DATABASE" in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
-    away = shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x")
+    assert (
+        "PODWRIGHT_RUNS_DATABASE"
+        in shell("runs", "migrate", PODWRIGHT_RUNS_DATABASE="mysql://x/y").stderr
+    )
+    away = shell(
+        "runs", "migrate", PODWRIGHT_RUNS_DATABASE="postgresql://user:secret@127.0.0.1:1/x"
+    )
     assert away.returncode == 1
     assert "secret" not in away.stderr
 
@@ -115,7 +135,12 @@ def test_characters_that_databases_refuse(serve: Serve, database: str) -> None:
     run = wait(client, client.post("/runs", json=body).headers["location"])
     assert run["status"] == "succeeded", run["problem"]
     assert run["result"]["output"].startswith("odd \x00 ")
-    assert [message.text for message in requests[0].messages] == ["Help.", "Hi \x00", "Hello", "Look"]
+    assert [message.text for message in requests[0].messages] == [
+        "Help.",
+        "Hi \x00",
+        "Hello",
+        "Look",
+    ]
     assert client.get("/runs?component=%00").status_code in (200, 422)
     assert client.get("/runs/%00").status_code in (404, 422)
 
@@ -129,7 +154,9 @@ def test_an_idempotency_key_lasts_as_long_as_the_run(serve: Serve, database: str
     again = second.post("/runs", json={"input": "x"}, headers=key)
     assert (again.status_code, again.headers["location"]) == (202, url)
     assert again.headers["idempotency-replayed"] == "true"
-    check_problem(second.post("/runs", json={"input": "y"}, headers=key), 422, "idempotency_key_reused")
+    check_problem(
+        second.post("/runs", json={"input": "y"}, headers=key), 422, "idempotency_key_reused"
+    )
     assert wait(second, url)["status"] == "succeeded"
     assert second.post("/runs", json={"input": "x"}, headers=key).json()["status"] == "succeeded"
     assert len(first.get("/runs").json()["runs"]) == 1
@@ -156,7 +183,12 @@ def test_pages_of_runs(serve: Serve, database: str) -> None:
     def count(query: str) -> int:
         return len(client.get(f"/runs?{query}").json()["runs"])
 
-    assert count("status=succeeded") == count("status=failed&status=succeeded") == count("component=helper") == 5
+    assert (
+        count("status=succeeded")
+        == count("status=failed&status=succeeded")
+        == count("component=helper")
+        == 5
+    )
     assert count("status=failed") == count("component=x") == 0
     infinite = f"cursor=inf-{'0' * 32}"
     for wrong in ("cursor=x", "cursor=nan-x", infinite, "status=gone", "limit=0"):
@@ -185,13 +217,17 @@ def test_ended_runs_are_deleted(serve: Serve, database: str) -> None:
 # --- Leases and races ---------------------------------------------------------------------------------------------
 
 
-async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_process_does_not_take_runs_over_at_once(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The database may just be back, and the process that performs a run may not have renewed its lease yet."""
     run = {"id": "r", "component": "c", "digest": "d", "request": {}}
     async with opened_stores(database, 3) as (first, second, third):
         await first.add(run, "first")
         assert await second.claim_orphans("second", "c", "d", 9, ()) == []
-        monkeypatch.setattr(LEASE_SECONDS, -1.0)  # the database has been reached for longer than a lease lasts
+        monkeypatch.setattr(
+            LEASE_SECONDS, -1.0
+        )  # the database has been reached for longer than a lease lasts
         (claimed,) = await second.claim_orphans("second", "c", "d", 9, ())
         assert (claimed["attempt"], claimed["worker"]) == (2, "second")
         late = AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})
@@ -201,7 +237,9 @@ async def test_a_new_process_does_not_take_runs_over_at_once(database: str, monk
         await second.renew("second", "c")  # a lease that ended before it began
         monkeypatch.setattr(LEASE_SECONDS, 5.0)
         assert await third.claim_orphans("third", "c", "d", 9, ()) == []
-        await third.join("third", "c")  # another process has reached the database a moment ago, and is dead
+        await third.join(
+            "third", "c"
+        )  # another process has reached the database a moment ago, and is dead
         assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
 
 
@@ -275,7 +313,9 @@ Moment = Literal["waiting", "done"]
 """When a task is cancelled: while it waits, or when it has what it waited for and has not gone on yet."""
 
 
-async def cancel_at(work: Coroutine[Any, Any, None], number: int, moment: Moment, times: int) -> bool:
+async def cancel_at(
+    work: Coroutine[Any, Any, None], number: int, moment: Moment, times: int
+) -> bool:
     """Cancel some work at one of its awaits, or at several; it ends as cancelled.
 
     Args:
@@ -305,7 +345,9 @@ async def cancel_at(work: Coroutine[Any, Any, None], number: int, moment: Moment
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "create_future", create_counted)
         async with asyncio.timeout(60):
-            while others := asyncio.all_tasks() - {caller}:  # also those that the work has left behind
+            while others := asyncio.all_tasks() - {
+                caller
+            }:  # also those that the work has left behind
                 await asyncio.wait(others)
     was_reached = next(awaits) > number
     assert task.cancelled() == was_reached
@@ -331,7 +373,9 @@ async def test_a_cancelled_transaction(
         try:
             async with opened.transaction() as transaction:
                 for name in ("first", "second"):
-                    await transaction.execute(insert(workers).values(id=f"{number} {name}", lease_until=number))
+                    await transaction.execute(
+                        insert(workers).values(id=f"{number} {name}", lease_until=number)
+                    )
         finally:
             await opened.close()
 
@@ -349,7 +393,9 @@ async def test_a_cancelled_transaction(
     gc.collect()  # has those of PostgreSQL warn that were lost
 
 
-async def test_closing_waits_for_transactions(database: str, sqlite_connections: list[SQLiteConnection]) -> None:
+async def test_closing_waits_for_transactions(
+    database: str, sqlite_connections: list[SQLiteConnection]
+) -> None:
     """A transaction in progress ends before the database is closed: its connection would be lost."""
     opened = Database(database_url(database))
     began = asyncio.Event()
@@ -372,7 +418,9 @@ async def test_closing_waits_for_transactions(database: str, sqlite_connections:
     gc.collect()
 
 
-async def test_a_transaction_that_takes_too_long(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_transaction_that_takes_too_long(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A transaction that waits for a lock fails in time, and the next one succeeds."""
     engine = create_engine(synchronous_url(database))
     async with opened_stores(database, 1) as (store,):
@@ -403,12 +451,17 @@ def test_metrics(serve: Serve, database: str, monkeypatch: pytest.MonkeyPatch) -
     waiting = f'podwright_background_runs{{{labels},status="waiting_for_approval"}} 1.0'
     until(lambda: waiting in client.get("/metrics").text)
     text = client.get("/metrics").text
-    assert f'podwright_background_attempts_total{{{labels},outcome="waiting_for_approval"}} 1.0' in text
+    assert (
+        f'podwright_background_attempts_total{{{labels},outcome="waiting_for_approval"}} 1.0'
+        in text
+    )
     assert Metrics(text).get("podwright_runs_total", component="flow", status="paused") == 1
     assert f"podwright_background_database_up{{{labels}}} 1.0" in text
 
 
-def test_metrics_without_the_database(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_without_the_database(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The age of the queue grows while no process is free; a metric says whether the database is reached."""
     monkeypatch.setattr(METRICS_INTERVAL, 0.1)
     gate = Gate()
@@ -418,7 +471,9 @@ def test_metrics_without_the_database(serve: Serve, sqlite_database: str, monkey
     begin(client)
 
     def queue_age() -> float:
-        found = re.search(rf"podwright_background_queue_age_seconds{{{labels}}} (.*)", client.get("/metrics").text)
+        found = re.search(
+            rf"podwright_background_queue_age_seconds{{{labels}}} (.*)", client.get("/metrics").text
+        )
         return float(found[1]) if found else 0.0
 
     age = until(queue_age)
@@ -429,13 +484,21 @@ def test_metrics_without_the_database(serve: Serve, sqlite_database: str, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(RunStore, "counts", fail)
-        until(lambda: f"podwright_background_database_up{{{labels}}} 0.0" in client.get("/metrics").text)
-    until(lambda: f"podwright_background_database_up{{{labels}}} 1.0" in client.get("/metrics").text)
+        until(
+            lambda: (
+                f"podwright_background_database_up{{{labels}}} 0.0" in client.get("/metrics").text
+            )
+        )
+    until(
+        lambda: f"podwright_background_database_up{{{labels}}} 1.0" in client.get("/metrics").text
+    )
     gate.opened.set()
 
 
 @pytest.mark.parametrize(
-    "error", [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")], ids=["unavailable", "unexpected"]
+    "error",
+    [DatabaseUnavailableError("Away.", "Wait."), RuntimeError("unexpected")],
+    ids=["unavailable", "unexpected"],
 )
 def test_work_that_fails_is_repeated_at_intervals(
     serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -113,12 +113,21 @@ def completion(id: str, messages: list[dict[str, Any]], tools: list[Any] | None)
     digest = hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
     message: dict[str, Any] = {"role": "assistant", "content": f"{messages[0]['content']} {digest}"}
     if messages[0]["content"] == "again":
-        message["content"] = f"{messages[-1]['content'].rpartition('again_output')[2].count('again') * 'again '}again"
+        message["content"] = (
+            f"{messages[-1]['content'].rpartition('again_output')[2].count('again') * 'again '}again"
+        )
     if tools and messages[-1]["role"] != "tool":
         function = {"name": tools[0]["function"]["name"], "arguments": json.dumps({"text": digest})}
-        message = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+        message = {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+    }
     return {"id": id, "model": "m", "choices": [choice], "usage": usage}
 
 
@@ -142,7 +151,9 @@ def provider() -> Iterator[Provider]:
         started.set()
         await stopped.wait()
         await runner.cleanup()
-        await asyncio.sleep(0)  # in which the connections are closed, those of killed processes as well
+        await asyncio.sleep(
+            0
+        )  # in which the connections are closed, those of killed processes as well
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -171,7 +182,9 @@ class Fleet:
     def begin(self, number: int) -> str:
         """Start a run at any of the services, as a client does that tries again, and return its id."""
         headers = {"idempotency-key": f"run-{number}"}
-        return self.request("POST", "/runs", json={"input": f"run-{number}."}, headers=headers).json()["id"]
+        return self.request(
+            "POST", "/runs", json={"input": f"run-{number}."}, headers=headers
+        ).json()["id"]
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """A response of any of the services, once one answers."""
@@ -205,7 +218,12 @@ class Fleet:
 
     def workers_of(self, process: Process) -> list[int]:
         """The worker processes of a service."""
-        return [int(child) for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+        return [
+            int(child)
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            .read_text()
+            .split()
+        ]
 
     def kill_worker(self) -> None:
         """Kill one worker process at random; its service starts another."""
@@ -294,7 +312,10 @@ class Fleet:
         counts = Counter(self.book.read_text().splitlines())
         assert len(counts) == 2 * len(ids) + beside
         moved = sum(run["attempt"] > 1 for run in ended.values())
-        print(f"{len(ids)} runs, {ends} kills, {self.stops} stops, {repeated} model calls cut off,", end=" ")
+        print(
+            f"{len(ids)} runs, {ends} kills, {self.stops} stops, {repeated} model calls cut off,",
+            end=" ",
+        )
         print(f"{moved} runs moved, {counts.total() - len(counts)} tool calls repeated")
         return moved
 
@@ -303,7 +324,9 @@ class Fleet:
         assert run["result"]["input"] == f"run-{number}."
         assert run["result"]["again_output"] == "again again again"
         events = self.events(run["id"])
-        answers = [event["response"]["id"] for event in events if event["type"] == "model_call_finished"]
+        answers = [
+            event["response"]["id"] for event in events if event["type"] == "model_call_finished"
+        ]
         assert len(answers) == run["usage"]["model_calls"] == CALLS
         assert run["usage"]["tool_calls"] == 2
         assert run["usage"]["input_tokens"] == 10 * len(answers)
@@ -327,7 +350,9 @@ class Fleet:
     def events(self, run_id: str) -> list[dict[str, Any]]:
         """The events of an ended run, each of which has its number."""
         lines = self.request("GET", f"/runs/{run_id}/events").text.splitlines()
-        data = [json.loads(line.partition(": ")[2]) for line in lines if line.startswith("data: ")][:-1]
+        data = [json.loads(line.partition(": ")[2]) for line in lines if line.startswith("data: ")][
+            :-1
+        ]
         assert [event["seq"] for event in data] == list(range(len(data)))
         return data
 
@@ -336,7 +361,9 @@ MakeFleet = Callable[..., Fleet]
 
 
 @pytest.fixture
-def fleet(command: Command, address: Address, provider: Provider, tmp_path: Path) -> Iterator[MakeFleet]:
+def fleet(
+    command: Command, address: Address, provider: Provider, tmp_path: Path
+) -> Iterator[MakeFleet]:
     """`fleet(database, services, workers)` starts services; `lease` is the length of a lease in seconds."""
     (tmp_path / "component.py").write_text(COMPONENT)
     book = tmp_path / "book"
@@ -385,7 +412,9 @@ class Kills:
 @pytest.mark.parametrize(
     "form",
     [
-        pytest.param(Kills("postgresql", services=2, runs=40, between=60, lease=3), id="postgresql"),
+        pytest.param(
+            Kills("postgresql", services=2, runs=40, between=60, lease=3), id="postgresql"
+        ),
         pytest.param(Kills("sqlite", services=1, runs=20, between=40, lease=3), id="sqlite"),
         pytest.param(
             Kills("postgresql", services=2, runs=5000, between=400, lease=15),
@@ -393,7 +422,9 @@ class Kills:
             marks=pytest.mark.proof,
         ),
         pytest.param(
-            Kills("sqlite", services=1, runs=5000, between=400, lease=15), id="sqlite-long", marks=pytest.mark.proof
+            Kills("sqlite", services=1, runs=5000, between=400, lease=15),
+            id="sqlite-long",
+            marks=pytest.mark.proof,
         ),
     ],
 )
@@ -407,7 +438,9 @@ def test_nothing_is_lost_when_processes_are_killed(
     if form.services > 1:
         ends.append(found.kill_service)
     ids: list[str] = []
-    begin = threading.Thread(target=lambda: ids.extend(found.begin(number) for number in range(form.runs)))
+    begin = threading.Thread(
+        target=lambda: ids.extend(found.begin(number) for number in range(form.runs))
+    )
     begin.start()
     suspended = found.suspend_worker(form.lease * 1.7)
     calls = form.between

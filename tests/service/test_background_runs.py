@@ -23,7 +23,15 @@ from tests.service.background_support import (
 )
 from tests.service.support import Gate, Serve, Served, check_problem
 
-from podwright import Agent, AgentStep, ApprovalStep, FunctionModel, ParallelStep, Pipeline, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    ApprovalStep,
+    FunctionModel,
+    ParallelStep,
+    Pipeline,
+    Workflow,
+)
 from podwright.components import Component
 from podwright.errors import ModelError
 from podwright.testing import ModelRequest, ToolCall
@@ -69,7 +77,11 @@ def test_a_failed_run_is_resumed(serve: Serve, sqlite_database: str) -> None:
     client = serve(flow, runs_database=sqlite_database)
     url = begin(client)
     run = wait(client, url)
-    assert (run["status"], run["problem"]["code"], run["problem"]["component"]) == ("failed", "model_failed", "second")
+    assert (run["status"], run["problem"]["code"], run["problem"]["component"]) == (
+        "failed",
+        "model_failed",
+        "second",
+    )
     assert run["problem"]["instance"] == url
     assert "context" not in run["problem"]
     resumed = client.post(f"{url}/resume")
@@ -97,7 +109,11 @@ def test_a_tool_that_went_on_after_a_failure(serve: Serve, sqlite_database: str)
         return "charged"
 
     def pay(request: ModelRequest) -> Any:
-        return "paid" if request.messages[-1].role == "tool" else ToolCall.of("charge", "c1", amount="5")
+        return (
+            "paid"
+            if request.messages[-1].role == "tool"
+            else ToolCall.of("charge", "c1", amount="5")
+        )
 
     async def fail(request: ModelRequest) -> str:
         if not works.is_set():
@@ -132,7 +148,11 @@ def test_a_model_that_cancels_itself(serve: Serve, sqlite_database: str) -> None
 
     client = serve(Agent("helper", "Help.", FunctionModel(cancel)), runs_database=sqlite_database)
     run = wait(client, begin(client))
-    assert (run["status"], run["attempt"], run["problem"]["code"]) == ("failed", 1, "internal_error")
+    assert (run["status"], run["attempt"], run["problem"]["code"]) == (
+        "failed",
+        1,
+        "internal_error",
+    )
 
 
 def test_a_run_whose_events_cannot_be_stored_is_taken_again(
@@ -167,7 +187,10 @@ def test_the_spans_of_attempts(tmp_path: Path, sqlite_database: str) -> None:
     """All attempts are in the trace of the request; each links to the one before, and has only its own calls."""
     (tmp_path / "component.py").write_text(APPROVED_COMPONENT)
     env = {"PODWRIGHT_RUNS_DATABASE": sqlite_database, "PYTHONPATH": str(tmp_path)}
-    with SpanCollector() as spans, ComponentProcess("component:flow", env=env, spans=spans) as component:
+    with (
+        SpanCollector() as spans,
+        ComponentProcess("component:flow", env=env, spans=spans) as component,
+    ):
         run = component.runs.start("x")
         component.runs.wait(run["id"], "waiting_for_approval")
         component.runs.approve(run["id"])
@@ -194,7 +217,9 @@ async def run_inside(text: str) -> str:
 
 def ask_inside(request: ModelRequest) -> Any:
     """Call the tool once."""
-    return "done" if request.messages[-1].role == "tool" else ToolCall.of("run_inside", "c1", text="x")
+    return (
+        "done" if request.messages[-1].role == "tool" else ToolCall.of("run_inside", "c1", text="x")
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,10 +230,14 @@ def ask_inside(request: ModelRequest) -> Any:
             Workflow("outer", steps=[AgentStep(Pipeline("line", steps=[ECHO, INSIDE]), "line")]),
             id="pipeline in a workflow",
         ),
-        pytest.param(Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]), id="tool"),
+        pytest.param(
+            Agent("caller", "Call.", FunctionModel(ask_inside), tools=[run_inside]), id="tool"
+        ),
     ],
 )
-def test_an_approval_inside_other_components(serve: Serve, sqlite_database: str, component: Component) -> None:
+def test_an_approval_inside_other_components(
+    serve: Serve, sqlite_database: str, component: Component
+) -> None:
     """It is asked for once, wherever the workflow with the step is; a run that waits is cancelled at once."""
     client = serve(component, runs_database=sqlite_database, unfinished_tool_calls="repeat")
     url = begin(client)
@@ -238,7 +267,9 @@ def test_cancelling(serve: Serve, sqlite_database: str, monkeypatch: pytest.Monk
     check_problem(other.post(f"{url}/cancel"), 409, "run_state_conflict")
 
 
-def test_a_cancel_that_came_too_late(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_that_came_too_late(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run that had ended when it was cancelled, but for its end being stored, succeeds and says so."""
     cancelled = threading.Event()
     ending = hold_end(monkeypatch, cancelled)
@@ -278,7 +309,9 @@ def test_a_cancelled_run_keeps_the_usage_of_the_attempts_before(
 # --- Which process performs a run ---------------------------------------------------------------------------------
 
 
-def test_no_more_runs_than_allowed(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_runs_than_allowed(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even if one is added while the process looks for others; that one begins at once, and each is performed once.
 
     The process ends its look for others once a caller adds a run.
@@ -311,7 +344,9 @@ def test_no_more_runs_than_allowed(serve: Serve, sqlite_database: str, monkeypat
     assert gate.inputs == ["0", "1", "2"]
 
 
-def test_a_run_waits_for_its_blueprint(serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_waits_for_its_blueprint(
+    serve: Serve, sqlite_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A service with another blueprint does not perform it, and says what it waits for."""
     gate = Gate()
     old = serve(gate.agent(), runs_database=sqlite_database, background_runs=1)
@@ -475,7 +510,9 @@ def test_a_shutdown_while_a_run_is_taken_up(
 
 
 @pytest.mark.parametrize(
-    ("is_caught", "error"), [(False, ValueError), (True, asyncio.CancelledError)], ids=["raised", "caught"]
+    ("is_caught", "error"),
+    [(False, ValueError), (True, asyncio.CancelledError)],
+    ids=["raised", "caught"],
 )
 @pytest.mark.parametrize("is_at_once", [False, True], ids=["later", "in the same turn"])
 async def test_a_failure_ends_the_run_although_another_call_waits(

@@ -43,7 +43,12 @@ from podwright import (
 from podwright.events import Event
 from podwright.testing import ModelRequest, ModelResponse, ToolCall
 from podwright.usage import Usage
-from podwright_service.background.database import Database, DatabaseUnavailableError, database_url, migrate
+from podwright_service.background.database import (
+    Database,
+    DatabaseUnavailableError,
+    database_url,
+    migrate,
+)
 from podwright_service.background.store import RunStore, StoredRun
 from podwright_service.background.worker import BackgroundWorker
 from podwright_service.inline_blueprints import inline_policy, models_of
@@ -137,7 +142,10 @@ CALLS: dict[str, list[ToolCall]] = {
     "pay": [ToolCall.of("pay", "1", amount="much"), ToolCall.of("pay", "2", amount=3)],
     "charge": [ToolCall.of("charge", "1", amount=7)],
     "ask": [ToolCall.of("ask", "1", question="why"), ToolCall.of("ask", "2", question="how")],
-    "looker": [ToolCall.of("looker", "1", task="find it"), ToolCall.of("payer", "2", task="pay it")],
+    "looker": [
+        ToolCall.of("looker", "1", task="find it"),
+        ToolCall.of("payer", "2", task="pay it"),
+    ],
 }
 """What a model with this tool first asks for."""
 
@@ -155,24 +163,38 @@ async def respond(request: ModelRequest) -> ModelResponse:
         text = json.dumps({"steps": steps})
     elif last.role != "tool" and names:
         await effect(text)
-        return ModelResponse(text, tool_calls=tuple(CALLS[names[0]]), usage=USAGE, finish_reason="tool_calls")
+        return ModelResponse(
+            text, tool_calls=tuple(CALLS[names[0]]), usage=USAGE, finish_reason="tool_calls"
+        )
     await effect(text)
     return ModelResponse(text, usage=USAGE)
 
 
 MODEL = FunctionModel(respond)
 writer, last = Agent("writer", "Write.", MODEL), Agent("last", "End.", MODEL)
-looker, payer = Agent("looker", "Look.", MODEL, tools=[look]), Agent("payer", "Pay.", MODEL, tools=[pay])
-asker, cashier = Agent("asker", "Ask.", MODEL, tools=[ask]), Agent("cashier", "Charge.", MODEL, tools=[charge])
+looker, payer = (
+    Agent("looker", "Look.", MODEL, tools=[look]),
+    Agent("payer", "Pay.", MODEL, tools=[pay]),
+)
+asker, cashier = (
+    Agent("asker", "Ask.", MODEL, tools=[ask]),
+    Agent("cashier", "Charge.", MODEL, tools=[charge]),
+)
 
 
 @pytest.fixture(scope="module")
 def components(served: Served) -> Iterator[dict[str, Component]]:
     """Components with each kind of effect, and services of those that are remote."""
     with served(cashier) as near:
-        front = Workflow("front", [AgentStep(Remote("cashier", str(near.base_url)), "pay"), AgentStep(writer, "note")])
+        front = Workflow(
+            "front",
+            [AgentStep(Remote("cashier", str(near.base_url)), "pay"), AgentStep(writer, "note")],
+        )
         with served(front) as far:
-            yield {component.name: component for component in _components(str(near.base_url), str(far.base_url))}
+            yield {
+                component.name: component
+                for component in _components(str(near.base_url), str(far.base_url))
+            }
 
 
 def _components(cashier_url: str, front_url: str) -> list[Component]:
@@ -181,18 +203,31 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
     return [
         Workflow("tools", [looker, payer, AgentStep(asker, "ask"), last], event_manager=manager),
         Workflow("remote", [AgentStep(remote, "pay"), last], event_manager=manager),
-        Workflow("nested remote", [AgentStep(Remote("front", front_url), "shop"), last], event_manager=manager),
-        Conductor("planner", "Lead.", MODEL, skills=[looker, payer], planning=True, event_manager=manager),
+        Workflow(
+            "nested remote",
+            [AgentStep(Remote("front", front_url), "shop"), last],
+            event_manager=manager,
+        ),
+        Conductor(
+            "planner", "Lead.", MODEL, skills=[looker, payer], planning=True, event_manager=manager
+        ),
         Workflow(
             "steps",
             conditions={"again": again, "is_long": is_long},
             steps=[
-                ParallelStep([[payer], [AgentStep(writer, "beside"), looker], [AgentStep(remote, "far")]], "both"),
+                ParallelStep(
+                    [[payer], [AgentStep(writer, "beside"), looker], [AgentStep(remote, "far")]],
+                    "both",
+                ),
                 ConditionStep("is_long", then=[last], else_=[AgentStep(writer, "short")]),
                 LoopStep([Agent("again", "Repeat.", MODEL)], until="again", max_iterations=4),
-                MapStep("items", "item", [AgentStep(writer, "each", input="{item}")], max_concurrency=2),
+                MapStep(
+                    "items", "item", [AgentStep(writer, "each", input="{item}")], max_concurrency=2
+                ),
                 ApprovalStep("Go on?"),
-                WorkflowStep(Workflow("inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last])),
+                WorkflowStep(
+                    Workflow("inner", [AgentStep(writer, "in"), ApprovalStep("Sure?"), last])
+                ),
             ],
             event_manager=manager,
         ),
@@ -200,7 +235,14 @@ def _components(cashier_url: str, front_url: str) -> list[Component]:
     ]
 
 
-KINDS = ("tools", "remote", "nested remote", "planner", "at the end", pytest.param("steps", marks=pytest.mark.servers))
+KINDS = (
+    "tools",
+    "remote",
+    "nested remote",
+    "planner",
+    "at the end",
+    pytest.param("steps", marks=pytest.mark.servers),
+)
 """The last has so many events that a stop at each of them takes a minute."""
 
 # --- Processes --------------------------------------------------------------------------------------------------------
@@ -287,8 +329,16 @@ class Process:
 
     def counted(self, name: str, **labels: str) -> float:
         """The sum of the samples of a metric with these labels."""
-        samples = (each for metric in self.observability.metrics.registry.collect() for each in metric.samples)
-        return sum(each.value for each in samples if each.name == name and labels.items() <= each.labels.items())
+        samples = (
+            each
+            for metric in self.observability.metrics.registry.collect()
+            for each in metric.samples
+        )
+        return sum(
+            each.value
+            for each in samples
+            if each.name == name and labels.items() <= each.labels.items()
+        )
 
 
 @pytest.fixture
@@ -314,7 +364,9 @@ def processes(monkeypatch: pytest.MonkeyPatch, stop: Stop) -> None:
 
     monkeypatch.setattr(Database, "transaction", refuse_dead)
     monkeypatch.setattr("podwright_service.background.store.LEASE_SECONDS", 0.0)
-    monkeypatch.setattr("podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 60.0)
+    monkeypatch.setattr(
+        "podwright_service.background.worker.RESPONSE_SECONDS", 0.0 if stop == "kill" else 60.0
+    )
 
 
 # --- Stories ----------------------------------------------------------------------------------------------------------
@@ -344,7 +396,9 @@ class Teller:
         self._store = store
         self._resumed = 0
 
-    async def tell(self, count: int, stop: Stop = "graceful", moment: Moment = "at", number: int = -1) -> Story:
+    async def tell(
+        self, count: int, stop: Stop = "graceful", moment: Moment = "at", number: int = -1
+    ) -> Story:
         """Perform some runs, of which the first process is stopped."""
         books.clear()
         self._resumed = 0
@@ -372,7 +426,12 @@ class Teller:
         inputs = {"inputs": {"input": "go", "items": '["one", "two", "three"]'}}
         body = inputs if isinstance(self._component, Workflow) else {"input": "go"}
         run = {"id": run_id, "component": self._component.name, "digest": digest}
-        return {**run, "request": {"body": body, "headers": {}}, "idempotency_key": None, "fingerprint": None}
+        return {
+            **run,
+            "request": {"body": body, "headers": {}},
+            "idempotency_key": None,
+            "fingerprint": None,
+        }
 
     async def _until_ended(self, ids: list[str], process: Process) -> None:
         async with asyncio.timeout(60):
@@ -402,7 +461,9 @@ def _effects(events: Any) -> Iterator[str]:
     for _, data in events:
         if data["type"] == "model_call_finished":
             yield data["response"]["text"]
-        elif data["type"] == "tool_call_finished" and data["kind"] != "conductor":  # whose tools are runs
+        elif (
+            data["type"] == "tool_call_finished" and data["kind"] != "conductor"
+        ):  # whose tools are runs
             yield data["output"]
 
 
@@ -410,7 +471,10 @@ def ends(events: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     """What has ended in this process according to the events, each with how often."""
     found: Counter[tuple[Any, ...]] = Counter()
     for data in events:
-        is_end = data["type"].endswith("_finished") or data["type"] in ("plan_made", "condition_checked")
+        is_end = data["type"].endswith("_finished") or data["type"] in (
+            "plan_made",
+            "condition_checked",
+        )
         if is_end and data["remote"] is None and data.get("outcome", "ok") == "ok":
             names = ("type", "component", "call", "tool", "step", "condition", "result")
             found[*(data.get(name) for name in names), tuple(data["path"])] += 1
@@ -422,7 +486,12 @@ def check(story: Story, reference: Story, stop: Stop) -> None:
     first, *second = (books.of(process) for process in story.processes)
     made_later = sum(second, Counter[str]())
     runs = len(story.runs)
-    wanted = Counter({name: runs * count for name, count in REFERENCE_EFFECTS[story.runs[0]["component"]].items()})
+    wanted = Counter(
+        {
+            name: runs * count
+            for name, count in REFERENCE_EFFECTS[story.runs[0]["component"]].items()
+        }
+    )
     local = Counter({name: count for name, count in story.recorded.items() if name in wanted})
     assert not (made_later + local) - wanted, "what was recorded is made again"
     if stop != "kill":
@@ -432,7 +501,9 @@ def check(story: Story, reference: Story, stop: Stop) -> None:
         assert story.remote_effects == expected, "an effect of a remote is lost, or made twice"
         assert story.resumed == 0
     charged = story.remote_effects["charge 7"]
-    assert charged <= runs * reference.remote_effects["charge 7"] + story.resumed, "charged twice, and nobody was asked"
+    assert charged <= runs * reference.remote_effects["charge 7"] + story.resumed, (
+        "charged twice, and nobody was asked"
+    )
     for run, events in zip(story.runs, story.events, strict=True):
         check_run(run, events, reference, stop)
     if stop != "kill":
@@ -454,7 +525,9 @@ def check_run(run: StoredRun, events: list[dict[str, Any]], reference: Story, st
     assert ends(events) == ends(reference.events[0])
     last_of = {data["run_id"]: data["type"] for data in events if data["remote"] is None}
     assert set(last_of.values()) == {"run_finished"}
-    answers = [data["response"]["usage"] for data in events if data["type"] == "model_call_finished"]
+    answers = [
+        data["response"]["usage"] for data in events if data["type"] == "model_call_finished"
+    ]
     usage = run["usage"]
     assert usage["model_calls"] == len(answers)
     assert usage["input_tokens"] == sum(each["input_tokens"] for each in answers)
@@ -471,7 +544,9 @@ def check_counters(story: Story) -> None:
     def counted(name: str, **labels: str) -> float:
         return sum(process.counted(name, **labels) for process in story.processes)
 
-    assert counted("podwright_background_attempts_total") == sum(run["attempt"] for run in story.runs)
+    assert counted("podwright_background_attempts_total") == sum(
+        run["attempt"] for run in story.runs
+    )
     assert counted("podwright_model_calls_total", status="ok") == kinds["model_call_finished"]
     assert counted("podwright_tool_calls_total", status="ok") == kinds["tool_call_finished"]
     assert counted("podwright_cost_usd_total") == 0.25 * kinds["model_call_finished"]
@@ -548,13 +623,20 @@ async def test_a_stop_at_every_event(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stop", [pytest.param(stop, marks=pytest.mark.servers) for stop in STOPS])
 async def test_a_stop_of_several_runs(
-    components: dict[str, Component], database: str, store: RunStore, processes: None, stop: Stop, form: Form
+    components: dict[str, Component],
+    database: str,
+    store: RunStore,
+    processes: None,
+    stop: Stop,
+    form: Form,
 ) -> None:
     """Three runs at once, whose process is stopped about an event of any of them."""
     await _try_all(components["remote"], database, store, stop, form, runs=3)
 
 
-async def _try_all(component: Component, database: str, store: RunStore, stop: Stop, form: Form, runs: int) -> None:
+async def _try_all(
+    component: Component, database: str, store: RunStore, stop: Stop, form: Form, runs: int
+) -> None:
     reference = await tell_reference(component, database, store)
     teller = Teller(component, database, store)
     tried = 0

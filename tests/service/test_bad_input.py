@@ -70,8 +70,14 @@ INLINE_SHAPES: dict[str, tuple[dict[str, Any], str]] = {
     "no type": ({"blueprint": {}, "input": "a"}, ""),
     "a wrong type": ({"type": "robot", "blueprint": {}, "input": "a"}, "/type"),
     "an array for a blueprint": ({"type": "agent", "blueprint": [], "input": "a"}, "/blueprint"),
-    "an array of agents": ({"type": "agent", "blueprint": {}, "agents": [], "input": "a"}, "/agents"),
-    "a string for an agent": ({"type": "agent", "blueprint": {}, "agents": {"a": "b"}, "input": "a"}, "/agents/a"),
+    "an array of agents": (
+        {"type": "agent", "blueprint": {}, "agents": [], "input": "a"},
+        "/agents",
+    ),
+    "a string for an agent": (
+        {"type": "agent", "blueprint": {}, "agents": {"a": "b"}, "input": "a"},
+        "/agents/a",
+    ),
     "no input": ({"type": "agent", "blueprint": {}}, ""),
 }
 SHAPES = {"/run": RUN_SHAPES, "/run/stream": RUN_SHAPES, "/run-blueprint": INLINE_SHAPES}
@@ -109,7 +115,9 @@ def test_an_unknown_step_is_rejected(example: Example, body: dict[str, Any]) -> 
 
 def test_an_invalid_query_parameter_is_rejected(example: Example) -> None:
     """`trace` is true or false."""
-    check_problem(example("writer").post("/run?trace=maybe", json={"input": "a"}), 422, "request_invalid")
+    check_problem(
+        example("writer").post("/run?trace=maybe", json={"input": "a"}), 422, "request_invalid"
+    )
 
 
 MEDIA_TYPES = {
@@ -124,7 +132,9 @@ MEDIA_TYPES = {
 
 
 @pytest.mark.parametrize(("headers", "status"), MEDIA_TYPES.values(), ids=MEDIA_TYPES)
-def test_the_headers_must_declare_json(example: Example, headers: list[tuple[str, str]], status: int) -> None:
+def test_the_headers_must_declare_json(
+    example: Example, headers: list[tuple[str, str]], status: int
+) -> None:
     """A body that is not declared as uncompressed JSON in UTF-8 is a 415."""
     response = example("writer").post("/run", content=b'{"input": "a"}', headers=headers)
     assert response.status_code == status
@@ -200,7 +210,10 @@ def test_endless_headers_are_rejected(example: Example, name: str) -> None:
 def test_large_headers_are_rejected(example: Example) -> None:
     """A request with complete headers over the limit is a 431 with a problem; 60 KB of them are taken."""
     client = example("writer")
-    assert client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 60_000}).status_code == 200
+    assert (
+        client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 60_000}).status_code
+        == 200
+    )
     refused = client.post("/run", json={"input": "a"}, headers={"x-large": "y" * 70_000})
     assert (refused.status_code, refused.json()["code"]) == (431, "headers_too_large")
     assert client.post("/run", json={"input": "a"}).status_code == 200
@@ -217,7 +230,9 @@ def test_another_method_is_rejected(example: Example) -> None:
     "body",
     [
         b'{"input": "x"' + b"".join(b',"input%d": 1' % n for n in range(49_000)) + b"}",
-        b'{"blueprint": {' + b",".join(b'"key%d": 1' % n for n in range(9_000)) + b'}, "type": "agent", "input": "x"}',
+        b'{"blueprint": {'
+        + b",".join(b'"key%d": 1' % n for n in range(9_000))
+        + b'}, "type": "agent", "input": "x"}',
         b'{"blueprint": {"name": "a", "instructions": "", "config": {"model": "offline/echo"'
         + b"".join(b',"key%d": 1' % n for n in range(9_000))
         + b'}}, "type": "agent", "input": "x"}',
@@ -235,7 +250,16 @@ def test_every_code_of_the_service_is_documented() -> None:
     """docs/errors.md has a section for each error code of the service."""
     folder = Path(podwright_service.__file__).parent
     code = "\n".join(path.read_text() for path in folder.rglob("*.py"))
-    codes = {*re.findall(r'RequestError\(\s*\d+,\s*"(\w+)"', code), "internal_error", "not_found", "method_not_allowed"}
-    documented = set(re.findall(r"^## (\w+)$", (folder.parents[2] / "docs" / "errors.md").read_text(), re.MULTILINE))
+    codes = {
+        *re.findall(r'RequestError\(\s*\d+,\s*"(\w+)"', code),
+        "internal_error",
+        "not_found",
+        "method_not_allowed",
+    }
+    documented = set(
+        re.findall(
+            r"^## (\w+)$", (folder.parents[2] / "docs" / "errors.md").read_text(), re.MULTILINE
+        )
+    )
     assert codes <= documented
     assert {"json_invalid", "body_too_large", "key_required"} <= codes

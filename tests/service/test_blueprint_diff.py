@@ -24,9 +24,27 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     (AGENT, "/tools", REMOVED, "/tools/forecast", COMPATIBLE),
     ({**AGENT, "tools": []}, "/tools", REMOVED, "", COMPATIBLE),
     (AGENT, "/tools/1", {**TOOL, "name": "title"}, "/tools/title", BREAKING),
-    (AGENT, f"{FUNCTION}/description", "d", "/tools/forecast/schema/function/description", COMPATIBLE),
-    (AGENT, f"{PARAMETERS}/city/type", "integer", PARAMETERS.replace("0", "forecast") + "/city/type", BREAKING),
-    (AGENT, f"{PARAMETERS}/days/examples", [1], PARAMETERS.replace("0", "forecast") + "/days/examples", COMPATIBLE),
+    (
+        AGENT,
+        f"{FUNCTION}/description",
+        "d",
+        "/tools/forecast/schema/function/description",
+        COMPATIBLE,
+    ),
+    (
+        AGENT,
+        f"{PARAMETERS}/city/type",
+        "integer",
+        PARAMETERS.replace("0", "forecast") + "/city/type",
+        BREAKING,
+    ),
+    (
+        AGENT,
+        f"{PARAMETERS}/days/examples",
+        [1],
+        PARAMETERS.replace("0", "forecast") + "/days/examples",
+        COMPATIBLE,
+    ),
     (AGENT, f"{PARAMETERS}/title", {}, PARAMETERS.replace("0", "forecast") + "/title", BREAKING),
     (WORKFLOW, "/steps", [APPROVAL, *WORKFLOW["steps"]], "/steps/ask", BREAKING),
     (WORKFLOW, "/steps", WORKFLOW["steps"][::-1], "/steps", BREAKING),
@@ -38,19 +56,29 @@ CHANGES: list[tuple[Json, str, Any, str, bool]] = [
     (EVERY_STEP, "/steps/2/branches/1", [APPROVAL], "/steps/both/branches/1", BREAKING),
     (EVERY_STEP, "/steps/3/max_iterations", 3, "/steps/loop/max_iterations", COMPATIBLE),
     (EVERY_STEP, "/steps/3/on_exhausted", "fail", "/steps/loop/on_exhausted", BREAKING),
-    (EVERY_STEP, "/steps/5/workflow/steps/0/agent", "poet", "/steps/nest/workflow/steps/w/agent", BREAKING),
+    (
+        EVERY_STEP,
+        "/steps/5/workflow/steps/0/agent",
+        "poet",
+        "/steps/nest/workflow/steps/w/agent",
+        BREAKING,
+    ),
     (CONDUCTOR, "/skills/1", {"type": "Agent", "name": "b"}, "/skills/b", BREAKING),
     (CONDUCTOR, "/skills/0/tools", [TOOL], "/skills/writer/tools/forecast", BREAKING),
 ]
 
 
 @pytest.mark.parametrize(("old", "place", "value", "pointer", "breaking"), CHANGES)
-def test_a_change_is_breaking_or_compatible(old: Json, place: str, value: Any, pointer: str, breaking: bool) -> None:
+def test_a_change_is_breaking_or_compatible(
+    old: Json, place: str, value: Any, pointer: str, breaking: bool
+) -> None:
     """A change is listed once, with its place by name, and whether those who call or deploy must act."""
     new = edited(old, place, value)
     before = copy.deepcopy((old, new))
     changes = blueprint_changes(old, new)
-    assert [(change.pointer, change.breaking) for change in changes] == ([(pointer, breaking)] if pointer else [])
+    assert [(change.pointer, change.breaking) for change in changes] == (
+        [(pointer, breaking)] if pointer else []
+    )
     reverse = {"added": "removed", "removed": "added", "changed": "changed"}
     assert [(change.pointer, reverse[change.op]) for change in blueprint_changes(new, old)] == [
         (change.pointer, change.op) for change in changes
@@ -70,7 +98,12 @@ def test_a_change_has_both_values() -> None:
 def test_another_kind_is_one_breaking_change() -> None:
     """Blueprints of two kinds differ in their type only."""
     (change,) = blueprint_changes(AGENT, WORKFLOW)
-    assert (change.pointer, change.old, change.new, change.breaking) == ("/type", "agent", "workflow", True)
+    assert (change.pointer, change.old, change.new, change.breaking) == (
+        "/type",
+        "agent",
+        "workflow",
+        True,
+    )
 
 
 def test_blueprints_are_compared_in_the_current_version() -> None:

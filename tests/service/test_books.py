@@ -13,7 +13,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.library.model_clients import NO_LIMITS, SOON
 from tests.library.provider_shapes import COUNTS, Counts
-from tests.library.upstream import Script, Upstream, completion, delta, reply, sse, streamed, upstream
+from tests.library.upstream import (
+    Script,
+    Upstream,
+    completion,
+    delta,
+    reply,
+    sse,
+    streamed,
+    upstream,
+)
 
 from podwright import Agent, Usage
 from podwright.errors import PodwrightError
@@ -50,7 +59,9 @@ async def ledgers(*, streaming: bool) -> tuple[Usage, Scrape, dict[str, Any]]:
     metrics = Metrics("guide", "agent", components=[Part("guide", "agent")], models={MODEL})
     subscribers = (metrics.subscriber(), RunSpans(tracing.get_tracer("test")))
     try:
-        result = await execute(Agent("guide", "Help.", MODEL), Task("?"), subscribers=subscribers, stream=streaming)
+        result = await execute(
+            Agent("guide", "Help.", MODEL), Task("?"), subscribers=subscribers, stream=streaming
+        )
         usage = result.usage
     except PodwrightError as error:
         usage = error.usage or Usage()
@@ -82,7 +93,9 @@ def stream_of(shape: Counts) -> Script:
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 @pytest.mark.parametrize("shape", COUNTS, ids=lambda shape: f"{shape.provider}: {shape.what}")
-async def test_the_ledgers_are_the_books(shape: Counts, streaming: bool, provider: Upstream) -> None:
+async def test_the_ledgers_are_the_books(
+    shape: Counts, streaming: bool, provider: Upstream
+) -> None:
     """For each shape of counts: answer, metrics and span have what the provider counted."""
     if shape.streams and not streaming:
         return
@@ -103,10 +116,17 @@ FAILED = streamed(sse({"choices": [], "usage": USED}, {"error": {"message": "Dow
 
 @pytest.mark.parametrize(
     ("scripts", "answers"),
-    [([CUT, ANSWER], 2), ([FAILED, CUT, ANSWER], 3), ([CUT, CUT, CUT], 3), ([FAILED, FAILED, FAILED], 3)],
+    [
+        ([CUT, ANSWER], 2),
+        ([FAILED, CUT, ANSWER], 3),
+        ([CUT, CUT, CUT], 3),
+        ([FAILED, FAILED, FAILED], 3),
+    ],
     ids=["retried", "retried twice", "cut off each time", "failed each time"],
 )
-async def test_attempts_that_failed_are_in_the_ledgers(scripts: list[Script], answers: int, provider: Upstream) -> None:
+async def test_attempts_that_failed_are_in_the_ledgers(
+    scripts: list[Script], answers: int, provider: Upstream
+) -> None:
     """What the provider counted for an answer that was cut off, or failed, is in all three ledgers as well."""
     provider.answers(*scripts)
     usage, scrape, span = await ledgers(streaming=True)

@@ -16,7 +16,10 @@ from tests.service.support import AGENT, Shell
 import podwright
 from podwright_service.variables import LIBRARY
 
-TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
+TOOL = {
+    "name": "t",
+    "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}},
+}
 
 
 def write(path: Path, blueprint: object) -> str:
@@ -33,14 +36,22 @@ def test_the_client_of_each_model(shell: Shell, newsroom: Path) -> None:
         ("azure/ours", "openai", "azure speaks Chat Completions"),
         ("bedrock/amazon.nova-pro-v1:0", "litellm", "no other client knows its provider"),
     ):
-        keys = {"ANTHROPIC_API_KEY": "k", "AZURE_API_KEY": "k", "AZURE_API_BASE": "https://ours.example"}
+        keys = {
+            "ANTHROPIC_API_KEY": "k",
+            "AZURE_API_KEY": "k",
+            "AZURE_API_BASE": "https://ours.example",
+        }
         done = shell("validate", path, PODWRIGHT_MODEL=name, **keys)
-        assert done.stdout.splitlines()[-1] == f"{path}: {name}: client '{client}', because {reason}", done.stderr
+        assert (
+            done.stdout.splitlines()[-1] == f"{path}: {name}: client '{client}', because {reason}"
+        ), done.stderr
 
 
 def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     """Valid files and folders of all kinds have a line each with kind, name and digest, and exit code 0."""
-    paths = [str(newsroom / name) for name in ("newsroom", "desk", "press", "researcher/blueprint.json")]
+    paths = [
+        str(newsroom / name) for name in ("newsroom", "desk", "press", "researcher/blueprint.json")
+    ]
     done = shell("validate", *paths, PODWRIGHT_MODEL="offline/echo")
     assert (done.returncode, done.stderr) == (0, "")
     kinds = ("workflow", "conductor", "pipeline", "agent")
@@ -48,13 +59,19 @@ def test_valid_blueprints(shell: Shell, newsroom: Path) -> None:
     for path, line, kind in zip(paths, lines, kinds, strict=True):
         assert line.startswith(f"{path}: valid {kind} '")
         assert "sha256:" in line
-    assert json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0]["kind"] == "workflow"
+    assert (
+        json.loads(shell("validate", "--json", paths[0], OPENAI_API_KEY="k").stdout)[0]["kind"]
+        == "workflow"
+    )
 
 
 def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     """Every problem of every path has a line with its JSON pointer, and so it has with `--json`."""
     write(tmp_path / "bare" / "blueprint.json", {**AGENT, "tools": [TOOL]})
-    until = {"name": "all", "args": {"conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]}}
+    until = {
+        "name": "all",
+        "args": {"conditions": [{"name": "equals", "args": {"value": "a"}}, {"name": "ours"}]},
+    }
     step = {"type": "agent_step", "agent": "unknown", "name": "s"}
     loop = {"type": "loop_step", "name": "l", "steps": [step], "until": until, "max_iterations": 2}
     paths = [
@@ -69,7 +86,9 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines()[0].startswith(f"{paths[0]}:/")
     reports = json.loads(shell("validate", "--json", *paths).stdout)
-    pointers = {report["path"]: {problem["pointer"] for problem in report["problems"]} for report in reports}
+    pointers = {
+        report["path"]: {problem["pointer"] for problem in report["problems"]} for report in reports
+    }
     assert pointers == {
         paths[0]: {"", "/instruction"},
         paths[1]: {""},
@@ -78,24 +97,45 @@ def test_every_problem_of_every_blueprint(shell: Shell, tmp_path: Path) -> None:
         "nowhere.json": {""},
         paths[5]: {""},
     }
-    assert all(f"{path}:{pointer or '/'}:" in done.stdout for path in pointers for pointer in pointers[path])
+    assert all(
+        f"{path}:{pointer or '/'}:" in done.stdout
+        for path in pointers
+        for pointer in pointers[path]
+    )
 
 
 def test_unknown_keys_of_config_are_warnings(shell: Shell, tmp_path: Path) -> None:
     """A key of `config` that is not used is a warning, in the text and in the JSON, and the exit code is 0."""
-    path = write(tmp_path / "a.json", {**AGENT, "config": {"model": "offline/echo", "top_k": 5}, "metadata": {"a": 1}})
+    path = write(
+        tmp_path / "a.json",
+        {**AGENT, "config": {"model": "offline/echo", "top_k": 5}, "metadata": {"a": 1}},
+    )
     done = shell("validate", path)
-    assert (done.returncode, done.stdout.splitlines()[0].startswith(f"{path}:/config/top_k: warning: ")) == (0, True)
+    assert (
+        done.returncode,
+        done.stdout.splitlines()[0].startswith(f"{path}:/config/top_k: warning: "),
+    ) == (0, True)
     (report,) = json.loads(shell("validate", "--json", path).stdout)
-    assert (report["valid"], [warning["pointer"] for warning in report["warnings"]]) == (True, ["/config/top_k"])
+    assert (report["valid"], [warning["pointer"] for warning in report["warnings"]]) == (
+        True,
+        ["/config/top_k"],
+    )
 
 
 def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
     """Such a name in a step is a problem, one in the instructions of its agent a warning; inputs are neither."""
-    agent = {**AGENT, "name": "writer", "instructions": "Be {tone}.", "config": {"model": "offline/echo"}}
+    agent = {
+        **AGENT,
+        "name": "writer",
+        "instructions": "Be {tone}.",
+        "config": {"model": "offline/echo"},
+    }
     (tmp_path / "agents" / "writer").mkdir(parents=True)
     write(tmp_path / "agents" / "writer" / "blueprint.json", agent)
-    steps = [{"type": "agent_step", "agent": "writer", "name": name, "input": "{topic}"} for name in ("a", "b")]
+    steps = [
+        {"type": "agent_step", "agent": "writer", "name": name, "input": "{topic}"}
+        for name in ("a", "b")
+    ]
     write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
     done = shell("validate", ".")
     assert done.returncode == 0
@@ -106,14 +146,20 @@ def test_names_that_nothing_fills(shell: Shell, tmp_path: Path) -> None:
     steps[1]["input"] = "{wrtier_output}"
     write(tmp_path / "blueprint.json", {"type": "Workflow", "name": "flow", "steps": steps})
     done = shell("validate", ".")
-    assert (done.returncode, done.stdout.splitlines()[0].partition(": ")[0]) == (1, ".:/steps/1/input")
+    assert (done.returncode, done.stdout.splitlines()[0].partition(": ")[0]) == (
+        1,
+        ".:/steps/1/input",
+    )
     assert "'writer_output'" in done.stdout
 
 
 def test_invalid_settings_are_not_a_problem_of_a_blueprint(shell: Shell, tmp_path: Path) -> None:
     """Invalid settings, and short API keys of the service, are an error of the command."""
     path = write(tmp_path / "good" / "blueprint.json", AGENT)
-    for source, name, value in (("good", "PODWRIGHT_PRT", "1"), (path, "PODWRIGHT_API_KEYS", "short")):
+    for source, name, value in (
+        ("good", "PODWRIGHT_PRT", "1"),
+        (path, "PODWRIGHT_API_KEYS", "short"),
+    ):
         done = shell("validate", "--json", source, **{name: value})
         assert (done.returncode, done.stdout) == (1, "")
         assert name in done.stderr
@@ -149,22 +195,40 @@ def test_models_that_cannot_be_called(
 def test_models_that_can_be_called(shell: Shell, tmp_path: Path) -> None:
     """A key, an endpoint of one's own, or an offline model for all make the same blueprint valid."""
     write(tmp_path / "a" / "blueprint.json", {**AGENT, "config": {"model": "openai/gpt-4o-mini"}})
-    for name, value in (("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "http://x"), ("PODWRIGHT_MODEL", "offline/echo")):
+    for name, value in (
+        ("OPENAI_API_KEY", "k"),
+        ("OPENAI_BASE_URL", "http://x"),
+        ("PODWRIGHT_MODEL", "offline/echo"),
+    ):
         for command in (["validate", "a"], ["settings", "a", "--check"]):
             assert shell(*command, **{name: value}).returncode == 0
     (tmp_path / "prices.json").write_text("{")
-    done = shell("settings", "a", "--check", OPENAI_API_KEY="k", PODWRIGHT_PRICES=str(tmp_path / "prices.json"))
+    done = shell(
+        "settings",
+        "a",
+        "--check",
+        OPENAI_API_KEY="k",
+        PODWRIGHT_PRICES=str(tmp_path / "prices.json"),
+    )
     assert (done.returncode, "prices.json" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PODWRIGHT_API_KEYS", "short"), ("PODWRIGHT_ALLOWED_MODELS", "gpt-4o"), ("PODWRIGHT_COMPONENT", "nowhere")],
+    [
+        ("PODWRIGHT_API_KEYS", "short"),
+        ("PODWRIGHT_ALLOWED_MODELS", "gpt-4o"),
+        ("PODWRIGHT_COMPONENT", "nowhere"),
+    ],
 )
 def test_settings_that_do_not_serve(shell: Shell, name: str, value: str) -> None:
     """`settings --check` tells what `settings` alone does not check."""
     done = shell("settings", "--check", **{name: value})
-    assert (done.returncode, "Suggestion" in done.stderr, "PODWRIGHT_PORT" in done.stdout) == (1, True, True)
+    assert (done.returncode, "Suggestion" in done.stderr, "PODWRIGHT_PORT" in done.stdout) == (
+        1,
+        True,
+        True,
+    )
     assert shell("settings", **{name: value}).returncode == 0
 
 
@@ -174,7 +238,10 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
     text = write(tmp_path / "text.json", {**AGENT, "instructions": "Write well."})
     tool = write(tmp_path / "tool.json", {**AGENT, "tools": [TOOL]})
     done = shell("diff", old, text, "--exit-code")
-    assert (done.returncode, done.stdout) == (0, "compatible: /instructions changed: 'Write.' -> 'Write well.'\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "compatible: /instructions changed: 'Write.' -> 'Write well.'\n",
+    )
     done = shell("diff", old, tool, "--exit-code")
     assert (done.returncode, done.stdout.startswith("breaking: /tools/t added: ")) == (1, True)
     done = shell("diff", old, tool, "--json")
@@ -187,7 +254,9 @@ def test_differences(shell: Shell, tmp_path: Path) -> None:
 
 def test_schemas(shell: Shell) -> None:
     """`schema` prints the JSON Schema of one kind, or of all; a misspelt kind has a suggestion."""
-    assert json.loads(shell("schema", "Agent").stdout) == podwright.blueprints.json_schema()["agent"]
+    assert (
+        json.loads(shell("schema", "Agent").stdout) == podwright.blueprints.json_schema()["agent"]
+    )
     assert json.loads(shell("schema").stdout) == podwright.blueprints.json_schema()
     done = shell("schema", "agnet")
     assert (done.returncode, "'agent'" in done.stderr) == (1, True)
@@ -212,7 +281,9 @@ def test_a_new_component_works(shell: Shell, tmp_path: Path) -> None:
     tests = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment())
     assert "2 passed, 1 deselected" in tests.stdout, tests.stdout
     [command] = re.findall("^python (-c '.*')$", readme, re.MULTILINE)
-    tools = subprocess.run([sys.executable, *shlex.split(command)], cwd=folder, capture_output=True, check=True).stdout
+    tools = subprocess.run(
+        [sys.executable, *shlex.split(command)], cwd=folder, capture_output=True, check=True
+    ).stdout
     assert json.loads(tools) == json.loads((folder / "blueprint.json").read_text())["tools"]
     (folder / "tools.py").write_text("mine")
     assert shell("new", "some/my sums").returncode == 1
@@ -261,7 +332,10 @@ def test_a_model_without_a_price(shell: Shell, newsroom: Path) -> None:
     done = shell("validate", path, **local)
     assert done.returncode == 0
     assert f"{path}:/: warning: The price of 'hosted_vllm/ours' is unknown" in done.stdout
-    assert "price" not in shell("validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k").stdout
+    assert (
+        "price"
+        not in shell("validate", path, PODWRIGHT_MODEL="openai/gpt-4o", OPENAI_API_KEY="k").stdout
+    )
 
 
 def test_prices(shell: Shell, tmp_path: Path) -> None:

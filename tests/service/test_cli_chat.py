@@ -55,7 +55,8 @@ lead = Conductor("lead", "Lead.", ScriptedModel(
 '''
 KEY = "a-key-of-a-service-0123456789"
 ON_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
 )
 """Runs a command with its standard input as its controlling terminal, where Ctrl-C is a signal."""
 INTERRUPT = "\x03"
@@ -136,14 +137,22 @@ def test_a_conversation(folder: Path, shell: Shell) -> None:
         assert "no answer" in terminal.turn("fail")
         terminal.type("half a line")
         terminal.until("half a line")
-        until(lambda: terminal.type(INTERRUPT) or terminal.shows("/quit"), pause=0.5)  # Python may miss one in between
+        until(
+            lambda: terminal.type(INTERRUPT) or terminal.shows("/quit"), pause=0.5
+        )  # Python may miss one in between
         terminal.until("> $")
         assert "3 questions: first, second, third\n" in terminal.turn("third")
 
         dim = terminal.turn("add")
-        assert re.search(r"\x1b\[2m\[helper\] calling add\(.*\)\x1b\[0m\n\x1b\[2m\[helper\] add returned: 5\x1b", dim)
+        assert re.search(
+            r"\x1b\[2m\[helper\] calling add\(.*\)\x1b\[0m\n\x1b\[2m\[helper\] add returned: 5\x1b",
+            dim,
+        )
         assert "4 questions: first, second, third, add\n" in dim
-        assert "1000 input (300 cached), 20 output tokens, 0.25 USD; conversation: " in terminal.turn("price")
+        assert (
+            "1000 input (300 cached), 20 output tokens, 0.25 USD; conversation: "
+            in terminal.turn("price")
+        )
         assert "Did you mean '/save'?" in terminal.turn("/sav trace.json", "suggest|mean.*")
         terminal.turn("/save /nowhere/trace.json", r"Cannot write")
         terminal.turn("/save trace.json", "Saved")
@@ -167,7 +176,10 @@ def test_the_url_of_a_service(folder: Path, serve: Serve) -> None:
     """A service is found by its URL, called with the API key of its name, and a cancelled turn is cancelled there."""
     gate = Gate()
     url = str(serve(gate.agent(), api_keys=KEY).base_url)
-    variables = {"PODWRIGHT_AGENTS": json.dumps({"aide": url}), "PODWRIGHT_AGENT_KEYS": json.dumps({"aide": KEY})}
+    variables = {
+        "PODWRIGHT_AGENTS": json.dumps({"aide": url}),
+        "PODWRIGHT_AGENT_KEYS": json.dumps({"aide": KEY}),
+    }
     with on_terminal(folder, "chat", url, **variables) as terminal:
         terminal.until(r"'aide' \(agent\)(.|\n)*> $")
         terminal.type("first\n")
@@ -196,7 +208,9 @@ def test_keys_of_services(folder: Path, shell: Shell, serve: Serve) -> None:
 
 def test_piped_input(folder: Path, shell: Shell) -> None:
     """Without a terminal, each line of the input is a turn; only answers are on standard output, without colours."""
-    done = shell("chat", "made:plain", "--model", "offline/echo", stdin="one\n\n/help\ntwo", FORCE_COLOR="1")
+    done = shell(
+        "chat", "made:plain", "--model", "offline/echo", stdin="one\n\n/help\ntwo", FORCE_COLOR="1"
+    )
     assert (done.returncode, done.stdout) == (0, "Echo: one\nEcho: two\n")
     assert "/save FILE" in done.stderr
     assert done.stderr.count("turn: ") == 2
@@ -213,6 +227,11 @@ def test_a_conductor(folder: Path, shell: Shell) -> None:
 def test_what_keeps_no_conversation(folder: Path, shell: Shell, serve: Serve) -> None:
     """A workflow is refused, here and in a service, and so are options that have no effect."""
     url = str(serve(Workflow("flow", [Agent("echo", "Echo.", "offline/echo")])).base_url)
-    for arguments in (["made:flow"], [url], [url, "--model", "offline/echo"], ["made:agent", "--api-key", KEY]):
+    for arguments in (
+        ["made:flow"],
+        [url],
+        [url, "--model", "offline/echo"],
+        ["made:agent", "--api-key", KEY],
+    ):
         done = shell("chat", *arguments, stdin="one\n")
         assert (done.returncode, done.stdout, "input_invalid" in done.stderr) == (1, "", True), done

@@ -17,8 +17,14 @@ def test_a_service_that_is_ready(shell: Shell, serve: Serve) -> None:
     """The check asks /ready unless the address has a path; its exit code is 0 for status 200 only."""
     url = str(serve(Agent("a", "Do.", "offline/echo")).base_url).rstrip("/")
     done = shell("check", url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f'{url}: 200 {{"status":"ready"}}\n', "")
-    assert shell("check", f"{url.removeprefix('http://')}/health", "--timeout", "20").returncode == 0
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f'{url}: 200 {{"status":"ready"}}\n',
+        "",
+    )
+    assert (
+        shell("check", f"{url.removeprefix('http://')}/health", "--timeout", "20").returncode == 0
+    )
     missing = shell("check", f"{url}/nowhere")
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "404" in missing.stderr
@@ -30,10 +36,15 @@ def test_a_service_that_is_ready(shell: Shell, serve: Serve) -> None:
     [
         ({}, "http://127.0.0.1:8000/ready"),
         ({"PODWRIGHT_PORT": "9000", "PODWRIGHT_HOST": "::"}, "http://127.0.0.1:9000/ready"),
-        ({"PODWRIGHT_PORT": "tcp://10.0.0.7:80", "PODWRIGHT_HOST": "::1"}, "http://[::1]:8000/ready"),
+        (
+            {"PODWRIGHT_PORT": "tcp://10.0.0.7:80", "PODWRIGHT_HOST": "::1"},
+            "http://[::1]:8000/ready",
+        ),
     ],
 )
-def test_the_address_of_this_machine(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], url: str) -> None:
+def test_the_address_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], url: str
+) -> None:
     """Without an address, the check asks the address in the settings of the service."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

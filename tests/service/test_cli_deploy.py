@@ -21,8 +21,13 @@ NAMES = ("researcher", "reviewer", "writer", "newsroom")
 def running(newsroom: Path) -> str:
     """The output of `helm get values` for a release of the newsroom."""
     values = deploy.render(newsroom / name for name in NAMES)
-    values["components"]["writer"] |= {"replicas": 3, "agents": [{"name": "far", "url": "https://far.example"}]}
-    return "USER-SUPPLIED VALUES:\n" + deploy.write_values({"defaults": {"model": "offline/echo"}, **values})
+    values["components"]["writer"] |= {
+        "replicas": 3,
+        "agents": [{"name": "far", "url": "https://far.example"}],
+    }
+    return "USER-SUPPLIED VALUES:\n" + deploy.write_values(
+        {"defaults": {"model": "offline/echo"}, **values}
+    )
 
 
 def changed_copy(folder: Path, target: Path, old: str, new: str) -> str:
@@ -42,13 +47,18 @@ def test_render(shell: Shell, newsroom: Path, tmp_path: Path) -> None:
     assert yaml.safe_load(printed.stdout) == deploy.render(folders)
     assert "      tools.py: |\n" in printed.stdout
     written = shell("deploy", "render", *folders, "--output", "fleet.yaml")
-    assert (written.returncode, written.stdout) == (0, "fleet.yaml: newsroom, researcher, reviewer, writer\n")
+    assert (written.returncode, written.stdout) == (
+        0,
+        "fleet.yaml: newsroom, researcher, reviewer, writer\n",
+    )
     assert (tmp_path / "fleet.yaml").read_text() == printed.stdout
 
 
 def test_render_onto_a_release(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
     """With `--onto`, a folder replaces its component's blueprint; all other values are kept."""
-    folder = changed_copy(newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper")
+    folder = changed_copy(
+        newsroom / "writer", tmp_path / "writer", "general newspaper", "local newspaper"
+    )
     done = shell("deploy", "render", folder, "--onto", "-", stdin=running)
     assert done.returncode == 0, done.stderr
     before = deploy.read_values(running)
@@ -86,8 +96,12 @@ def test_a_release_that_is_too_large(shell: Shell, tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in ("first", "second")]
     for folder in folders:
         Path(folder).mkdir()
-        (Path(folder) / "blueprint.json").write_text(json.dumps({**AGENT, "name": Path(folder).name}))
-        (Path(folder) / "noise.txt").write_text(base64.b64encode(random.Random(folder).randbytes(300_000)).decode())
+        (Path(folder) / "blueprint.json").write_text(
+            json.dumps({**AGENT, "name": Path(folder).name})
+        )
+        (Path(folder) / "noise.txt").write_text(
+            base64.b64encode(random.Random(folder).randbytes(300_000)).decode()
+        )
     done = shell("deploy", "render", *folders, "--output", "fleet.yaml")
     assert (done.returncode, done.stdout) == (0, "fleet.yaml: first, second\n")
     assert done.stderr.startswith("fleet.yaml: ")
@@ -96,22 +110,32 @@ def test_a_release_that_is_too_large(shell: Shell, tmp_path: Path) -> None:
     assert (split.returncode, split.stderr) == (0, "")
 
 
-def test_the_difference_of_a_folder(shell: Shell, newsroom: Path, running: str, tmp_path: Path) -> None:
+def test_the_difference_of_a_folder(
+    shell: Shell, newsroom: Path, running: str, tmp_path: Path
+) -> None:
     """A folder is compared with its component in the release; a breaking change is exit code 1 with `--exit-code`."""
     compatible = changed_copy(
         newsroom / "newsroom", tmp_path / "newsroom", '"max_iterations": 3', '"max_iterations": 2'
     )
-    done = shell("deploy", "diff", "-", compatible, str(newsroom / "reviewer"), "--exit-code", stdin=running)
+    done = shell(
+        "deploy", "diff", "-", compatible, str(newsroom / "reviewer"), "--exit-code", stdin=running
+    )
     assert (done.returncode, done.stderr) == (0, "")
     [line] = done.stdout.splitlines()
     assert line.startswith("newsroom: compatible: /steps/")
     (tmp_path / "running.yaml").write_text(running)
-    breaking = changed_copy(newsroom / "researcher", tmp_path / "researcher", '"integer"', '"string"')
+    breaking = changed_copy(
+        newsroom / "researcher", tmp_path / "researcher", '"integer"', '"string"'
+    )
     done = shell("deploy", "diff", "running.yaml", breaking, "--exit-code")
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("researcher: breaking: /tools/search_archive/")
     [change] = json.loads(shell("deploy", "diff", "running.yaml", breaking, "--json").stdout)
-    assert (change["component"], change["what"], change["breaking"]) == ("researcher", "changed", True)
+    assert (change["component"], change["what"], change["breaking"]) == (
+        "researcher",
+        "changed",
+        True,
+    )
     assert (change["values"], change["blueprint"][0]["breaking"]) == ([], True)
 
 
@@ -135,7 +159,9 @@ def test_a_file_of_values(shell: Shell, running: str, tmp_path: Path) -> None:
 
 def test_a_release_without_values(shell: Shell, newsroom: Path) -> None:
     """Helm prints null for a release without values; other data are an error."""
-    done = shell("deploy", "diff", "-", str(newsroom / "writer"), stdin="USER-SUPPLIED VALUES:\nnull\n")
+    done = shell(
+        "deploy", "diff", "-", str(newsroom / "writer"), stdin="USER-SUPPLIED VALUES:\nnull\n"
+    )
     assert (done.returncode, done.stdout) == (0, "compatible: writer added\n")
     done = shell("deploy", "diff", "-", str(newsroom / "writer"), stdin="[1]")
     assert (done.returncode, done.stdout) == (1, "")

@@ -53,12 +53,17 @@ def test_only_the_output_is_on_standard_output(shell: Shell, folder: Path) -> No
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 def test_the_input_from_a_pipe(shell: Shell, folder: Path, arguments: list[str]) -> None:
     """Without INPUT, or with `-`, the input is standard input."""
-    assert shell("run", "made:first", *arguments, "-q", stdin="from a pipe\n").stdout == "Echo: from a pipe\n"
+    assert (
+        shell("run", "made:first", *arguments, "-q", stdin="from a pipe\n").stdout
+        == "Echo: from a pipe\n"
+    )
 
 
 def test_named_inputs(shell: Shell, folder: Path) -> None:
     """`--inputs` is an object or a file, next to INPUT; the context of a workflow is printed as JSON."""
-    context = json.loads(shell("run", "made:gated", "--inputs", '{"input": "a"}', "--resume-path", "2", "-q").stdout)
+    context = json.loads(
+        shell("run", "made:gated", "--inputs", '{"input": "a"}', "--resume-path", "2", "-q").stdout
+    )
     assert context["last_output"] == "Echo: a"
     (folder / "inputs.json").write_text('{"style": "dry"}')
     done = shell("run", "made:first", "the moon", "--inputs", "@inputs.json", "-q")
@@ -84,7 +89,11 @@ def test_a_failed_run(shell: Shell, folder: Path) -> None:
     done = shell("run", "made:failing", "x", "--trace", "t.json", "--context", "c.json", "-q")
     assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False)
     assert "ZeroDivisionError" in done.stderr
-    assert_events(ExecutionResult.from_dict(json.loads((folder / "t.json").read_text())), "run_started", "run_failed")
+    assert_events(
+        ExecutionResult.from_dict(json.loads((folder / "t.json").read_text())),
+        "run_started",
+        "run_failed",
+    )
     assert "podwright run made:failing --inputs @c.json --resume-path 1\n" in done.stderr
     assert json.loads((folder / "c.json").read_text())["first_output"] == "Echo: x"
 
@@ -118,7 +127,9 @@ def test_a_signal_cancels_the_run(command: Command, folder: Path, number: signal
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_before_the_run(command: Command, tmp_path: Path, number: signal.Signals, code: int) -> None:
+def test_a_signal_before_the_run(
+    command: Command, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     """A signal while the component is loaded ends the command with the usual exit code, without a traceback."""
     (tmp_path / "slow.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(30)\n")
     process = command("run", "slow:agent", "x", cwd=tmp_path)
@@ -171,7 +182,9 @@ def on_terminal(folder: Path, *arguments: str, **variables: str) -> str:
     name = os.ttyname(terminal)
     output = b""
     with os.fdopen(screen_file, "rb", buffering=0) as screen, ThreadPoolExecutor() as pool:
-        done = pool.submit(run_forked, arguments, folder, environment(**variables), (name, name, name))
+        done = pool.submit(
+            run_forked, arguments, folder, environment(**variables), (name, name, name)
+        )
         done.add_done_callback(lambda _: os.close(terminal))
         try:
             while chunk := screen.read(65536):
@@ -197,7 +210,11 @@ def test_control_characters_are_replaced_on_a_terminal(
 ) -> None:
     """Text of models, blueprints, settings and arguments cannot control the terminal."""
     changed = {**AGENT, "name": f"a{CONTROL_CODES}", "instructions": CONTROL_CODES}
-    for name, blueprint in (("a", AGENT), ("changed", changed), ("key", {**AGENT, CONTROL_CODES: 1})):
+    for name, blueprint in (
+        ("a", AGENT),
+        ("changed", changed),
+        ("key", {**AGENT, CONTROL_CODES: 1}),
+    ):
         (tmp_path / f"{name}.json").write_text(json.dumps(blueprint))
     output = on_terminal(tmp_path, *arguments, **variables)
     assert output

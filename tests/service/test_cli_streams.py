@@ -33,7 +33,9 @@ COMMANDS = {
 def folder(tmp_path: Path) -> Path:
     for name, data in (("a", AGENT), ("b", {**AGENT, "name": "other"}), ("v", {"components": {}})):
         (tmp_path / f"{name}.json").write_text(json.dumps(data))
-    (tmp_path / "t.json").write_text(json.dumps(load(tmp_path / "a.json").run("x", trace=True).to_dict()))
+    (tmp_path / "t.json").write_text(
+        json.dumps(load(tmp_path / "a.json").run("x", trace=True).to_dict())
+    )
     (tmp_path / "made.py").write_text(MODULE)
     (tmp_path / "output").touch()
     return tmp_path
@@ -43,7 +45,9 @@ def redirected(command: str, redirection: str, folder: Path) -> tuple[int, str]:
     """The exit code of a command, and what it prints on the streams that are left."""
     line = f"exec </dev/null 2>&1; set -o pipefail; {COMMAND} {command} {redirection}"
     variables = environment(PODWRIGHT_PORT="1", LC_ALL="C")
-    done = subprocess.run(["bash", "-c", line], cwd=folder, env=variables, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env=variables, stdout=subprocess.PIPE, text=True
+    )
     assert "Traceback" not in done.stdout
     return done.returncode, done.stdout
 
@@ -86,14 +90,20 @@ def test_a_full_disk(folder: Path, command: str) -> None:
 def test_redirections_of_a_shell(folder: Path, command: str, redirection: str, code: int) -> None:
     """A command that starts with a closed stream fails like above; a pipe whose reader has left is no error."""
     exit_code, output = redirected(command, redirection, folder)
-    assert (exit_code, "Cannot write the output" in output) == (code, redirection == "<&- >&-"), output
+    assert (exit_code, "Cannot write the output" in output) == (code, redirection == "<&- >&-"), (
+        output
+    )
 
 
 def test_every_command_is_tested() -> None:
     """The table has all commands."""
-    names = [info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands]
+    names = [
+        info.name or getattr(info.callback, "__name__", "") for info in app.registered_commands
+    ]
     names += [f"deploy {info.name}" for info in deploy_commands.registered_commands]
-    assert [name for name in names if not any(command.startswith(name) for command in COMMANDS)] == []
+    assert [
+        name for name in names if not any(command.startswith(name) for command in COMMANDS)
+    ] == []
 
 
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full", "<&- 2>&-"])
@@ -103,7 +113,9 @@ def test_a_service_that_cannot_log(command: Command, folder: Path, redirection: 
     script = f"exec {COMMAND} serve a.json --port {port} {redirection}"
     process = command(code=f"import os; os.execlp('sh', 'sh', '-c', {script!r})", cwd=folder)
     until(lambda: check(address, 2.0) == 0, pause=0.1)
-    assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {"output": "Echo: x"}
+    assert plain_http.post(f"http://{address}/run", json={"input": "x"}).json() == {
+        "output": "Echo: x"
+    }
     process.send_signal(signal.SIGTERM)
     assert "Traceback" not in process.communicate(timeout=60)[0]
 
@@ -113,4 +125,8 @@ def test_input_that_is_not_utf_8(folder: Path, command: str) -> None:
     """The error of an input that is not UTF-8 names the encoding, also in its suggestion."""
     (folder / "i").write_bytes(b"\xff")
     code, output = forked(command, folder, str(folder / "i"), "/dev/null", str(folder / "output"))
-    assert (code, "utf-8" in output, "UTF-8" in output.partition("Suggestion: ")[2]) == (1, True, True), output
+    assert (code, "utf-8" in output, "UTF-8" in output.partition("Suggestion: ")[2]) == (
+        1,
+        True,
+        True,
+    ), output

@@ -22,11 +22,15 @@ AGENT = {"name": "a", "instructions": "Do.", "config": {"model": "offline/echo"}
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_folder_is_served_until_a_signal(command: Command, address: Address, newsroom: Path, workers: str) -> None:
+def test_a_folder_is_served_until_a_signal(
+    command: Command, address: Address, newsroom: Path, workers: str
+) -> None:
     """`podwright serve` serves a folder with the model of the environment, and ends on SIGTERM with exit code 0."""
     arguments = ("serve", str(newsroom / "newsroom"), "--port", "0", "--title", "News")
     code = "from podwright_service.cli import main; main()"  # with Python's own start and exit
-    process = command(*arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers)
+    process = command(
+        *arguments, code=code, PODWRIGHT_MODEL="offline/echo", PODWRIGHT_WORKERS=workers
+    )
     url = address(process)
     assert plain_http.get(f"{url}/info").json()["title"] == "News"
     assert plain_http.post(f"{url}/run", json={"input": "the moon"}).json()["input"] == "the moon"
@@ -35,7 +39,9 @@ def test_a_folder_is_served_until_a_signal(command: Command, address: Address, n
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_class_serves_and_blocks(command: Command, address: Address, number: signal.Signals) -> None:
+def test_the_class_serves_and_blocks(
+    command: Command, address: Address, number: signal.Signals
+) -> None:
     """`Service(component, title).run(host, port)` serves until a signal, then the call returns."""
     code = (
         "from podwright import Agent\nfrom podwright_service import Service\n"
@@ -52,7 +58,9 @@ def test_the_class_serves_and_blocks(command: Command, address: Address, number:
 
 def folder(at: Path, blueprint: object, **files: str) -> str:
     at.mkdir()
-    (at / "blueprint.json").write_text(blueprint if isinstance(blueprint, str) else json.dumps(blueprint))
+    (at / "blueprint.json").write_text(
+        blueprint if isinstance(blueprint, str) else json.dumps(blueprint)
+    )
     for name, text in files.items():
         (at / f"{name}.py").write_text(text)
     return str(at)
@@ -68,7 +76,10 @@ def module(at: Path, code: str) -> str:
     return "made:agent"
 
 
-TOOL = {"name": "t", "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}}}
+TOOL = {
+    "name": "t",
+    "schema": {"type": "function", "function": {"name": "t", "parameters": {"type": "object"}}},
+}
 
 WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] = {
     "nothing": (lambda at: [], {}, ["PODWRIGHT_COMPONENT"]),
@@ -84,7 +95,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
         {},
         ["tools.py", "SyntaxError"],
     ),
-    "missing tools": (lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]})], {}, ["/tools/0", "'t'"]),
+    "missing tools": (
+        lambda at: [folder(at / "a", {**AGENT, "tools": [TOOL]})],
+        {},
+        ["/tools/0", "'t'"],
+    ),
     "invalid JSON": (lambda at: [folder(at / "a", "{")], {}, ["blueprint.json'"]),
     "an invalid blueprint": (
         lambda at: [folder(at / "a", {"name": "a", "instruction": 1})],
@@ -93,7 +108,9 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
     ),
     "a missing module": (lambda at: ["nowhere:agent"], {}, ["'nowhere'"]),
     "a misspelt attribute": (
-        lambda at: [module(at, "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n")],
+        lambda at: [
+            module(at, "from podwright import Agent\nagents = Agent('a', 'Do.', 'offline/echo')\n")
+        ],
         {},
         ["'made'", "'agent'", "'agents'"],
     ),
@@ -110,7 +127,11 @@ WRONG: dict[str, tuple[Callable[[Path], list[str]], dict[str, str], list[str]]] 
     ),
     "a long path": (lambda at: ["x" * 5000], {}, ["x…"]),
     "a pipe": (lambda at: [fifo(at / "a.json")], {}, ["a.json"]),
-    "a module that exits": (lambda at: [module(at, "import sys; sys.exit(3)")], {}, ["'made'", "SystemExit: 3"]),
+    "a module that exits": (
+        lambda at: [module(at, "import sys; sys.exit(3)")],
+        {},
+        ["'made'", "SystemExit: 3"],
+    ),
     "an invalid price": (
         lambda at: [folder(at / "a", {**AGENT, "config": {"model": "openai/gpt-4o"}})],
         {"PODWRIGHT_PRICES": __file__, "OPENAI_API_KEY": "x"},
@@ -150,17 +171,23 @@ def test_errors_at_the_start(
         assert text in output, output
 
 
-def test_what_models_lack_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_models_lack_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The service of models without an API key, or without a price, starts with a warning for each of them."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     models = ("openai/m", "groq/m", "openai/m", "offline/echo")
     line = Pipeline("p", [Agent(f"a{n}", "Do.", name) for n, name in enumerate(models)])
     create_app(read_settings(), line)
     expected = [
-        f"{what} '{name}'" for what in ("Missing API key for", "The price of") for name in ("openai/m", "groq/m")
+        f"{what} '{name}'"
+        for what in ("Missing API key for", "The price of")
+        for name in ("openai/m", "groq/m")
     ]
     logged = [record.getMessage() for record in caplog.records]
-    assert [text.startswith(begin) for text, begin in zip(logged, expected, strict=True)] == [True] * 4
+    assert [text.startswith(begin) for text, begin in zip(logged, expected, strict=True)] == [
+        True
+    ] * 4
     create_app(read_settings(model="offline/echo"), line)
     assert len(caplog.records) == 4
 
@@ -176,7 +203,9 @@ INVALID_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("variable", ["PODWRIGHT_AGENTS_FILE", "PODWRIGHT_API_KEYS_FILE", "PODWRIGHT_PRICES"])
+@pytest.mark.parametrize(
+    "variable", ["PODWRIGHT_AGENTS_FILE", "PODWRIGHT_API_KEYS_FILE", "PODWRIGHT_PRICES"]
+)
 @pytest.mark.parametrize("make", INVALID_FILES.values(), ids=INVALID_FILES)
 def test_invalid_files_of_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, make: Callable[[Path], object]
@@ -186,4 +215,7 @@ def test_invalid_files_of_settings(
     monkeypatch.setenv(variable, str(path))
     settings = read_settings()
     with pytest.raises(ConfigurationError, match=r"given\.json"):
-        create_app(settings, Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]))
+        create_app(
+            settings,
+            Pipeline("p", [Agent("a", "Do.", "openai/gpt-4o"), *remotes_of(settings).values()]),
+        )

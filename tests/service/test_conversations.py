@@ -42,10 +42,16 @@ def client(served: Served) -> Iterator[httpx.Client]:
     max_examples=30,
     deadline=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large, HealthCheck.too_slow],
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.data_too_large,
+        HealthCheck.too_slow,
+    ],
 )
 @given(scripts())
-def test_a_returned_conversation_is_taken(client: httpx.Client, script: list[tuple[str, list[ModelResponse]]]) -> None:
+def test_a_returned_conversation_is_taken(
+    client: httpx.Client, script: list[tuple[str, list[ModelResponse]]]
+) -> None:
     """Whatever ids, texts and further fields a provider made, the routes take it, and give it to the model."""
     messages: list[dict[str, Any]] = []
     for text, responses in script:
@@ -66,4 +72,6 @@ def test_a_returned_conversation_is_taken(client: httpx.Client, script: list[tup
         sent.append(MODEL.requests[-1].messages)
     assert sent[0] == sent[1]
     assert [message.text for message in sent[2]] == [message.text for message in sent[0]]
-    assert [message.tool_calls for message in sent[2]] == [message.tool_calls for message in sent[0]]
+    assert [message.tool_calls for message in sent[2]] == [
+        message.tool_calls for message in sent[0]
+    ]

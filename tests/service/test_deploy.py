@@ -27,7 +27,9 @@ def folder(path: Path, blueprint: dict[str, Any] = AGENT, **files: str) -> Path:
 
 def test_a_fleet_of_folders() -> None:
     """Folders become components with their blueprints, their files, and each other as agents."""
-    folders = [NEWSROOM / name for name in ("writer", "newsroom", "researcher", "reviewer", "press")]
+    folders = [
+        NEWSROOM / name for name in ("writer", "newsroom", "researcher", "reviewer", "press")
+    ]
     components = deploy.render(folders)["components"]
     assert list(components) == ["newsroom", "press", "researcher", "reviewer", "writer"]
     assert components["newsroom"]["agents"] == ["researcher", "reviewer", "writer"]
@@ -55,17 +57,27 @@ def test_agents_inside_and_outside_of_a_folder(tmp_path: Path) -> None:
     (outer / "__pycache__" / "x.pyc").write_bytes(b"\xff")
     values = deploy.render([outer, folder(tmp_path / "Chief_Editor")])
     assert list(values["components"]) == ["chief-editor", "outer"]
-    assert values["components"]["outer"]["agents"] == [{"name": "Chief_Editor", "component": "chief-editor"}]
-    assert list(values["components"]["outer"]["files"]) == ["agents/inner/blueprint.json", "agents/inner/tools.py"]
+    assert values["components"]["outer"]["agents"] == [
+        {"name": "Chief_Editor", "component": "chief-editor"}
+    ]
+    assert list(values["components"]["outer"]["files"]) == [
+        "agents/inner/blueprint.json",
+        "agents/inner/tools.py",
+    ]
 
 
 def test_files_that_are_left_out(tmp_path: Path) -> None:
     """Tests, virtual environments and a lock without dependencies are not files of a component."""
-    path = folder(tmp_path / "writer", tools_py="", test_writer_py="", conftest_py="", blueprint_py="")
+    path = folder(
+        tmp_path / "writer", tools_py="", test_writer_py="", conftest_py="", blueprint_py=""
+    )
     (path / "env").mkdir()
     for name in ("env/pyvenv.cfg", "env/notes.txt", "requirements.lock"):
         (path / name).write_text("")
-    assert list(deploy.render([path])["components"]["writer"]["files"]) == ["blueprint.py", "tools.py"]
+    assert list(deploy.render([path])["components"]["writer"]["files"]) == [
+        "blueprint.py",
+        "tools.py",
+    ]
 
 
 def error_of(*folders: Path) -> str:
@@ -114,14 +126,20 @@ def test_changes_between_values() -> None:
         "writer": ("changed", False),
         "researcher": ("changed", True),
     }
-    assert [str(change) for change in changes["writer"].blueprint] == ["compatible: /instructions changed"]
+    assert [str(change) for change in changes["writer"].blueprint] == [
+        "compatible: /instructions changed"
+    ]
     assert changes["writer"].values == ["replicas"]
     assert deploy.diff(running, running) == []
 
 
 def test_blueprints_as_text_are_compared_as_data() -> None:
     """A blueprint as text equals one as data; without an inline blueprint, its source is compared."""
-    to_text = {"components": {"x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}}}
+    to_text = {
+        "components": {
+            "x": {"blueprint": {"inline": blueprints.to_yaml(AGENT), "file": "blueprint.yaml"}}
+        }
+    }
     as_data = {"components": {"x": {"blueprint": {"inline": AGENT}}}}
     assert deploy.diff(to_text, as_data) == []
     (change,) = deploy.diff(as_data, {"components": {"x": {"blueprint": {"configMap": "mine"}}}})

@@ -30,7 +30,9 @@ class Provider:
 
     url: str = ""
     called: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
-    closed: dict[str, asyncio.Future[float]] = field(default_factory=dict[str, "asyncio.Future[float]"])
+    closed: dict[str, asyncio.Future[float]] = field(
+        default_factory=dict[str, "asyncio.Future[float]"]
+    )
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -74,7 +76,9 @@ async def disconnect(url: httpx.URL, path: str, name: str, provider: Provider) -
     return await asyncio.wait_for(provider.closed[name], DEADLINE) - start
 
 
-async def disconnect_often(url: httpx.URL, path: str, provider: Provider, count: int) -> list[float]:
+async def disconnect_often(
+    url: httpx.URL, path: str, provider: Provider, count: int
+) -> list[float]:
     """The times of many disconnects, of which a few are concurrent, in ascending order."""
     limit = asyncio.Semaphore(CONCURRENT)
 

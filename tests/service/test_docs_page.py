@@ -37,7 +37,9 @@ def test_every_example_works_in_the_page(serve: Serve, page: Page) -> None:
     page.goto(f"{serve(GUIDE).base_url}/docs")
     blocks = page.locator(".opblock")
     expect(blocks).to_have_count(12)
-    for name in blocks.evaluate_all("blocks => blocks.map(block => block.id.replace('operations-', ''))"):
+    for name in blocks.evaluate_all(
+        "blocks => blocks.map(block => block.id.replace('operations-', ''))"
+    ):
         block = operation(page, name)
         choice = block.locator("select.examples-select-element")
         for index in range(max(1, choice.locator("option").count())):

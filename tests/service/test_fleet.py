@@ -18,7 +18,14 @@ from tests.service.support import Address, Command, check_problem, discard_outpu
 
 import podwright
 from podwright.usage import Usage
-from podwright_service.testing import ModelRequest, ModelResponse, ModelStub, Span, SpanCollector, ToolCall
+from podwright_service.testing import (
+    ModelRequest,
+    ModelResponse,
+    ModelStub,
+    Span,
+    SpanCollector,
+    ToolCall,
+)
 
 MODEL = "openai/gpt-4o-mini"
 RUNS = 100
@@ -51,7 +58,11 @@ CALLERS: dict[str, dict[str, Any]] = {
         "config": {"model": MODEL, "max_loops": 4, "max_tokens": 60},
     },
 }
-AGENT = {"instructions": "Write.", "config": {"model": MODEL, "max_loops": 2, "max_tokens": 60}, "tools": []}
+AGENT = {
+    "instructions": "Write.",
+    "config": {"model": MODEL, "max_loops": 2, "max_tokens": 60},
+    "tools": [],
+}
 PAUSING = {
     "type": "Workflow",
     "name": "pausing",
@@ -80,7 +91,10 @@ class Vendor:
             self.calls[run] += 1
         if request.tools and not any(message.role == "tool" for message in request.messages):
             skills = [tool["function"]["name"] for tool in request.tools]
-            calls = [ToolCall.of(skill, id=f"c{number}", task=f"go, run-{run}") for number, skill in enumerate(skills)]
+            calls = [
+                ToolCall.of(skill, id=f"c{number}", task=f"go, run-{run}")
+                for number, skill in enumerate(skills)
+            ]
             return ModelResponse(tool_calls=tuple(calls), usage=usage)
         return ModelResponse(f"run-{run}", usage=usage)
 
@@ -88,13 +102,18 @@ class Vendor:
 class Fleet:
     """A vendor, a collector, two agents, and the callers that are asked for."""
 
-    def __init__(self, folder: Path, start: Callable[..., str], spans: SpanCollector, vendor: Vendor) -> None:
+    def __init__(
+        self, folder: Path, start: Callable[..., str], spans: SpanCollector, vendor: Vendor
+    ) -> None:
         self.vendor = vendor
         self.spans = spans
         self._folder = folder
         self._start = start
         self._callers: dict[tuple[str, str], str] = {}
-        self.agents = {name: self._serve({"type": "Agent", "name": name, **AGENT}) for name in ("writer", "editor")}
+        self.agents = {
+            name: self._serve({"type": "Agent", "name": name, **AGENT})
+            for name in ("writer", "editor")
+        }
 
     def _serve(self, blueprint: dict[str, Any], **variables: str) -> str:
         file = self._folder / f"{blueprint['name']}.json"
@@ -105,7 +124,9 @@ class Fleet:
         """Where a component of a kind is served that works with the agents."""
         if (kind, workers) not in self._callers:
             agents = json.dumps(self.agents)
-            self._callers[kind, workers] = self._serve(CALLERS[kind], PODWRIGHT_AGENTS=agents, WEB_CONCURRENCY=workers)
+            self._callers[kind, workers] = self._serve(
+                CALLERS[kind], PODWRIGHT_AGENTS=agents, WEB_CONCURRENCY=workers
+            )
         return self._callers[kind, workers]
 
     def traces(self, *wanted: str) -> list[Span]:
@@ -118,7 +139,11 @@ class Fleet:
             spans = chosen()
             ids = {span.id for span in spans}
             roots = [span for span in spans if not span.parent]
-            called = {span.id for span in spans if span.kind == CLIENT and span.name.startswith("invoke_agent")}
+            called = {
+                span.id
+                for span in spans
+                if span.kind == CLIENT and span.name.startswith("invoke_agent")
+            }
             served = {span.parent for span in spans if span.kind == SERVER}
             parents = {span.parent for span in spans if span.parent}
             return len(roots) == len(wanted) and parents <= ids and called <= served
@@ -128,7 +153,9 @@ class Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(lasting_command: Command, address: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(
+    lasting_command: Command, address: Address, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
     vendor = Vendor()
     with SpanCollector() as spans, ModelStub(vendor.answer) as stub:
         shared = {
@@ -164,7 +191,11 @@ def test_a_resumed_run_is_linked(fleet: Fleet) -> None:
     spans = fleet.traces(first, second)
     links = {span.name: (span.trace, span.links) for span in spans if span.links}
     assert links == {"invoke_workflow pausing": (second, [(first, request)])}
-    served = {(span.trace, span.resource["service.name"]) for span in spans if span.name == "POST /run/stream"}
+    served = {
+        (span.trace, span.resource["service.name"])
+        for span in spans
+        if span.name == "POST /run/stream"
+    }
     assert served == {(first, "writer"), (second, "editor")}
     assert fleet.vendor.calls["paused"] == 2
 
@@ -182,12 +213,16 @@ def test_limits_hold_under_load(fleet: Fleet, kind: str, workers: str) -> None:
 
     async def run_all() -> list[httpx.Response]:
         pool = httpx.Limits(max_connections=RUNS)
-        async with httpx.AsyncClient(verify=NO_AUTHORITIES, base_url=url, timeout=120, limits=pool) as client:
+        async with httpx.AsyncClient(
+            verify=NO_AUTHORITIES, base_url=url, timeout=120, limits=pool
+        ) as client:
 
             async def run(number: int) -> httpx.Response:
                 tokens, calls = limits(number)
                 budget = {"Podwright-Budget": f"tokens={tokens}, model_calls={calls}"}
-                return await client.post("/run?trace=true", json={"input": f"run-{name(number)}"}, headers=budget)
+                return await client.post(
+                    "/run?trace=true", json={"input": f"run-{name(number)}"}, headers=budget
+                )
 
             return await asyncio.gather(*(run(number) for number in range(RUNS)))
 

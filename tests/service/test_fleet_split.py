@@ -14,7 +14,8 @@ def fleet(**components: Any) -> dict[str, Any]:
     return {
         "defaults": {"replicas": 2, "networkPolicy": {"from": [{"namespaceSelector": {}}]}},
         "components": {
-            name: {"agents": values} if isinstance(values, list) else values for name, values in components.items()
+            name: {"agents": values} if isinstance(values, list) else values
+            for name, values in components.items()
         },
     }
 
@@ -25,7 +26,9 @@ def names(releases: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
 
 def test_components_that_use_each_other_stay_together() -> None:
     """A release has at most the given number of components; those that use each other are unchanged in one release."""
-    values = fleet(a=["x"], b=["y", {"name": "zed", "component": "z"}], c=["x"], w={}, x={}, y={}, z={})
+    values = fleet(
+        a=["x"], b=["y", {"name": "zed", "component": "z"}], c=["x"], w={}, x={}, y={}, z={}
+    )
     objects = [{"kind": "ConfigMap"}]
     releases = fleet_split.split({**values, "extraObjects": objects}, "big", 4)
     assert [release.get("extraObjects") for release in releases.values()] == [objects, None]
@@ -43,16 +46,27 @@ def test_more_components_than_a_release_may_have(size: int) -> None:
     policy = {"networkPolicy": {"enabled": True, "from": []}}
     values = fleet(a=["b", {"name": "sea", "component": "c"}, outside], b=agent, c=policy, d=["b"])
     releases = fleet_split.split(values, "big", size)
-    assert sorted(name for each in names(releases).values() for name in each) == ["a", "b", "c", "d"]
+    assert sorted(name for each in names(releases).values() for name in each) == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
     assert max(map(len, names(releases).values())) == size
     release_of = {name: release for release, each in names(releases).items() for name in each}
-    components = {name: own for values in releases.values() for name, own in values["components"].items()}
+    components = {
+        name: own for values in releases.values() for name, own in values["components"].items()
+    }
     b, c, far = components["a"]["agents"]
     assert far == outside
     separate = {"name": "b", "component": "b", "release": release_of["b"], "port": 80}
     assert b == ("b" if release_of["a"] == release_of["b"] else separate)
     together = release_of["a"] == release_of["c"]
-    assert c == {"name": "sea", "component": "c", **({} if together else {"release": release_of["c"]})}
+    assert c == {
+        "name": "sea",
+        "component": "c",
+        **({} if together else {"release": release_of["c"]}),
+    }
     for agent, callers, shared in (("b", "ad", [{"namespaceSelector": {}}]), ("c", "a", [])):
         peers = [
             {"podSelector": {"matchLabels": {

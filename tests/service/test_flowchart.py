@@ -37,7 +37,8 @@ ARROWS = """
 AGENT = 'n1["guide<br/>openai#47;gpt-4o-mini"] n2[/"forecast"/] n1 -.-> n2'
 CONDUCTOR = 'n1[["desk<br/>openai#47;gpt-4o-mini"]] n2["writer"] n1 <--> n2'
 PIPELINE = (
-    'n1(["input"]) n2["writer"] n3["reviewer"] n4[/"forecast"/] n5(["answer"]) n1 --> n2 n3 -.-> n4 n2 --> n3 n3 --> n5'
+    'n1(["input"]) n2["writer"] n3["reviewer"] n4[/"forecast"/] n5(["answer"]) '
+    "n1 --> n2 n3 -.-> n4 n2 --> n3 n3 --> n5"
 )
 
 
@@ -50,10 +51,14 @@ def test_a_workflow_is_drawn_with_every_type_of_step() -> None:
 def test_a_loop_that_may_fail_says_so() -> None:
     """The title of a loop has what happens after its maximum."""
     assert "else the workflow fails" not in mermaid(EVERY_STEP)
-    assert "at most 2 times, else the workflow fails" in mermaid(edited(EVERY_STEP, "/steps/3/on_exhausted", "fail"))
+    assert "at most 2 times, else the workflow fails" in mermaid(
+        edited(EVERY_STEP, "/steps/3/on_exhausted", "fail")
+    )
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)])
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("agent", AGENT), ("conductor", CONDUCTOR), ("pipeline", PIPELINE)]
+)
 def test_agents_and_teams_are_drawn_with_their_parts(kind: str, expected: str) -> None:
     """Agents point to their tools, conductors to their skills; the steps of a pipeline are a line."""
     assert mermaid(BLUEPRINTS[kind]).split() == f"flowchart TD {expected}".split()

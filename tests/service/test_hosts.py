@@ -24,7 +24,12 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "on loopback": ({"host": "127.0.0.1"}, "/info", NAMES, EVIL),
     "with a key": (WITH_KEY, "/docs", f"{NAMES} {EVIL}", ""),
     "with a key, listed": ({**WITH_KEY, **LISTED}, "/docs", f"{NAMES} api.example.com", EVIL),
-    "listed": (LISTED, "/info", f"{NAMES} API.example.com:8 a.example.net", f"{EVIL} example.net api.example.co"),
+    "listed": (
+        LISTED,
+        "/info",
+        f"{NAMES} API.example.com:8 a.example.net",
+        f"{EVIL} example.net api.example.co",
+    ),
     "all": ({"allowed_hosts": "*"}, "/info", f"{NAMES} {EVIL}", ""),
     "a probe": (LISTED, "/ready", f"{NAMES} {EVIL}", ""),
     "a scrape": (LISTED, "/metrics", NAMES, EVIL),
@@ -32,13 +37,20 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize(("settings", "path", "allowed", "refused"), CASES.values(), ids=CASES)
-def test_hosts(serve: Serve, settings: dict[str, Any], path: str, allowed: str, refused: str) -> None:
+def test_hosts(
+    serve: Serve, settings: dict[str, Any], path: str, allowed: str, refused: str
+) -> None:
     """Requests for allowed hosts are served, those for others are a 400."""
     client = serve(ECHO, **settings)
     for host in allowed.split():
         assert client.get(path, headers={"host": host}).status_code == 200, host
     for host in refused.split():
-        assert host in check_problem(client.get(path, headers={"host": host}), 400, "host_invalid")["detail"]
+        assert (
+            host
+            in check_problem(client.get(path, headers={"host": host}), 400, "host_invalid")[
+                "detail"
+            ]
+        )
 
 
 def test_exactly_one_host(serve: Serve) -> None:
@@ -56,7 +68,10 @@ def test_pages_of_an_allowed_origin(serve: Serve) -> None:
     names = "authorization, content-type, idempotency-key, podwright-budget, podwright-hops, traceparent"
     asked = {"access-control-request-method": "POST", "access-control-request-headers": names}
     preflight = client.options("/run", headers={"origin": ORIGIN, **asked})
-    assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (200, names)
+    assert (preflight.status_code, preflight.headers["access-control-allow-headers"]) == (
+        200,
+        names,
+    )
     for headers, status, code in (
         ({}, 401, "key_required"),
         ({"authorization": f"Bearer {KEY}"}, 500, "internal_error"),
@@ -64,12 +79,18 @@ def test_pages_of_an_allowed_origin(serve: Serve) -> None:
         response = client.post("/run", json={"input": "x"}, headers={"origin": ORIGIN, **headers})
         check_problem(response, status, code)
         assert response.headers["access-control-allow-origin"] == ORIGIN
-        assert "podwright-run-id, podwright-usage" in response.headers["access-control-expose-headers"].lower()
+        assert (
+            "podwright-run-id, podwright-usage"
+            in response.headers["access-control-expose-headers"].lower()
+        )
 
 
 def test_pages_of_other_origins(serve: Serve) -> None:
     """By default, pages of other origins may read nothing."""
-    assert "access-control-allow-origin" not in serve(ECHO).get("/info", headers={"origin": ORIGIN}).headers
+    assert (
+        "access-control-allow-origin"
+        not in serve(ECHO).get("/info", headers={"origin": ORIGIN}).headers
+    )
 
 
 def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
@@ -90,4 +111,9 @@ def test_a_page_cannot_cancel_a_run(serve: Serve, sqlite_database: str) -> None:
         for action in ("cancel", "resume"):
             response = client.post(f"{url}/{action}", headers=headers)
             check_problem(response, status, {403: "origin_refused", 404: "run_not_found"}[status])
-    assert client.post(f"{url}/approve", content="{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert (
+        client.post(
+            f"{url}/approve", content="{}", headers={"content-type": "text/plain"}
+        ).status_code
+        == 415
+    )

@@ -25,8 +25,12 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-def post(client: httpx.Client, key: str = "k-1", path: str = "/run", body: Any = None, **more: str) -> httpx.Response:
-    return client.post(path, json=body or BODIES[path.partition("?")[0]], headers={"Idempotency-Key": key, **more})
+def post(
+    client: httpx.Client, key: str = "k-1", path: str = "/run", body: Any = None, **more: str
+) -> httpx.Response:
+    return client.post(
+        path, json=body or BODIES[path.partition("?")[0]], headers={"Idempotency-Key": key, **more}
+    )
 
 
 def counting() -> tuple[Agent, list[int]]:
@@ -63,7 +67,9 @@ def test_a_response_is_replayed(serve: Serve, path: str) -> None:
 def test_a_pause_is_replayed(serve: Serve, path: str) -> None:
     """A workflow that waits for approval is not run twice."""
     first = Agent("one", "Help.", ScriptedModel("once"))
-    client = serve(Workflow("flow", [first, ApprovalStep("Go on?"), Agent("two", "Help.", "offline/echo")]))
+    client = serve(
+        Workflow("flow", [first, ApprovalStep("Go on?"), Agent("two", "Help.", "offline/echo")])
+    )
     assert post(client, path=path).content == post(client, path=path).content
 
 
@@ -126,7 +132,11 @@ def paying(*, idempotent: bool) -> tuple[Agent, Gate, list[str]]:
         return "paid"
 
     async def answer(request: ModelRequest) -> Any:
-        return await gate(request) if request.messages[-1].role == "tool" else ToolCall.of("pay", "c1", amount="5")
+        return (
+            await gate(request)
+            if request.messages[-1].role == "tool"
+            else ToolCall.of("pay", "c1", amount="5")
+        )
 
     return Agent("payer", "Pay.", FunctionModel(answer), tools=[pay]), gate, book
 
@@ -138,7 +148,9 @@ def test_a_run_that_had_called_a_tool_is_not_repeated(serve: Serve, path: str) -
     client = serve(agent)
     body = {"model": "payer", "messages": [{"role": "user", "content": "x"}], "stream": True}
     body = body if path.startswith("/v1") else {"input": "x"}
-    with connect(client, path, json.dumps(body, separators=(",", ":")).encode(), "idempotency-key: k-1"):
+    with connect(
+        client, path, json.dumps(body, separators=(",", ":")).encode(), "idempotency-key: k-1"
+    ):
         until(gate.called.is_set)
     until(gate.cancelled.is_set)
     gate.opened.set()
@@ -180,10 +192,18 @@ def test_a_request_that_only_asks_for_the_stored_response(serve: Serve) -> None:
 def test_a_stream_whose_client_left_at_its_end_is_stored(serve: Serve) -> None:
     """A run that had ended when its client left has a response, although nobody has read all of it."""
     model = ScriptedModel("x" * 4_000_000, "again")
-    client = serve(Agent("helper", "Help.", model), idempotency_bytes=2**30, stream_buffer_bytes=2**30)
-    with connect(client, "/run/stream", b'{"input":"x"}', "idempotency-key: k-1", receive_buffer=4096) as connection:
+    client = serve(
+        Agent("helper", "Help.", model), idempotency_bytes=2**30, stream_buffer_bytes=2**30
+    )
+    with connect(
+        client, "/run/stream", b'{"input":"x"}', "idempotency-key: k-1", receive_buffer=4096
+    ) as connection:
         assert b"200 OK" in connection.recv(100)
-        until(lambda: "podwright_runs_total" in client.get("/metrics").text and len(model.requests) == 1)
+        until(
+            lambda: (
+                "podwright_runs_total" in client.get("/metrics").text and len(model.requests) == 1
+            )
+        )
         until(lambda: 'status="ok"} 1.0' in client.get("/metrics").text)
     until(lambda: "idempotency_in_progress" not in post(client, path="/run/stream").text)
     stored = post(client, path="/run/stream")
@@ -201,13 +221,18 @@ def test_a_rejected_request_leaves_its_key_free(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "keys", [[""], ['""'], ["x" * 256], ["tab\there"], ['half"quoted'], [b"gr\xfc\xdfe"], ["a", "b"]]
+    "keys",
+    [[""], ['""'], ["x" * 256], ["tab\there"], ['half"quoted'], [b"gr\xfc\xdfe"], ["a", "b"]],
 )
 def test_an_invalid_key_is_rejected(serve: Serve, keys: list[Any]) -> None:
     """A key that is empty, too long, repeated, or not printable ASCII is 400."""
     component, runs = counting()
     headers = httpx.Headers([("Idempotency-Key", key) for key in keys])
-    check_problem(serve(component).post("/run", json={"input": "x"}, headers=headers), 400, "idempotency_key_invalid")
+    check_problem(
+        serve(component).post("/run", json={"input": "x"}, headers=headers),
+        400,
+        "idempotency_key_invalid",
+    )
     assert not runs
 
 
@@ -227,7 +252,10 @@ def test_a_response_too_large_to_store_is_not_run_twice(serve: Serve, path: str)
     first = post(client, path=path)
     again = post(client, path=path)
     assert first.status_code == 200
-    assert first.headers["podwright-run-id"] in check_problem(again, 409, "idempotency_answer_too_large")["detail"]
+    assert (
+        first.headers["podwright-run-id"]
+        in check_problem(again, 409, "idempotency_answer_too_large")["detail"]
+    )
     assert len(model.requests) == 1
 
 

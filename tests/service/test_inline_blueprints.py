@@ -59,12 +59,20 @@ def model() -> Counted:
 @pytest.fixture(scope="module")
 def client(served: Callable[..., Any], model: Counted) -> Iterator[httpx.Client]:
     helper = Agent("helper", "Help.", model, tools=[look_up])
-    with served(Workflow("flow", [helper], conditions={"is_late": lambda context: False})) as client:
+    with served(
+        Workflow("flow", [helper], conditions={"is_late": lambda context: False})
+    ) as client:
         yield client
 
 
 def agent(**changes: Any) -> dict[str, Any]:
-    return {"name": "a", "instructions": "Do.", "config": {"model": MODEL, "max_loops": 3}, "tools": [], **changes}
+    return {
+        "name": "a",
+        "instructions": "Do.",
+        "config": {"model": MODEL, "max_loops": 3},
+        "tools": [],
+        **changes,
+    }
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -74,7 +82,10 @@ def config(**changes: Any) -> dict[str, Any]:
 def tool(name: str, **parameters: Any) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
     schema |= {"additionalProperties": False, **parameters}
-    return {"name": name, "schema": {"type": "function", "function": {"name": name, "parameters": schema}}}
+    return {
+        "name": name,
+        "schema": {"type": "function", "function": {"name": name, "parameters": schema}},
+    }
 
 
 def flow(*steps: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +103,13 @@ def condition(**ref: Any) -> dict[str, Any]:
 def nested(depth: int) -> dict[str, Any]:
     inner = step()
     for _ in range(depth - 1):
-        inner = {"type": "loop_step", "name": "l", "steps": [inner], "until": {"name": "is_late"}, "max_iterations": 1}
+        inner = {
+            "type": "loop_step",
+            "name": "l",
+            "steps": [inner],
+            "until": {"name": "is_late"},
+            "max_iterations": 1,
+        }
     return inner
 
 
@@ -128,30 +145,49 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/tools/0/schema/function"],
     ),
     "a long sample": (
-        agent(tools=[tool("look_up", properties={"word": {"type": "string", "minLength": 3_000_000_000}})]),
+        agent(
+            tools=[
+                tool("look_up", properties={"word": {"type": "string", "minLength": 3_000_000_000}})
+            ]
+        ),
         ["/tools/0/schema/function"],
     ),
     "nothing to choose from": (
         agent(tools=[tool("look_up", properties={"word": {"type": "string", "enum": []}})]),
         ["/tools/0/schema/function"],
     ),
-    "a description that is none": (agent(tools=[tool("look_up", description=[[]])]), ["/tools/0/schema/function"]),
+    "a description that is none": (
+        agent(tools=[tool("look_up", description=[[]])]),
+        ["/tools/0/schema/function"],
+    ),
     "a number of 5000 digits for a version": (agent(version="1" * 5000), ["/version"]),
-    "a list for a type": (team({"type": [], "name": "a", "x": 1}), ["/skills/0", "/skills/0/type", "/skills/0/x"]),
+    "a list for a type": (
+        team({"type": [], "name": "a", "x": 1}),
+        ["/skills/0", "/skills/0/type", "/skills/0/x"],
+    ),
     "base_url": (agent(base_url="http://evil"), ["/base_url"]),
     "base_url in config": (config(base_url="http://evil"), ["/config/base_url"]),
     "api_base in config": (config(api_base="http://evil"), ["/config/api_base"]),
     "api_key in config": (config(api_key="os.environ/KEY"), ["/config/api_key"]),
     "headers in config": (config(extra_headers={"a": "b"}), ["/config/extra_headers"]),
     "extra_body in config": (config(extra_body={"api_base": "x"}), ["/config/extra_body"]),
-    "base_url far inside": (config(x=[{"y": {"base_url": "http://evil"}}]), ["/config/x/0/y/base_url"]),
+    "base_url far inside": (
+        config(x=[{"y": {"base_url": "http://evil"}}]),
+        ["/config/x/0/y/base_url"],
+    ),
     "base_url in a skill": (
         team({**MEMBER, "config": {"model": MODEL, "base_url": "http://evil"}}),
         ["/skills/0/config/base_url"],
     ),
     "base_url in a step": (flow(step(base_url="http://evil")), ["/steps/0/base_url"]),
     "base_url in a nested workflow": (
-        flow({"type": "workflow_step", "name": "n", "workflow": {**flow(step()), "config": {"base_url": "x"}}}),
+        flow(
+            {
+                "type": "workflow_step",
+                "name": "n",
+                "workflow": {**flow(step()), "config": {"base_url": "x"}},
+            }
+        ),
         ["/steps/0/workflow/config"],
     ),
     "a limit switched off": (config(limits=None), ["/config/limits"]),
@@ -168,10 +204,16 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["/skills/1/config/model"],
     ),
     "a model of a pipeline": (line(MEMBER, config={"model": "offline/echo"}), ["/config/model"]),
-    "a model of its step": (line({**MEMBER, "config": {"model": "offline/echo"}}), ["/steps/0/config/model"]),
+    "a model of its step": (
+        line({**MEMBER, "config": {"model": "offline/echo"}}),
+        ["/steps/0/config/model"],
+    ),
     "an agent": (flow(step(agent="root")), ["/steps/0/agent"]),
     "a condition": (flow(condition(name="__import__")), ["/steps/0/condition/name"]),
-    "an expression": (flow(condition(name="eval", args={"expression": "1"})), ["/steps/0/condition/name"]),
+    "an expression": (
+        flow(condition(name="eval", args={"expression": "1"})),
+        ["/steps/0/condition/name"],
+    ),
     "a condition within": (
         flow(condition(name="all", args={"conditions": [{"name": "eval"}]})),
         ["/steps/0/condition/args/conditions/0/name"],
@@ -187,14 +229,29 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "65 skills": (team(*[{**MEMBER, "name": f"a{n}"} for n in range(65)]), ["/skills"]),
     "65 steps, nested": (flow({**nested(2), "steps": [step()] * 64}), ["/steps"]),
     "5 levels of steps": (flow(nested(5)), ["/steps/0/steps/0/steps/0/steps/0/steps/0"]),
-    "9 branches": (flow({"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}), ["/steps/0/branches"]),
+    "9 branches": (
+        flow({"type": "parallel_step", "name": "p", "branches": [[step()]] * 9}),
+        ["/steps/0/branches"],
+    ),
     "11 iterations": (flow({**nested(2), "max_iterations": 11}), ["/steps/0/max_iterations"]),
     "9 at once": (
-        flow({"type": "map_step", "name": "m", "over": "input", "as": "x", "steps": [step()], "max_concurrency": 9}),
+        flow(
+            {
+                "type": "map_step",
+                "name": "m",
+                "over": "input",
+                "as": "x",
+                "steps": [step()],
+                "max_concurrency": 9,
+            }
+        ),
         ["/steps/0/max_concurrency"],
     ),
     "65 placeholders": (flow(step(input="{input} " * 65)), ["/steps/0/input"]),
-    "33 levels": (flow(condition(name="equal", args=deep(29))), [f"/steps/0/condition/args{'/a' * 28}"]),
+    "33 levels": (
+        flow(condition(name="equal", args=deep(29))),
+        [f"/steps/0/condition/args{'/a' * 28}"],
+    ),
     "33 levels in config": (config(x=deep(31)), [f"/config/x{'/a' * 30}"]),
     "33 levels of notes": (agent(metadata=deep(32)), [f"/metadata{'/a' * 31}"]),
     # all at once
@@ -205,29 +262,50 @@ HOSTILE: dict[str, tuple[dict[str, Any], list[str]]] = {
             "config": {"model": "a/b", "max_loops": 0, "api_key": "k"},
             "tools": [tool("shell")],
         },
-        ["/name", "/instructions", "/config/model", "/config/max_loops", "/config/api_key", "/tools/0"],
+        [
+            "/name",
+            "/instructions",
+            "/config/model",
+            "/config/max_loops",
+            "/config/api_key",
+            "/tools/0",
+        ],
     ),
 }
 
 
 @pytest.mark.parametrize(("blueprint", "places"), HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_blueprint_is_refused(
-    client: httpx.Client, model: Counted, canary: socket.socket, blueprint: dict[str, Any], places: list[str]
+    client: httpx.Client,
+    model: Counted,
+    canary: socket.socket,
+    blueprint: dict[str, Any],
+    places: list[str],
 ) -> None:
     """It is a 422 that names each place, as the blueprint and as an agent of another.
 
     No model and no tool is called, and no connection is made to an address that it names.
     """
-    blueprint = json.loads(json.dumps(blueprint).replace("//evil", f"//127.0.0.1:{canary.getsockname()[1]}"))
-    kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(blueprint.get("type", ""))
+    blueprint = json.loads(
+        json.dumps(blueprint).replace("//evil", f"//127.0.0.1:{canary.getsockname()[1]}")
+    )
+    kind = {"Workflow": "workflow", "Pipeline": "pipeline", "Conductor": "conductor"}.get(
+        blueprint.get("type", "")
+    )
     body = {"type": kind or "agent", "blueprint": blueprint, "input": "x"}
     problem = check_problem(client.post("/run-blueprint", json=body), 422, "blueprint_invalid")
     assert {f"/blueprint{pointer}" for pointer in places} <= set(pointers(problem)), problem
     report = client.post("/validate-blueprint", json={"blueprint": blueprint}).json()
     assert (report["valid"], report["errors"]) == (False, problem["errors"])
 
-    outer = {"type": "workflow", "blueprint": flow(step(agent="in/ner")), "agents": {"in/ner": blueprint}}
-    problem = check_problem(client.post("/run-blueprint", json={**outer, "input": "x"}), 422, "blueprint_invalid")
+    outer = {
+        "type": "workflow",
+        "blueprint": flow(step(agent="in/ner")),
+        "agents": {"in/ner": blueprint},
+    }
+    problem = check_problem(
+        client.post("/run-blueprint", json={**outer, "input": "x"}), 422, "blueprint_invalid"
+    )
     assert {f"/agents/in~1ner{pointer}" for pointer in places} <= set(pointers(problem)), problem
     assert model.calls == 0
     assert not LOOKED_UP
@@ -236,7 +314,9 @@ def test_a_hostile_blueprint_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["workflow", "conductor", "pipeline"])
-def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Counted, kind: str) -> None:
+def test_the_kind_must_be_that_of_the_blueprint(
+    client: httpx.Client, model: Counted, kind: str
+) -> None:
     """A blueprint of another kind than `type` says is refused."""
     body = {"type": kind, "blueprint": agent(type="Agent"), "input": "x"}
     response = client.post("/run-blueprint", json=body)
@@ -257,7 +337,16 @@ def test_the_kind_must_be_that_of_the_blueprint(client: httpx.Client, model: Cou
         line(MEMBER, {"type": "Agent", "name": "helper"}),
         team(MEMBER),
     ],
-    ids=["agent", "tool", "tool's text", "served agent", "served condition", "4 levels", "pipeline", "conductor"],
+    ids=[
+        "agent",
+        "tool",
+        "tool's text",
+        "served agent",
+        "served condition",
+        "4 levels",
+        "pipeline",
+        "conductor",
+    ],
 )
 def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What names only the served component's own models, tools, agents and conditions is valid."""
@@ -267,7 +356,9 @@ def test_an_allowed_blueprint_is_valid(client: httpx.Client, blueprint: dict[str
 def flows(*sizes: int) -> dict[str, Any]:
     """Workflows that each use the one before as often as its number says."""
     return {
-        f"w{n}": flow(*[step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}") for i in range(size)])
+        f"w{n}": flow(
+            *[step(agent=f"w{n - 1}" if n else "helper", name=f"s{i}") for i in range(size)]
+        )
         for n, size in enumerate(sizes)
     }
 
@@ -294,8 +385,12 @@ def test_blueprints_name_each_other_in_any_order_but_not_in_a_circle(
     client: httpx.Client, blueprint: dict[str, Any], agents: dict[str, Any], reasons: list[str]
 ) -> None:
     """Inline agents are built before those that name them; a circle, and too many levels, are the only problem."""
-    errors = client.post("/validate-blueprint", json={"blueprint": blueprint, "agents": agents}).json()["errors"]
-    assert [reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)] == [True] * len(reasons)
+    errors = client.post(
+        "/validate-blueprint", json={"blueprint": blueprint, "agents": agents}
+    ).json()["errors"]
+    assert [reason in error["detail"] for error, reason in zip(errors, reasons, strict=True)] == [
+        True
+    ] * len(reasons)
 
 
 def test_the_operator_sets_the_lists(serve: Serve) -> None:
@@ -305,23 +400,47 @@ def test_the_operator_sets_the_lists(serve: Serve) -> None:
     assert client.get("/info").json()["accepts"]["models"] == ["offline/echo", "offline/other"]
     body = {"type": "agent", "blueprint": config(model="offline/echo"), "input": "x"}
     assert client.post("/run-blueprint", json=body).json() == {"output": "Echo: x"}
-    found = client.post("/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}).json()["errors"]
-    assert {error["pointer"] for error in found} == {"/blueprint/config/model", "/blueprint/tools/0"}
+    found = client.post(
+        "/validate-blueprint", json={"blueprint": agent(tools=[tool("look_up")])}
+    ).json()["errors"]
+    assert {error["pointer"] for error in found} == {
+        "/blueprint/config/model",
+        "/blueprint/tools/0",
+    }
 
 
 def test_unknown_keys_of_config_are_warnings(serve: Serve) -> None:
     """Unknown keys of `config`, and notes, may be anything; the first 100 keys are warnings."""
     client = serve(Agent("helper", "Help.", "offline/echo"))
-    notes = {"steps": [{}] * 99, "tools": [{"name": "shell"}], "config": {"model": "a/b"}, "base_url": "http://evil"}
+    notes = {
+        "steps": [{}] * 99,
+        "tools": [{"name": "shell"}],
+        "config": {"model": "a/b"},
+        "base_url": "http://evil",
+    }
     free = agent(
-        config={"model": "offline/echo", "top_k": 5, "x": {"model": "a/b", "tools": [{"name": "y"}]}}, metadata=notes
+        config={
+            "model": "offline/echo",
+            "top_k": 5,
+            "x": {"model": "a/b", "tools": [{"name": "y"}]},
+        },
+        metadata=notes,
     )
     body = {"type": "workflow", "blueprint": flow(step(agent="free")), "agents": {"free": free}}
-    assert client.post("/run-blueprint", json={**body, "input": "x"}).json() == {"input": "x", "free_output": "Echo: x"}
+    assert client.post("/run-blueprint", json={**body, "input": "x"}).json() == {
+        "input": "x",
+        "free_output": "Echo: x",
+    }
     report = client.post("/validate-blueprint", json=body).json()
     assert (report["valid"], report["errors"]) == (True, [])
-    assert [entry["pointer"] for entry in report["warnings"]] == ["/agents/free/config/top_k", "/agents/free/config/x"]
-    agents = {f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)}) for n in range(64)}
+    assert [entry["pointer"] for entry in report["warnings"]] == [
+        "/agents/free/config/top_k",
+        "/agents/free/config/x",
+    ]
+    agents = {
+        f"a{n}": config(model="offline/echo", **{f"note{key}": 1 for key in range(80)})
+        for n in range(64)
+    }
     report = client.post("/validate-blueprint", json={"blueprint": free, "agents": agents}).json()
     assert (report["valid"], len(report["warnings"])) == (True, 100)
 
@@ -349,14 +468,23 @@ def test_the_operators_model_replaces_others(serve: Serve) -> None:
 
 def doubling(levels: int) -> dict[str, Any]:
     """A schema of a few lines that is 2 to the power of `levels` long when it is written out."""
-    twice = [{"x": {"$ref": f"#/$defs/d{n}"}, "y": {"$ref": f"#/$defs/d{n}"}} for n in range(1, levels + 1)]
-    return {"properties": {"word": twice[0]}, "$defs": {f"d{n}": one for n, one in enumerate(twice)}}
+    twice = [
+        {"x": {"$ref": f"#/$defs/d{n}"}, "y": {"$ref": f"#/$defs/d{n}"}}
+        for n in range(1, levels + 1)
+    ]
+    return {
+        "properties": {"word": twice[0]},
+        "$defs": {f"d{n}": one for n, one in enumerate(twice)},
+    }
 
 
 def chain(links: int) -> dict[str, Any]:
     """A schema in which each definition is the next one."""
     definitions: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(links)}
-    return {"properties": {"word": {"$ref": "#/$defs/d0"}}, "$defs": definitions | {f"d{links}": {"type": "string"}}}
+    return {
+        "properties": {"word": {"$ref": "#/$defs/d0"}},
+        "$defs": definitions | {f"d{links}": {"type": "string"}},
+    }
 
 
 LARGE = {
@@ -373,7 +501,9 @@ LARGE = {
 def test_many_mistakes_are_found_quickly(client: httpx.Client, blueprint: dict[str, Any]) -> None:
     """What is made to take long to check is refused before the client gives up."""
     assert len(json.dumps(blueprint, separators=(",", ":"))) <= 256 * 1024
-    assert client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+    assert (
+        client.post("/validate-blueprint", json={"blueprint": blueprint}).json()["valid"] is False
+    )
 
 
 MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -386,12 +516,21 @@ MANY_AGENTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("agents", "pointer"), MANY_AGENTS.values(), ids=MANY_AGENTS)
-def test_sizes_include_the_agents(client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str) -> None:
+def test_sizes_include_the_agents(
+    client: httpx.Client, model: Counted, agents: dict[str, Any], pointer: str
+) -> None:
     """The sizes include the agents of the request, and how deep they use each other."""
-    body = {"type": "workflow", "blueprint": flow(step(agent=list(agents)[-1])), "agents": agents, "input": "x"}
+    body = {
+        "type": "workflow",
+        "blueprint": flow(step(agent=list(agents)[-1])),
+        "agents": agents,
+        "input": "x",
+    }
     response = client.post("/run-blueprint", json=body)
     assert response.status_code == 422, response.text
-    assert any(error["pointer"].startswith(pointer) for error in response.json()["errors"]), response.text
+    assert any(error["pointer"].startswith(pointer) for error in response.json()["errors"]), (
+        response.text
+    )
     assert model.calls == 0
 
 
@@ -404,7 +543,13 @@ _JUNK = st.sampled_from(
 
 def all_places(value: Any) -> list[tuple[Any, Any]]:
     """Every place in JSON data: what holds it, and its key or index there."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    keys = (
+        list(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else []
+    )
     return [place for key in keys for place in [(value, key), *all_places(value[key])]]
 
 
@@ -431,7 +576,11 @@ def test_large_comparisons_do_not_outlast_the_time_limit(serve: Serve) -> None:
     condition = {"name": "any", "args": {"conditions": [comparison] * 1000}}
     pause = {"type": "approval_step", "name": "p", "message": "?"}
     step = {"type": "condition_step", "name": "c", "condition": condition, "then": [pause]}
-    body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": {"big": "a" * 40_000}}
+    body = {
+        "type": "workflow",
+        "blueprint": {"name": "w", "steps": [step]},
+        "inputs": {"big": "a" * 40_000},
+    }
     client = serve(Agent("helper", "Help.", "offline/echo"), run_wall_time=0.02)
     check_problem(client.post("/run-blueprint", json=body), 504, "limit_exceeded")
 
@@ -446,6 +595,8 @@ def test_a_run_fills_templates_within_a_limit(serve: Serve) -> None:
     inputs = {"items": "\n".join(["x"] * 1000), "long": "a" * 900_000}
     body = {"type": "workflow", "blueprint": {"name": "w", "steps": [step]}, "inputs": inputs}
     problem = check_problem(
-        serve(Agent("helper", "Help.", "offline/echo")).post("/run-blueprint", json=body), 422, "limit_exceeded"
+        serve(Agent("helper", "Help.", "offline/echo")).post("/run-blueprint", json=body),
+        422,
+        "limit_exceeded",
     )
     assert problem["limit"] == "text"

@@ -30,7 +30,11 @@ ROUTES: dict[str, tuple[str, Any, str]] = {
     "/validate-blueprint": ("POST", INLINE, "blueprint"),
     "/v1/models": ("GET", None, "run"),
     "/v1/models/{model}": ("GET", None, "run"),
-    "/v1/chat/completions": ("POST", {"model": "a", "messages": [{"role": "user", "content": "x"}]}, "run"),
+    "/v1/chat/completions": (
+        "POST",
+        {"model": "a", "messages": [{"role": "user", "content": "x"}]},
+        "run",
+    ),
     "/v1/responses": ("POST", {"model": "a", "input": "x"}, "run"),
     "/info": ("GET", None, "read"),
     "/metrics": ("GET", None, "read"),
@@ -58,7 +62,9 @@ def check_denied(response: httpx.Response, status: int, code: str, challenge: st
 
 
 @pytest.mark.parametrize(("path", "route"), ROUTES.items(), ids=ROUTES)
-def test_each_route_needs_a_key_for_its_scope(serve: Serve, path: str, route: tuple[str, Any, str]) -> None:
+def test_each_route_needs_a_key_for_its_scope(
+    serve: Serve, path: str, route: tuple[str, Any, str]
+) -> None:
     """A request without a valid key is a 401, one with a key of another scope a 403."""
     method, body, scope = route
     client = serve(echo(), api_keys=KEYS)
@@ -89,7 +95,9 @@ SENT: dict[str, tuple[list[tuple[str, Any]], int]] = {
 
 
 @pytest.mark.parametrize(("headers", "status"), SENT.values(), ids=SENT)
-def test_a_key_is_one_bearer_token(serve: Serve, headers: list[tuple[str, Any]], status: int) -> None:
+def test_a_key_is_one_bearer_token(
+    serve: Serve, headers: list[tuple[str, Any]], status: int
+) -> None:
     """A key is accepted as one bearer token in one header only."""
     response = serve(echo(), api_keys=KEYS).get("/info", headers=httpx.Headers(headers))
     assert response.status_code == status
@@ -110,7 +118,9 @@ def test_probes_and_the_api_page_need_no_key(serve: Serve) -> None:
 
 def test_a_request_is_rejected_before_its_body_arrives(serve: Serve) -> None:
     """A request without a key is rejected before its body has arrived."""
-    with connect(serve(echo(), api_keys=KEYS), "/run", b"", "content-length: 1000000") as connection:
+    with connect(
+        serve(echo(), api_keys=KEYS), "/run", b"", "content-length: 1000000"
+    ) as connection:
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
@@ -129,7 +139,9 @@ def replace(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def test_keys_are_rotated_without_a_restart(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_are_rotated_without_a_restart(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A changed file takes effect within seconds; an invalid or missing one is logged and changes nothing."""
     path = tmp_path / "keys"
     first = "first-0123456789abcdef"
@@ -153,7 +165,10 @@ def test_keys_are_rotated_without_a_restart(serve: Serve, tmp_path: Path, caplog
         else:
             replace(path, mistake)
         until(
-            lambda: status(second) == 200 and [record for record in caplog.records if record.levelno == logging.ERROR]
+            lambda: (
+                status(second) == 200
+                and [record for record in caplog.records if record.levelno == logging.ERROR]
+            )
         )
     replace(path, f"{first}\n")
     until(lambda: status(first) == 200)
@@ -172,9 +187,15 @@ def write(path: Path, data: bytes) -> str:
 
 SECRET = "s3cret-part-of-a-key"
 INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
-    "a misspelt scope": (lambda at: {"api_keys": f"{ALL},rum:{SECRET}"}, "Entry 2 of PODWRIGHT_API_KEYS"),
+    "a misspelt scope": (
+        lambda at: {"api_keys": f"{ALL},rum:{SECRET}"},
+        "Entry 2 of PODWRIGHT_API_KEYS",
+    ),
     "no scope": (lambda at: {"api_keys": f":{SECRET}"}, "Entry 1 of PODWRIGHT_API_KEYS"),
-    "a key with a colon": (lambda at: {"api_keys": f"{SECRET}:{SECRET}"}, "Entry 1 of PODWRIGHT_API_KEYS"),
+    "a key with a colon": (
+        lambda at: {"api_keys": f"{SECRET}:{SECRET}"},
+        "Entry 1 of PODWRIGHT_API_KEYS",
+    ),
     "a short key": (lambda at: {"api_keys": "s3cret-part"}, "shorter than 16"),
     "a space": (lambda at: {"api_keys": f"{SECRET} {SECRET}"}, "Entry 1 of PODWRIGHT_API_KEYS"),
     "no ASCII": (lambda at: {"api_keys": SECRET + "é"}, "Entry 1 of PODWRIGHT_API_KEYS"),
@@ -183,12 +204,17 @@ INVALID: dict[str, tuple[Callable[[Path], dict[str, str]], str]] = {
     "a pipe": (lambda at: {"api_keys_file": fifo(at / "pipe")}, "pipe"),
     "an empty file": (lambda at: {"api_keys_file": write(at / "keys", b"# none\n")}, "has no keys"),
     "no UTF-8": (lambda at: {"api_keys_file": write(at / "keys", b"\xff" * 20)}, "not UTF-8"),
-    "a line": (lambda at: {"api_keys_file": write(at / "keys", f"{ALL}\n\nx y\n".encode())}, "Line 3 of"),
+    "a line": (
+        lambda at: {"api_keys_file": write(at / "keys", f"{ALL}\n\nx y\n".encode())},
+        "Line 3 of",
+    ),
 }
 
 
 @pytest.mark.parametrize(("settings", "text"), INVALID.values(), ids=INVALID)
-def test_an_invalid_key_stops_the_start(tmp_path: Path, settings: Callable[[Path], dict[str, str]], text: str) -> None:
+def test_an_invalid_key_stops_the_start(
+    tmp_path: Path, settings: Callable[[Path], dict[str, str]], text: str
+) -> None:
     """The error names the entry, and never has the key."""
     with pytest.raises(ConfigurationError) as caught:
         ApiKeys(read_settings(**settings(tmp_path)))
@@ -200,7 +226,9 @@ def test_the_openapi_document_has_the_scopes(serve: Serve) -> None:
     """With keys, the document has the scheme, and each route's scope and errors; without keys, none of them."""
     client = serve(echo(), api_keys=KEYS)
     document = client.get("/openapi.json", headers=bearer(ALL)).json()
-    assert document["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
+    assert document["components"]["securitySchemes"] == {
+        "key": {"type": "http", "scheme": "bearer"}
+    }
     for path, operations in document["paths"].items():
         for operation in operations.values():
             if path in ROUTES:
@@ -210,13 +238,20 @@ def test_the_openapi_document_has_the_scopes(serve: Serve) -> None:
                 assert "security" not in operation
                 assert not {"401", "403"} & set(operation["responses"])
     assert "securitySchemes" not in serve(echo()).get("/openapi.json").json()["components"]
-    assert "401" not in serve(echo()).get("/openapi.json").json()["paths"]["/run"]["post"]["responses"]
+    assert (
+        "401" not in serve(echo()).get("/openapi.json").json()["paths"]["/run"]["post"]["responses"]
+    )
 
 
 def test_keys_are_never_shown(command: Command, address: Address, newsroom: Path) -> None:
     """No response and no log line has a key, valid or not."""
     process = command(
-        "serve", str(newsroom / "writer"), "--port", "0", PODWRIGHT_MODEL="offline/echo", PODWRIGHT_API_KEYS=KEYS
+        "serve",
+        str(newsroom / "writer"),
+        "--port",
+        "0",
+        PODWRIGHT_MODEL="offline/echo",
+        PODWRIGHT_API_KEYS=KEYS,
     )
     invalid = "invalid-0123456789abcdef"
     responses = ""
@@ -245,7 +280,9 @@ def test_a_service_without_keys_logs_a_warning(
     )  # fmt: skip
     assert process.stdout is not None
     start = ""
-    while start.count("Application startup complete") < int(workers):  # gunicorn signals each worker only once
+    while start.count("Application startup complete") < int(
+        workers
+    ):  # gunicorn signals each worker only once
         line = process.stdout.readline()
         assert line, start
         start += line

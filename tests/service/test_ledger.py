@@ -25,7 +25,16 @@ from tests.helpers import plain_http, until
 from tests.service.support import Address, Command, Process, discard_output
 
 import podwright
-from podwright import Agent, AgentStep, Conductor, FunctionModel, ParallelStep, Pipeline, Usage, Workflow
+from podwright import (
+    Agent,
+    AgentStep,
+    Conductor,
+    FunctionModel,
+    ParallelStep,
+    Pipeline,
+    Usage,
+    Workflow,
+)
 from podwright.errors import ModelError, PodwrightError, RunCancelledError
 from podwright.models import pricing
 from podwright.run import Task, execute
@@ -66,9 +75,13 @@ class UnreliableModel(FunctionModel):
         if request.tools and request.messages[-1].role == "user" and number % 3 == 0:
             name = request.tools[0]["function"]["name"]
             arguments = {"place": "x"} if name == "look" else {"task": "look"}
-            return ModelResponse(tool_calls=(ToolCall.of(name, **arguments),), usage=Usage(number, 1, cost=0.001))
+            return ModelResponse(
+                tool_calls=(ToolCall.of(name, **arguments),), usage=Usage(number, 1, cost=0.001)
+            )
         cost = None if number % 7 == 0 else 0.002
-        return ModelResponse("done", usage=Usage(number, 2, number // 3, cost=cost, cache_write_tokens=number // 2))
+        return ModelResponse(
+            "done", usage=Usage(number, 2, number // 3, cost=cost, cache_write_tokens=number // 2)
+        )
 
 
 def look(place: str) -> str:
@@ -120,22 +133,40 @@ async def test_usage_metrics_and_spans_agree() -> None:
     for component in components:
         for number in range(60):
             # Half of the runs are counted as those of inline blueprints.
-            subscribers = (metrics.subscriber(inline=number % 2 == 1), RunSpans(provider.get_tracer("test")))
+            subscribers = (
+                metrics.subscriber(inline=number % 2 == 1),
+                RunSpans(provider.get_tracer("test")),
+            )
             limits = podwright.RunLimits(model_calls=1) if number % 10 == 9 else None
-            status, usage = await usage_of_run(component, model, subscribers=subscribers, limits=limits)
+            status, usage = await usage_of_run(
+                component, model, subscribers=subscribers, limits=limits
+            )
             statuses[status], total = statuses[status] + 1, total + usage
 
     assert min(statuses[status] for status in ("ok", "failed", "cancelled")) > 10
     scrape = Scrape(metrics.render("")[0].decode())
-    chats = [dict(span.attributes or {}) for span in exporter.get_finished_spans() if span.name == "chat function"]
-    counts = (total.input_tokens, total.output_tokens, total.cached_input_tokens, total.cache_write_tokens)
+    chats = [
+        dict(span.attributes or {})
+        for span in exporter.get_finished_spans()
+        if span.name == "chat function"
+    ]
+    counts = (
+        total.input_tokens,
+        total.output_tokens,
+        total.cached_input_tokens,
+        total.cache_write_tokens,
+    )
     for way, tokens in zip((*WAYS, *OTHER_ATTRIBUTES), counts, strict=True):
-        recorded: list[Any] = [chat.get(f"gen_ai.usage.{OTHER_ATTRIBUTES.get(way, way)}_tokens", 0) for chat in chats]
+        recorded: list[Any] = [
+            chat.get(f"gen_ai.usage.{OTHER_ATTRIBUTES.get(way, way)}_tokens", 0) for chat in chats
+        ]
         assert sum(recorded) == scrape.get("podwright_tokens_total", type=way) == tokens > 0
     assert scrape.get("podwright_model_calls_total", status="ok") == total.model_calls
     assert scrape.get("podwright_model_calls_total") == len(chats)
     assert scrape.get("podwright_unpriced_model_calls_total") == total.unpriced_model_calls > 0
-    assert {status: scrape.get("podwright_runs_total", status=status) for status in statuses} == statuses
+    assert {
+        status: scrape.get("podwright_runs_total", status=status) for status in statuses
+    } == statuses
     assert scrape.get("podwright_runs_in_progress") == 0
     costs: list[Any] = [chat.get("gen_ai.usage.cost", 0) for chat in chats]
     assert sum(costs) == pytest.approx(scrape.get("podwright_cost_usd_total"), abs=1e-9)
@@ -181,7 +212,9 @@ class Provider:
         tag = re.findall(r"run-\d+-\w+", json.dumps(body["messages"]))[0]
         self.attempts[tag] += 1
         if tag.endswith("retry") and self.attempts[tag] == 1:
-            return web.json_response({"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "0"})
+            return web.json_response(
+                {"error": {"message": "Slow down."}}, status=429, headers={"Retry-After": "0"}
+            )
         if tag.endswith("fail") and len(self.calls[tag]) == 1:
             return web.json_response({"error": {"message": "No."}}, status=400)
         await self._wait(tag)
@@ -209,9 +242,20 @@ def completion(body: dict[str, Any], tag: str, tokens: tuple[int, int]) -> dict[
     if body.get("tools") and not any(message["role"] == "tool" for message in body["messages"]):
         tool = body["tools"][0]["function"]
         arguments = json.dumps(dict.fromkeys(tool["parameters"]["properties"], f"Do {tag}."))
-        call = {"id": "c1", "type": "function", "function": {"name": tool["name"], "arguments": arguments}}
-        message, finish_reason = {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
-    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+        call = {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": tool["name"], "arguments": arguments},
+        }
+        message, finish_reason = (
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            "tool_calls",
+        )
+    usage = {
+        "prompt_tokens": tokens[0],
+        "completion_tokens": tokens[1],
+        "total_tokens": sum(tokens),
+    }
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
     return {"id": "1", "model": "gpt-4o-mini", "choices": [choice], "usage": usage}
 
@@ -245,7 +289,13 @@ CONFIG = {"model": MODEL, "max_loops": 4}
 
 
 def agent(name: str) -> dict[str, Any]:
-    return {"type": "Agent", "name": name, "instructions": f"You are {name}.", "config": CONFIG, "tools": []}
+    return {
+        "type": "Agent",
+        "name": name,
+        "instructions": f"You are {name}.",
+        "config": CONFIG,
+        "tools": [],
+    }
 
 
 def step(name: str) -> dict[str, Any]:
@@ -361,7 +411,11 @@ def usage_in_header(header: str) -> tuple[int, int, float]:
 
 def usage_in_content(content: bytes) -> tuple[int, int, float]:
     """The same in the content of an OpenAI-compatible response, or in its last event."""
-    *_, last = [line.removeprefix(b"data: ") for line in content.splitlines() if line.startswith((b"{", b"data: {"))]
+    *_, last = [
+        line.removeprefix(b"data: ")
+        for line in content.splitlines()
+        if line.startswith((b"{", b"data: {"))
+    ]
     data = json.loads(last)
     usage = (data.get("error") or data.get("response") or data)["usage"]
     names = ("prompt", "completion") if "prompt_tokens" in usage else ("input", "output")
@@ -371,18 +425,25 @@ def usage_in_content(content: bytes) -> tuple[int, int, float]:
 class Ledger:
     """A workflow in four workers, a remote agent, their provider and their collector."""
 
-    def __init__(self, flow: Process, urls: list[str], provider: Provider, spans: SpanCollector) -> None:
+    def __init__(
+        self, flow: Process, urls: list[str], provider: Provider, spans: SpanCollector
+    ) -> None:
         self.flow, self.urls, self.provider, self.spans = flow, urls, provider, spans
 
     def traced_tokens(self) -> list[int]:
         """Input and output tokens of all model call spans that have arrived."""
-        chats = [span.attributes for span in list(self.spans.spans) if span.name.startswith("chat ")]
+        chats = [
+            span.attributes for span in list(self.spans.spans) if span.name.startswith("chat ")
+        ]
         return [sum(chat.get(f"gen_ai.usage.{way}_tokens", 0) for chat in chats) for way in WAYS]
 
     def counted(self) -> tuple[list[int], float]:
         """Input and output tokens and USD in the metrics of both services."""
         scrapes = [Scrape(plain_http.get(f"{url}/metrics").text) for url in self.urls]
-        tokens = [int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes)) for way in WAYS]
+        tokens = [
+            int(sum(scrape.get("podwright_tokens_total", type=way) for scrape in scrapes))
+            for way in WAYS
+        ]
         return tokens, sum(scrape.get("podwright_cost_usd_total") for scrape in scrapes)
 
     def uncounted_calls(self) -> float:
@@ -419,7 +480,9 @@ class Ledger:
         worker = busiest_child(self.flow.pid)
         os.kill(worker, signal.SIGKILL)
         await eventually(lambda: not Path(f"/proc/{worker}").exists())
-        await eventually(lambda: {run.tag for run in responses.lost} == set(+self.provider.dropped) != set())
+        await eventually(
+            lambda: {run.tag for run in responses.lost} == set(+self.provider.dropped) != set()
+        )
 
 
 async def eventually(condition: Callable[[], object]) -> None:
@@ -434,7 +497,9 @@ def busiest_child(pid: int) -> int:
 
 
 @pytest.fixture
-def ledger(command: Command, address: Address, tmp_path: Path, provider: Provider) -> Iterator[Ledger]:
+def ledger(
+    command: Command, address: Address, tmp_path: Path, provider: Provider
+) -> Iterator[Ledger]:
     for name, blueprint in {
         "writer": agent("writer"),
         "flow": {"type": "Workflow", "name": "flow", "steps": [step("helper"), step("writer")]},
@@ -450,7 +515,9 @@ def ledger(command: Command, address: Address, tmp_path: Path, provider: Provide
         variables |= spans.variables(spans.url)
         processes, urls = [], []
         for name, workers in (("writer", "1"), ("flow", "4")):
-            process = command("serve", str(tmp_path / name), "--port", "0", WEB_CONCURRENCY=workers, **variables)
+            process = command(
+                "serve", str(tmp_path / name), "--port", "0", WEB_CONCURRENCY=workers, **variables
+            )
             urls.insert(0, address(process))
             discard_output(process)
             variables["PODWRIGHT_AGENTS"] = json.dumps({"writer": urls[0]})
@@ -467,7 +534,9 @@ def price(tokens: list[int]) -> float:
 @pytest.mark.parametrize(
     "count", [pytest.param(300, id="short"), pytest.param(2000, id="long", marks=pytest.mark.proof)]
 )
-async def test_responses_metrics_and_spans_agree_over_several_processes(ledger: Ledger, count: int) -> None:
+async def test_responses_metrics_and_spans_agree_over_several_processes(
+    ledger: Ledger, count: int
+) -> None:
     """With failures, retries, lost clients, a remote agent, and one of four workers killed, no token differs."""
     responses = await ledger.run(count)
     tokens = ledger.provider.tokens
@@ -475,12 +544,16 @@ async def test_responses_metrics_and_spans_agree_over_several_processes(ledger: 
     assert set(responses.statuses) == {200, 502}
     assert responses.statuses[502] > count // 50
     assert 0 < len(responses.lost) <= CONCURRENT_RUNS
-    assert [received + lost for received, lost in zip(responses.tokens, unanswered, strict=True)] == tokens
+    assert [
+        received + lost for received, lost in zip(responses.tokens, unanswered, strict=True)
+    ] == tokens
     counted, cost = ledger.counted()
     uncounted = ledger.uncounted_calls()
     assert counted[1] == tokens[1]
     estimated = counted[0] - tokens[0]
-    assert 0 < estimated < 100 * uncounted, "the input of those whose client left, which nobody has counted"
+    assert 0 < estimated < 100 * uncounted, (
+        "the input of those whose client left, which nobody has counted"
+    )
     assert cost == pytest.approx(price(tokens), abs=1e-9)
     assert responses.cost == pytest.approx(cost - price(unanswered), abs=1e-9)
     await eventually(lambda: ledger.traced_tokens() == counted)

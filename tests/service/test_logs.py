@@ -37,7 +37,9 @@ def lines_of(command: Command, address: Address, newsroom: Path) -> Callable[...
             PODWRIGHT_MODEL="offline/echo", **variables,
         )  # fmt: skip
         with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
-            assert client.post("/run", json={"input": SECRET}, headers=ODD_HEADERS).status_code == 200
+            assert (
+                client.post("/run", json={"input": SECRET}, headers=ODD_HEADERS).status_code == 200
+            )
             client.get("/health")
         process.send_signal(signal.SIGTERM)
         return check_end(process).splitlines()
@@ -49,7 +51,12 @@ def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None
     """By default every line is JSON; the line of a run has status and usage, and neither input nor output."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in lines_of()]
     (run,) = [line for line in lines if line["event"] == "run"]
-    assert (run["status"], run["component"], run["kind"], run["level"]) == ("ok", "writer", "agent", "info")
+    assert (run["status"], run["component"], run["kind"], run["level"]) == (
+        "ok",
+        "writer",
+        "agent",
+        "info",
+    )
     assert run["input_tokens"] > 0
     assert run["output_tokens"] > 0
     assert run["duration_ms"] > 0
@@ -62,7 +69,10 @@ def test_a_run_is_one_line_of_fields(lines_of: Callable[..., list[str]]) -> None
 
 def test_lines_inside_a_span_name_it(lines_of: Callable[..., list[str]]) -> None:
     """With tracing, the lines of runs and requests have the ids of the trace and the span."""
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "PODWRIGHT_LOG_LEVEL": "debug"}
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        "PODWRIGHT_LOG_LEVEL": "debug",
+    }
     lines = [json.loads(line) for line in lines_of(**variables)]
     (run,) = [line for line in lines if line["event"] == "run"]
     (request,) = [line for line in lines if line.get("path") == "/run"]
@@ -73,8 +83,15 @@ def test_lines_inside_a_span_name_it(lines_of: Callable[..., list[str]]) -> None
 
 def test_requests_and_content_are_logged_on_request(lines_of: Callable[..., list[str]]) -> None:
     """`log_level=debug` adds a line for each request, `log_content` the input and the output of a run."""
-    lines = [json.loads(line) for line in lines_of(PODWRIGHT_LOG_LEVEL="debug", PODWRIGHT_LOG_CONTENT="true")]
-    requests = [(line["method"], line["path"], line["status"]) for line in lines if line["event"] == "request"]
+    lines = [
+        json.loads(line)
+        for line in lines_of(PODWRIGHT_LOG_LEVEL="debug", PODWRIGHT_LOG_CONTENT="true")
+    ]
+    requests = [
+        (line["method"], line["path"], line["status"])
+        for line in lines
+        if line["event"] == "request"
+    ]
     assert requests == [("POST", "/run", 200), ("GET", "/health", 200)]
     assert [line["input"] for line in lines if line["event"] == "run started"] == [SECRET]
     assert [SECRET in line["value"] for line in lines if line["event"] == "run"] == [True]
@@ -93,7 +110,10 @@ def test_an_image_is_not_logged(serve: Serve, capsys: pytest.CaptureFixture[str]
 def test_the_collectors_key_is_not_logged(lines_of: Callable[..., list[str]]) -> None:
     """A malformed variable with headers, which the SDK would log, is not in a log line."""
     malformed = f"authorization: Bearer {SECRET}"
-    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_HEADERS": malformed}
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        "OTEL_EXPORTER_OTLP_HEADERS": malformed,
+    }
     assert SECRET not in "".join(lines_of(**variables))
 
 
@@ -106,14 +126,24 @@ Service(Agent("looker", "Look.", "offline/echo", tools=[look])).run("127.0.0.1",
 """
 
 
-def test_a_failing_tool_leaves_a_traceback_in_the_log_only(command: Command, address: Address) -> None:
+def test_a_failing_tool_leaves_a_traceback_in_the_log_only(
+    command: Command, address: Address
+) -> None:
     """The line has the tool, the run and the trace, at the level of the run's line; callers get none of it."""
     process = command(code=BROKEN_TOOL, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     with httpx.Client(verify=NO_AUTHORITIES, base_url=address(process), timeout=60) as client:
         paths = ("/run", "/run?trace=true", "/run/stream")
         plain, traced, streamed = (client.post(path, json={"input": "x"}) for path in paths)
-    assert (plain.status_code, plain.json()["code"], "tool_call_failed" in streamed.text) == (502, "tool_failed", True)
-    assert not [text for text in (plain.text, traced.text, streamed.text) if SECRET in text or "Traceback" in text]
+    assert (plain.status_code, plain.json()["code"], "tool_call_failed" in streamed.text) == (
+        502,
+        "tool_failed",
+        True,
+    )
+    assert not [
+        text
+        for text in (plain.text, traced.text, streamed.text)
+        if SECRET in text or "Traceback" in text
+    ]
     process.send_signal(signal.SIGTERM)
     lines = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
     failures = [line for line in lines if line["event"] == "tool failed"]
@@ -121,7 +151,9 @@ def test_a_failing_tool_leaves_a_traceback_in_the_log_only(command: Command, add
     for failure, run in zip(failures, runs, strict=True):
         assert failure["tool"] == "look"
         assert f"LookupError: {SECRET}" in failure["exception"]
-        assert {name: failure[name] for name in ("run_id", "trace_id", "level", "component")}.items() <= run.items()
+        assert {
+            name: failure[name] for name in ("run_id", "trace_id", "level", "component")
+        }.items() <= run.items()
 
 
 LIBRARIES = """
@@ -145,7 +177,9 @@ except ZeroDivisionError:
 
 def output_of_libraries(log_format: str) -> str:
     script = LIBRARIES.format(format=log_format)
-    process = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=60, check=True
+    )
     assert process.stderr == b""
     return process.stdout.decode()
 
@@ -153,7 +187,14 @@ def output_of_libraries(log_format: str) -> str:
 def test_all_loggers_share_one_format() -> None:
     """The standard library's loggers, structlog, the servers and warnings are written as JSON, one line each."""
     lines = [json.loads(line) for line in output_of_libraries("json").splitlines()]
-    assert [line["level"] for line in lines] == ["warning", "info", "info", "info", "warning", "error"]
+    assert [line["level"] for line in lines] == [
+        "warning",
+        "info",
+        "info",
+        "info",
+        "warning",
+        "error",
+    ]
     assert [line["event"] for line in lines[1:4]] == ["of a tool", "started", "booting"]
     assert "careful" in lines[4]["event"]
     assert "ZeroDivisionError" in lines[5]["exception"]
@@ -177,8 +218,13 @@ def test_every_worker_logs_its_runs(command: Command, address: Address, newsroom
         PODWRIGHT_MODEL="offline/echo", WEB_CONCURRENCY="3",
     )  # fmt: skip
     url = address(process)
-    run_ids = [plain_http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"] for _ in range(30)]
+    run_ids = [
+        plain_http.post(f"{url}/run", json={"input": SECRET}).headers["Podwright-Run-Id"]
+        for _ in range(30)
+    ]
     process.send_signal(signal.SIGTERM)
     output = check_end(process)
-    runs = [line["run_id"] for line in map(json.loads, output.splitlines()) if line["event"] == "run"]
+    runs = [
+        line["run_id"] for line in map(json.loads, output.splitlines()) if line["event"] == "run"
+    ]
     assert sorted(runs) == sorted(run_ids)

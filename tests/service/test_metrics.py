@@ -59,17 +59,27 @@ def test_a_run_its_calls_and_its_request_are_counted(serve: Serve) -> None:
     assert metrics.get("podwright_tokens_total", **LOOKER, type="output") == output_tokens
     assert metrics.get("podwright_model_calls_total", **LOOKER, status="ok") == 2
     assert metrics.get("podwright_tool_calls_total", **LOOKER, tool="look", status="ok") == 1
-    assert metrics.get("podwright_http_requests_total", method="POST", route="/run", status="200") == 1
+    assert (
+        metrics.get("podwright_http_requests_total", method="POST", route="/run", status="200") == 1
+    )
     assert metrics.get("podwright_run_duration_seconds_count", **LOOKER) == 1
     assert metrics.get("podwright_component_info", **LOOKER, version=podwright.__version__) == 1
 
 
 def test_the_documented_metrics_are_the_exported_ones() -> None:
     """Names and labels in `docs/telemetry.md`, on which dashboards and alerts rely, are those of a scrape."""
-    rows = [line.split("|") for line in DOCS.read_text().splitlines() if line.startswith("| `podwright_")]
+    rows = [
+        line.split("|")
+        for line in DOCS.read_text().splitlines()
+        if line.startswith("| `podwright_")
+    ]
     documented = {row[1].strip(" `"): set(re.findall(r"\w+", row[2])) for row in rows}
-    series = {re.sub("_(bucket|count|sum)$", "", name): labels for name, labels in exported().items()}
-    assert {name: set(labels) - {"component", "kind", "le"} for name, labels in series.items()} == documented
+    series = {
+        re.sub("_(bucket|count|sum)$", "", name): labels for name, labels in exported().items()
+    }
+    assert {
+        name: set(labels) - {"component", "kind", "le"} for name, labels in series.items()
+    } == documented
     assert all({"component", "kind"} <= labels for labels in series.values())
 
 
@@ -79,7 +89,11 @@ def test_names_from_outside_are_not_labels(serve: Serve) -> None:
     assert client.post("/run", json={"input": "where?"}).status_code == 200
     client.get("/canary")
     client.request("PROPFIND", "/run")
-    blueprint = {"name": "canary", "instructions": "x", "config": {"model": "offline/echo", "max_loops": 1}}
+    blueprint = {
+        "name": "canary",
+        "instructions": "x",
+        "config": {"model": "offline/echo", "max_loops": 1},
+    }
     inline = serve(Agent("open", "Help.", model="offline/echo"))
     body = {"type": "agent", "input": "x", "blueprint": {**blueprint, "tools": []}}
     assert inline.post("/run-blueprint", json=body).status_code == 200
@@ -104,12 +118,24 @@ def test_a_budget_stop_names_the_limit(serve: Serve) -> None:
 
 def test_a_model_that_another_one_stands_in_for_is_counted() -> None:
     """The call is that of the model that answered; the one that could not is counted with a status of its own."""
-    metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a", "groq/b"})
+    metrics = Exported(
+        "guide", "agent", components=[Part("guide", "agent")], models={"openai/a", "groq/b"}
+    )
     count = metrics.subscriber()
-    count(events.ModelCallFellBack(component="guide", model="openai/a", error={"code": "model_unavailable"}))
+    count(
+        events.ModelCallFellBack(
+            component="guide", model="openai/a", error={"code": "model_unavailable"}
+        )
+    )
     response = ModelResponse("Hi.", usage=Usage(20, 4, cost=0.5))
-    failed = Usage(7, 1, cost=None).as_failed_call("openai/a") + Usage(7, 1, cost=None).as_failed_call("openai/a")
-    count(events.ModelCallFinished(component="guide", model="groq/b", response=response, failed_usage=failed))
+    failed = Usage(7, 1, cost=None).as_failed_call("openai/a") + Usage(
+        7, 1, cost=None
+    ).as_failed_call("openai/a")
+    count(
+        events.ModelCallFinished(
+            component="guide", model="groq/b", response=response, failed_usage=failed
+        )
+    )
     shown = Metrics(metrics.render("")[0].decode())
     assert shown.get("podwright_model_calls_total", model="openai/a", status="fell_back") == 1
     assert shown.get("podwright_model_calls_total", model="groq/b", status="ok") == 1
@@ -129,7 +155,10 @@ def test_exhausted_loops_are_counted(serve: Serve) -> None:
         loop = LoopStep([agent], until=never, max_iterations=2, on_exhausted=on_exhausted)
         client = serve(Workflow("flow", [loop]))
         assert client.post("/run", json={"input": "x"}).status_code == status
-        assert scrape(client).get("podwright_loops_exhausted_total", component="flow", kind="workflow") == 1
+        assert (
+            scrape(client).get("podwright_loops_exhausted_total", component="flow", kind="workflow")
+            == 1
+        )
 
 
 def test_admission_is_counted(serve: Serve) -> None:
@@ -153,7 +182,9 @@ def test_an_invalid_accept_header(serve: Serve) -> None:
     """An invalid version in the header is not an error."""
     client = serve(looker("done"))
     headers = {"accept": "application/openmetrics-text; version=abc"}
-    assert Metrics(client.get("/metrics", headers=headers).text).get("podwright_component_info") == 1
+    assert (
+        Metrics(client.get("/metrics", headers=headers).text).get("podwright_component_info") == 1
+    )
 
 
 def test_series_begin_with_0(serve: Serve) -> None:
@@ -180,13 +211,21 @@ def test_series_begin_with_0(serve: Serve) -> None:
         own = f'caller="",component="{component}",kind="{kind}",model="{model}",root="{root}"'
         assert f"podwright_cost_usd_total{{{own}}} 0.0\n" in text
         for reason in ("price", "count", "incomplete"):
-            assert f'podwright_unpriced_model_calls_total{{{series},reason="{reason}"}} 0.0\n' in text
+            assert (
+                f'podwright_unpriced_model_calls_total{{{series},reason="{reason}"}} 0.0\n' in text
+            )
         for token_type in ("input", "output", "cached_input", "cache_write", "reasoning"):
             assert f'podwright_tokens_total{{{own},type="{token_type}"}} 0.0\n' in text
         for status in ("ok", "failed", "cancelled", "fell_back"):
             provider = model.partition("/")[0]
-            assert f'podwright_model_calls_total{{{series},provider="{provider}",status="{status}"}} 0.0\n' in text
-    assert 'podwright_tool_calls_total{component="guide",kind="agent",status="ok",tool="look"} 0.0\n' in text
+            assert (
+                f'podwright_model_calls_total{{{series},provider="{provider}",status="{status}"}} 0.0\n'
+                in text
+            )
+    assert (
+        'podwright_tool_calls_total{component="guide",kind="agent",status="ok",tool="look"} 0.0\n'
+        in text
+    )
     assert 'component="other",kind="agent",model="openai/gpt-4o"' not in text
     assert metrics.get("podwright_budget_stops_total", component="flow") == 0
 
@@ -195,7 +234,9 @@ def test_when_series_began(serve: Serve) -> None:
     """OpenMetrics says it, the text format does not have further series for it."""
     client = serve(Agent("guide", "Help.", "offline/echo"))
     plain = client.get("/metrics").text
-    open_metrics = client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
+    open_metrics = client.get(
+        "/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}
+    ).text
     assert "_created" not in plain
     own = 'caller="",component="guide",kind="agent",model="offline/echo",root="guide"'
     assert f"podwright_cost_usd_created{{{own}}}" in open_metrics
@@ -209,12 +250,23 @@ def test_failures_are_counted_by_their_code() -> None:
     count(events.RunStarted(component="guide"))
     count(events.ModelCallRetried(component="guide", model="openai/a", error=failed))
     count(events.ModelCallFailed(component="guide", model="openai/a", error=failed))
-    count(events.RunFailed(component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5)))
+    count(
+        events.RunFailed(component="guide", error={"code": "made up"}, usage=Usage(30, 4, cost=0.5))
+    )
     shown = Metrics(metrics.render("")[0].decode())
-    assert shown.get("podwright_model_call_retries_total", model="openai/a", code="model_unavailable") == 1
-    assert shown.get("podwright_model_call_failures_total", model="openai/a", code="model_unavailable") == 1
+    assert (
+        shown.get("podwright_model_call_retries_total", model="openai/a", code="model_unavailable")
+        == 1
+    )
+    assert (
+        shown.get("podwright_model_call_failures_total", model="openai/a", code="model_unavailable")
+        == 1
+    )
     assert shown.get("podwright_run_failures_total", code=UNKNOWN) == 1
-    assert (shown.get("podwright_run_tokens_sum"), shown.get("podwright_run_cost_usd_sum")) == (34, 0.5)
+    assert (shown.get("podwright_run_tokens_sum"), shown.get("podwright_run_cost_usd_sum")) == (
+        34,
+        0.5,
+    )
 
 
 def test_the_time_per_output_token() -> None:
@@ -224,7 +276,11 @@ def test_the_time_per_output_token() -> None:
     response = ModelResponse("Hi.", usage=Usage(20, 5, cost=0.5))
     for first in (None, 200.0):
         finished = events.ModelCallFinished(
-            component="guide", model="openai/a", response=response, duration_ms=1000.0, first_token_ms=first
+            component="guide",
+            model="openai/a",
+            response=response,
+            duration_ms=1000.0,
+            first_token_ms=first,
         )
         count(finished)
     shown = Metrics(metrics.render("")[0].decode())
@@ -245,13 +301,17 @@ def test_a_stream_that_fails_is_a_failure(serve: Serve) -> None:
 
 def test_the_limits_of_runs(serve: Serve) -> None:
     """They are there to be compared with what runs use; no limit is infinite."""
-    metrics = scrape(serve(Agent("a", "Do.", "offline/echo"), run_tokens=1000, run_cost=0.5, run_wall_time=None))
+    metrics = scrape(
+        serve(Agent("a", "Do.", "offline/echo"), run_tokens=1000, run_cost=0.5, run_wall_time=None)
+    )
     assert metrics.get("podwright_runs_limit", limit="tokens") == 1000
     assert metrics.get("podwright_runs_limit", limit="cost") == 0.5
     assert metrics.get("podwright_runs_limit", limit="wall_time") == math.inf
 
 
-def test_the_price_file_is_watched(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_price_file_is_watched(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that becomes invalid is seen in a metric, until it is mended."""
     file = tmp_path / "prices.json"
     file.write_text('{"openai/gpt-4o": {"input": 1, "output": 2}}')
@@ -265,12 +325,16 @@ def test_the_price_file_is_watched(serve: Serve, tmp_path: Path, monkeypatch: py
         assert scrape(client).get("podwright_price_file_valid") == valid
 
 
-def test_a_cost_limit_needs_prices(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cost_limit_needs_prices(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A component whose calls would all be refused does not start, unless the operator wants it to."""
     unpriced = Agent("a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1")
     with pytest.raises(ConfigurationError, match="hosted_vllm/ours"):
         serve(unpriced, run_cost=1.0)
-    limited = Agent("a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1", limits=RunLimits(cost=1.0))
+    limited = Agent(
+        "a", "Do.", "hosted_vllm/ours", base_url="http://127.0.0.1:9/v1", limits=RunLimits(cost=1.0)
+    )
     with pytest.raises(ConfigurationError, match="PODWRIGHT_PRICES"):
         serve(Workflow("flow", [limited]))
     serve(unpriced)
@@ -284,7 +348,10 @@ def test_prices_of_other_models_are_warned_of(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A service says at its start which entries of the price file fit none of its models."""
-    prices = {"openai/gtp-4o": {"input": 1, "output": 2}, "openai/gpt-4o-mini": {"input": 1, "output": 2}}
+    prices = {
+        "openai/gtp-4o": {"input": 1, "output": 2},
+        "openai/gpt-4o-mini": {"input": 1, "output": 2},
+    }
     (tmp_path / "prices.json").write_text(json.dumps(prices))
     monkeypatch.setenv("PODWRIGHT_PRICES", str(tmp_path / "prices.json"))
     serve(Agent("a", "Do.", "openai/gpt-4o", api_key="k"), allowed_models="openai/gpt-4o-mini")
@@ -297,7 +364,9 @@ def test_finish_reasons_and_answering_models() -> None:
     metrics = Exported("guide", "agent", components=[Part("guide", "agent")], models={"openai/a"})
     count = metrics.subscriber()
     for number in range(120):
-        response = ModelResponse("x", usage=Usage(cost=0.5), model=f"a-{number}", finish_reason="length")
+        response = ModelResponse(
+            "x", usage=Usage(cost=0.5), model=f"a-{number}", finish_reason="length"
+        )
         count(events.ModelCallFinished(component="guide", model="openai/a", response=response))
     same = ModelResponse("x", usage=Usage(cost=0.5), model="a", finish_reason="made up")
     count(events.ModelCallFinished(component="guide", model="openai/a", response=same))
@@ -319,8 +388,15 @@ def test_why_a_cost_is_not_known() -> None:
         Usage(cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1),
     ]
     for usage in parts:
-        count(events.ModelCallFinished(component="guide", model="openai/a", response=ModelResponse("x", usage=usage)))
-    failed = sum((usage.as_failed_call("openai/a") for usage in parts[1:]), start=parts[1].as_failed_call("openai/a"))
+        count(
+            events.ModelCallFinished(
+                component="guide", model="openai/a", response=ModelResponse("x", usage=usage)
+            )
+        )
+    failed = sum(
+        (usage.as_failed_call("openai/a") for usage in parts[1:]),
+        start=parts[1].as_failed_call("openai/a"),
+    )
     count(events.ModelCallFailed(component="guide", model="openai/a", usage=failed))
     shown = Metrics(metrics.render("")[0].decode())
     for reason, calls in (("price", 1), ("count", 3), ("incomplete", 2)):

@@ -37,12 +37,16 @@ def test_openais_client(service: httpx.Client, clerk: Clerk, protocol: str) -> N
         conversation: list[Any] = [user("search")]
         for said in SAID:
             if protocol == "chat":
-                with client.chat.completions.stream(model="helper", messages=conversation) as stream:
+                with client.chat.completions.stream(
+                    model="helper", messages=conversation
+                ) as stream:
                     message = stream.get_final_completion().choices[0].message
                 assert message.content == said
                 conversation += [message.model_dump(), user("And now?")]
             else:
-                with client.responses.stream(model="helper", input=conversation, store=False) as events:
+                with client.responses.stream(
+                    model="helper", input=conversation, store=False
+                ) as events:
                     response = events.get_final_response()
                 assert response.output_text == said
                 conversation += [*(item.model_dump() for item in response.output), user("And now?")]
@@ -50,8 +54,16 @@ def test_openais_client(service: httpx.Client, clerk: Clerk, protocol: str) -> N
             whole = client.chat.completions.create(model="helper", messages=conversation[:3])
             assert whole.choices[0].message.content == SAID[1]
         else:
-            assert client.responses.create(model="helper", input=conversation[:3]).output_text == SAID[1]
-    assert [request.messages[-1].role for request in clerk.requests] == ["user", "tool", "user", "user"]
+            assert (
+                client.responses.create(model="helper", input=conversation[:3]).output_text
+                == SAID[1]
+            )
+    assert [request.messages[-1].role for request in clerk.requests] == [
+        "user",
+        "tool",
+        "user",
+        "user",
+    ]
 
 
 def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
@@ -60,12 +72,22 @@ def test_langchain(service: httpx.Client, clerk: Clerk) -> None:
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
     from langchain_openai import ChatOpenAI
 
-    chat = ChatOpenAI(model="helper", base_url=f"{service.base_url}/v1", api_key=SecretStr(KEY), max_retries=0)
-    conversation = [SystemMessage("Be brief."), HumanMessage("Hello"), AIMessage("Yes?"), HumanMessage("And?")]
+    chat = ChatOpenAI(
+        model="helper", base_url=f"{service.base_url}/v1", api_key=SecretStr(KEY), max_retries=0
+    )
+    conversation = [
+        SystemMessage("Be brief."),
+        HumanMessage("Hello"),
+        AIMessage("Yes?"),
+        HumanMessage("And?"),
+    ]
     answer = chat.invoke(conversation)
     assert answer.content == "You said: Be brief., Hello, And?"
     assert answer.usage_metadata is not None
-    assert (answer.usage_metadata["input_tokens"], answer.usage_metadata["output_tokens"]) == (100, 10)
+    assert (answer.usage_metadata["input_tokens"], answer.usage_metadata["output_tokens"]) == (
+        100,
+        10,
+    )
     chunks = list(chat.stream("search", stream_usage=True))
     assert "".join(str(chunk.content) for chunk in chunks) == "Let me look.\n\nYou said: search"
     assert chat.with_structured_output(City).invoke("?") == City(name="Bern", country="Switzerland")
@@ -93,7 +115,9 @@ def test_two_turns_of_langchain(service: httpx.Client, protocol: str) -> None:
         for chunk in chunks[1:]:
             answer += chunk
         assert answer.text == said
-        conversation += [AIMessage(**answer.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"}))]
+        conversation += [
+            AIMessage(**answer.model_dump(exclude={"type", "tool_call_chunks", "chunk_position"}))
+        ]
         conversation += [HumanMessage("And now?")]
     assert chat.invoke(conversation[:3]).text == SAID[1]
 
@@ -104,9 +128,17 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
     import agents  # here, because it takes seconds
 
     async def talk() -> None:
-        async with openai.AsyncOpenAI(base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0) as client:
-            kind = agents.OpenAIChatCompletionsModel if protocol == "chat" else agents.OpenAIResponsesModel
-            agent = agents.Agent(name="outer", instructions="Be brief.", model=kind("helper", client))
+        async with openai.AsyncOpenAI(
+            base_url=f"{service.base_url}/v1", api_key=KEY, max_retries=0
+        ) as client:
+            kind = (
+                agents.OpenAIChatCompletionsModel
+                if protocol == "chat"
+                else agents.OpenAIResponsesModel
+            )
+            agent = agents.Agent(
+                name="outer", instructions="Be brief.", model=kind("helper", client)
+            )
             outer = agents.Agent(name="outer", model=agent.model)
             config = agents.RunConfig(tracing_disabled=True)
             first = await agents.Runner.run(agent, "Hello", run_config=config)
@@ -119,7 +151,8 @@ def test_the_agents_sdk(service: httpx.Client, protocol: str) -> None:
             deltas = [
                 event.data.delta
                 async for event in streamed.stream_events()
-                if event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
+                if event.type == "raw_response_event"
+                and event.data.type == "response.output_text.delta"
             ]
             assert "".join(deltas) == streamed.final_output == "You said: Be brief., Hello"
             items: list[Any] = [user("search")]
@@ -140,10 +173,18 @@ def test_a_service_is_a_model_of_another(serve: Serve, service: httpx.Client, cl
     result = agent.run("Hello", trace=True)
     assert result.value == "You said: Ask., Hello"
     used = result.usage
-    assert (used.input_tokens, used.cached_input_tokens, used.cache_write_tokens, used.reasoning_tokens) == (
+    assert (
+        used.input_tokens,
+        used.cached_input_tokens,
+        used.cache_write_tokens,
+        used.reasoning_tokens,
+    ) == (
         100,
         40,
         20,
         4,
     )
-    assert "".join(event.text for event in agent.stream("Hello") if event.type == "token") == result.value
+    assert (
+        "".join(event.text for event in agent.stream("Hello") if event.type == "token")
+        == result.value
+    )

@@ -48,7 +48,9 @@ def node(tmp_path: Path) -> Run:
 
 def test_the_client_for_node(serve: Serve, node: Run) -> None:
     """Chat, its stream, Responses, their stream, structured output, usage and errors."""
-    got = node("client.mjs", serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"]))
+    got = node(
+        "client.mjs", serve(Agent("helper", "", FunctionModel(answer)), api_keys=[f"run:{KEY}"])
+    )
     assert got["chat"] == got["streamed"] == got["response"] == "You said: Hello"
     assert got["tokens"] == got["streamedTokens"] == got["responseTokens"] > 0
     assert (got["events"][0], got["events"][-1]) == ("response.created", "response.completed")
@@ -71,5 +73,7 @@ def test_two_turns_of_each_client(serve: Serve, node: Run) -> None:
         assert first["tokens"] > second["tokens"] > 0
         if not name.startswith("ai, chat"):  # which knows no thoughts
             assert "".join(first["reasoning"].split()) == "Ishouldlook.Ishouldanswer.", name
-    returned = [message.provider_fields for request in thinker.requests for message in request.messages]
+    returned = [
+        message.provider_fields for request in thinker.requests for message in request.messages
+    ]
     assert returned.count({"reasoning_content": "I should look.\n\nI should answer."}) >= 3

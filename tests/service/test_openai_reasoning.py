@@ -32,29 +32,45 @@ def test_thoughts_in_chat_completions(service: httpx.Client) -> None:
     assert (message["reasoning_content"], message["content"]) == (THOUGHTS, "Found.")
     deltas = [
         chunk["choices"][0]["delta"]
-        for chunk in events_of(post(service, "chat", {"messages": [user("search")], "stream": True}))
+        for chunk in events_of(
+            post(service, "chat", {"messages": [user("search")], "stream": True})
+        )
     ]
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == THOUGHTS
     assert "".join(delta.get("content", "") for delta in deltas) == "Let me look.\n\nFound."
-    assert [next(iter(delta), "") for delta in deltas[1:4]] == ["reasoning_content", "reasoning_content", "content"]
+    assert [next(iter(delta), "") for delta in deltas[1:4]] == [
+        "reasoning_content",
+        "reasoning_content",
+        "content",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("question", "kinds"), [("quiet", ["reasoning", "message"]), ("search", ["reasoning", "message"] * 2)]
+    ("question", "kinds"),
+    [("quiet", ["reasoning", "message"]), ("search", ["reasoning", "message"] * 2)],
 )
 def test_thoughts_in_responses(service: httpx.Client, question: str, kinds: list[str]) -> None:
     """Thoughts are an item before the message that they led to, with a part for each call of the model."""
     whole = post(service, "responses", {"input": question}).json()
     open_responses.check_response(whole)
     assert [item["type"] for item in whole["output"]] == ["reasoning", "message"]
-    assert [part["text"] for part in whole["output"][0]["summary"]] == ["I should look.", "I should answer."]
+    assert [part["text"] for part in whole["output"][0]["summary"]] == [
+        "I should look.",
+        "I should answer.",
+    ]
     events = events_of(post(service, "responses", {"input": question, "stream": True}))
     open_responses.check_events(events)
     output = events[-1]["response"]["output"]
     assert [item["type"] for item in output] == kinds
-    thoughts = [part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]]
+    thoughts = [
+        part["text"] for item in output if item["type"] == "reasoning" for part in item["summary"]
+    ]
     assert thoughts == ["I should look.", "I should answer."]
-    deltas = [event["delta"] for event in events if event["type"] == "response.reasoning_summary_text.delta"]
+    deltas = [
+        event["delta"]
+        for event in events
+        if event["type"] == "response.reasoning_summary_text.delta"
+    ]
     assert "".join(deltas) == "".join(thoughts)
     with sdk(service) as client, client.responses.stream(model="helper", input=question) as stream:
         text = stream.get_final_response().output_text
@@ -72,7 +88,9 @@ def test_thoughts_are_not_shown_unasked(serve: Serve, thinker: Thinker) -> None:
     flow = serve(Workflow("flow", [AgentStep(Agent("writer", "", thinker))]), show_reasoning=True)
     assert "I should" not in post(flow, "chat", {"model": "flow"}).text
     member = Agent("member", "", thinker)
-    lead = serve(Conductor("lead", "Lead.", "offline/echo", [member], planning=True), show_reasoning=True)
+    lead = serve(
+        Conductor("lead", "Lead.", "offline/echo", [member], planning=True), show_reasoning=True
+    )
     assert "I should" not in post(lead, "chat", {"model": "lead", "stream": True}).text
 
 
@@ -88,9 +106,14 @@ FIELDS: dict[str, dict[str, Any]] = {
     "Moonshot, DeepSeek": {"reasoning_content": "Hm."},
     "an empty text, which DeepSeek wants": {"reasoning_content": ""},
     "OpenRouter": {"reasoning": "Hm.", "reasoning_details": SIGNED},
-    "LiteLLM for Anthropic": {"thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s" * 900}]},
+    "LiteLLM for Anthropic": {
+        "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s" * 900}]
+    },
     "Mistral": {
-        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "b"}]
+        "content": [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+            {"type": "text", "text": "b"},
+        ]
     },
     "a provider of tomorrow": {"mind": {"state": [1, 2.5, None, True]}},
 }
@@ -102,12 +125,25 @@ def test_thoughts_of_a_conversation_reach_the_model(
 ) -> None:
     """What a client kept of an earlier answer goes to the model unchanged, in the message and in its tool calls."""
     signed = {"extra_content": {"google": {"thought_signature": "x" * 1500}}}
-    call = {"id": "c" * 300, "type": "function", "function": {"name": "search", "arguments": "{}"}, **signed}
+    call = {
+        "id": "c" * 300,
+        "type": "function",
+        "function": {"name": "search", "arguments": "{}"},
+        **signed,
+    }
     messages = [
         user("a"),
         {"role": "assistant", "content": None, "tool_calls": [call], **fields},
         {"role": "tool", "tool_call_id": "c" * 300, "content": "found"},
-        {"role": "assistant", "content": "b", "refusal": None, "annotations": [], "audio": None, "id": 7, **fields},
+        {
+            "role": "assistant",
+            "content": "b",
+            "refusal": None,
+            "annotations": [],
+            "audio": None,
+            "id": 7,
+            **fields,
+        },
         user("c"),
     ]
     response = post(service, "chat", {"messages": messages})

@@ -20,7 +20,10 @@ def service(served: Served) -> Iterator[httpx.Client]:
 
 
 def json_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object", **schema}}}
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": {"type": "object", **schema}},
+    }
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
@@ -94,9 +97,16 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int, str, str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("protocol", "change", "status", "code", "parameter"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("protocol", "change", "status", "code", "parameter"), REFUSED.values(), ids=REFUSED
+)
 def test_what_cannot_be_done_is_refused_by_name(
-    service: httpx.Client, protocol: str, change: dict[str, Any], status: int, code: str, parameter: str | None
+    service: httpx.Client,
+    protocol: str,
+    change: dict[str, Any],
+    status: int,
+    code: str,
+    parameter: str | None,
 ) -> None:
     """Nothing that would change the answer is ignored: the error names the parameter, and no model is called."""
     response = post(service, protocol, change)

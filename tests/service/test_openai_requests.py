@@ -171,19 +171,33 @@ PARAMETERS = {
     "chat": completion_create_params.CompletionCreateParamsBase.__annotations__,
     "responses": response_create_params.ResponseCreateParamsBase.__annotations__,
 }
-UNKNOWN = ("top_k", "include_reasoning", "thinking", "extra_body", "chat_template_kwargs", "best_of", "suffix")
+UNKNOWN = (
+    "top_k",
+    "include_reasoning",
+    "thinking",
+    "extra_body",
+    "chat_template_kwargs",
+    "best_of",
+    "suffix",
+)
 
 
 @pytest.mark.parametrize("protocol", PARAMETERS)
 def test_null_is_unset(service: httpx.Client, recorder: Recorder, protocol: str) -> None:
     """Null for every parameter that OpenAI's client knows, and for others, is the same as leaving them out."""
     sent = {"model", "messages", "input"} if protocol == "chat" else {"model", "input"}
-    nulls = dict.fromkeys([name for name in (*PARAMETERS[protocol], "stream", *UNKNOWN) if name not in sent])
+    nulls = dict.fromkeys(
+        [name for name in (*PARAMETERS[protocol], "stream", *UNKNOWN) if name not in sent]
+    )
     response = post(service, protocol, nulls)
     assert response.status_code == 200, response.text
     assert recorder.requests[-1].settings == {}
     empty = {"extra_body": {}, "plugins": [], "suffix": "", "tools": [], "metadata": {}, "stop": []}
-    taken = empty if protocol == "chat" else {name: value for name, value in empty.items() if name != "stop"}
+    taken = (
+        empty
+        if protocol == "chat"
+        else {name: value for name, value in empty.items() if name != "stop"}
+    )
     assert post(service, protocol, taken).status_code == 200
 
 
@@ -200,21 +214,45 @@ def test_a_number_may_be_written_with_a_fraction(service: httpx.Client, recorder
 NO_EFFECT: dict[str, tuple[str, dict[str, Any]]] = {
     "verbosity": ("chat", {"verbosity": "low"}),
     "prediction": ("chat", {"prediction": {"type": "content", "content": "x"}}),
-    "cache": ("chat", {"prompt_cache_retention": "24h", "prompt_cache_key": "k", "prompt_cache_options": {"ttl": 5}}),
+    "cache": (
+        "chat",
+        {
+            "prompt_cache_retention": "24h",
+            "prompt_cache_key": "k",
+            "prompt_cache_options": {"ttl": 5},
+        },
+    ),
     "no tools": ("chat", {"tools": [], "tool_choice": "none", "parallel_tool_calls": True}),
-    "stream options": ("chat", {"stream_options": {"include_usage": None, "continuous_usage_stats": True}}),
-    "metadata": ("chat", {"metadata": {"session": 7, "tags": ["a"], "nothing": None, "long": "x" * 1000}}),
+    "stream options": (
+        "chat",
+        {"stream_options": {"include_usage": None, "continuous_usage_stats": True}},
+    ),
+    "metadata": (
+        "chat",
+        {"metadata": {"session": 7, "tags": ["a"], "nothing": None, "long": "x" * 1000}},
+    ),
     "user as a number": ("chat", {"user": 17}),
     "user as an object": ("responses", {"user": {"id": "u1"}, "safety_identifier": 4}),
     "service tier": ("responses", {"service_tier": "flex"}),
-    "truncation": ("responses", {"truncation": "auto", "text": {"verbosity": "low", "format": None}}),
-    "include": ("responses", {"include": ["web_search_call.action.sources"], "store": True, "background": False}),
-    "summary": ("responses", {"reasoning": {"summary": "detailed", "generate_summary": "auto", "effort": None}}),
+    "truncation": (
+        "responses",
+        {"truncation": "auto", "text": {"verbosity": "low", "format": None}},
+    ),
+    "include": (
+        "responses",
+        {"include": ["web_search_call.action.sources"], "store": True, "background": False},
+    ),
+    "summary": (
+        "responses",
+        {"reasoning": {"summary": "detailed", "generate_summary": "auto", "effort": None}},
+    ),
 }
 
 
 @pytest.mark.parametrize(("protocol", "change"), NO_EFFECT.values(), ids=NO_EFFECT)
-def test_what_has_no_effect(service: httpx.Client, recorder: Recorder, protocol: str, change: dict[str, Any]) -> None:
+def test_what_has_no_effect(
+    service: httpx.Client, recorder: Recorder, protocol: str, change: dict[str, Any]
+) -> None:
     """A parameter that changes nothing here is taken, and the response says what was done."""
     response = post(service, protocol, change)
     assert response.status_code == 200, response.text
@@ -245,7 +283,9 @@ https://github.com/open-webui/open-webui/issues/25083, https://github.com/vellum
 
 
 @pytest.mark.parametrize("message", EMPTY.values(), ids=EMPTY)
-def test_an_empty_answer_is_left_out(service: httpx.Client, recorder: Recorder, message: dict[str, Any]) -> None:
+def test_an_empty_answer_is_left_out(
+    service: httpx.Client, recorder: Recorder, message: dict[str, Any]
+) -> None:
     """An assistant's turn without text and tool calls is not sent to a provider, which would refuse it."""
     conversation = [user("a"), {"role": "assistant", **message}, user("b")]
     assert post(service, "chat", {"messages": conversation}).status_code == 200
@@ -285,7 +325,11 @@ HISTORIES: dict[str, tuple[str, list[dict[str, Any]], list[tuple[str, str]]]] = 
 
 @pytest.mark.parametrize(("protocol", "messages", "said"), HISTORIES.values(), ids=HISTORIES)
 def test_messages_as_clients_write_them(
-    service: httpx.Client, recorder: Recorder, protocol: str, messages: Any, said: list[tuple[str, str]]
+    service: httpx.Client,
+    recorder: Recorder,
+    protocol: str,
+    messages: Any,
+    said: list[tuple[str, str]],
 ) -> None:
     """Nulls, keys of the client and the types of the other protocol leave a message as it is meant."""
     response = post(service, protocol, {"messages" if protocol == "chat" else "input": messages})
@@ -297,19 +341,43 @@ def test_arguments_of_a_call(service: httpx.Client, recorder: Recorder) -> None:
     """The arguments of an earlier call may be the object itself, as Ollama's clients have it, or be left out."""
     for arguments, text in (({"a": 1}, '{"a": 1}'), (None, ""), ('{"a": 2}', '{"a": 2}')):
         call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
-        messages = [user("x"), {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c"}]
+        messages = [
+            user("x"),
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c"},
+        ]
         assert post(service, "chat", {"messages": [*messages, user("y")]}).status_code == 200
         assert recorder.requests[-1].messages[2].tool_calls[0].arguments == text
 
 
 IMAGES: dict[str, tuple[str, Any, dict[str, str]]] = {
     "a text": ("chat", f"data:image/png;base64,{PIXEL}", {"url": f"data:image/png;base64,{PIXEL}"}),
-    "upper case": ("chat", {"url": f"data:image/PNG;base64,{PIXEL}"}, {"url": f"data:image/png;base64,{PIXEL}"}),
-    "jpg": ("chat", {"url": f"data:image/jpg;base64,{PIXEL}"}, {"url": f"data:image/jpeg;base64,{PIXEL}"}),
-    "named": ("chat", {"url": f"data:image/png;name=a.png;base64,{PIXEL}"}, {"url": f"data:image/png;base64,{PIXEL}"}),
-    "detail": ("chat", {"url": "https://x/y", "detail": "low"}, {"url": "https://x/y", "detail": "low"}),
+    "upper case": (
+        "chat",
+        {"url": f"data:image/PNG;base64,{PIXEL}"},
+        {"url": f"data:image/png;base64,{PIXEL}"},
+    ),
+    "jpg": (
+        "chat",
+        {"url": f"data:image/jpg;base64,{PIXEL}"},
+        {"url": f"data:image/jpeg;base64,{PIXEL}"},
+    ),
+    "named": (
+        "chat",
+        {"url": f"data:image/png;name=a.png;base64,{PIXEL}"},
+        {"url": f"data:image/png;base64,{PIXEL}"},
+    ),
+    "detail": (
+        "chat",
+        {"url": "https://x/y", "detail": "low"},
+        {"url": "https://x/y", "detail": "low"},
+    ),
     "no detail": ("chat", {"url": "https://x/y", "detail": None}, {"url": "https://x/y"}),
-    "original": ("chat", {"url": "https://x/y", "detail": "original"}, {"url": "https://x/y", "detail": "high"}),
+    "original": (
+        "chat",
+        {"url": "https://x/y", "detail": "original"},
+        {"url": "https://x/y", "detail": "high"},
+    ),
     "Responses": ("responses", "https://x/y", {"url": "https://x/y", "detail": "auto"}),
 }
 
@@ -324,7 +392,9 @@ def test_images_as_clients_write_them(
         change = {"messages": [{"role": "user", "content": parts}]}
     else:
         part = {"type": "input_image", "image_url": image, "file_id": None, "detail": "auto"}
-        change = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}]}
+        change = {
+            "input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}, part]}]
+        }
     response = post(service, protocol, change)
     assert response.status_code == 200, response.text
     part = recorder.requests[-1].messages[-1].content[1]
@@ -335,8 +405,17 @@ def test_a_workflow_takes_what_clients_send(serve: Serve, recorder: Recorder) ->
     """Defaults and empty turns are no settings and no conversation; a named input may be a number."""
     writer = Agent("writer", "Write {count} lines.", FunctionModel(recorder))
     service = serve(Workflow("flow", [AgentStep(writer)]))
-    messages = [{"role": "system", "content": ""}, user("go"), {"role": "assistant", "content": None}]
-    change = {"model": "flow", "messages": messages, "parallel_tool_calls": True, "metadata": {"count": 3}}
+    messages = [
+        {"role": "system", "content": ""},
+        user("go"),
+        {"role": "assistant", "content": None},
+    ]
+    change = {
+        "model": "flow",
+        "messages": messages,
+        "parallel_tool_calls": True,
+        "metadata": {"count": 3},
+    }
     response = post(service, "chat", change)
     assert response.status_code == 200, response.text
     assert recorder.requests[-1].messages[0].text == "Write 3 lines."
@@ -347,8 +426,13 @@ def test_a_workflow_takes_what_clients_send(serve: Serve, recorder: Recorder) ->
 @pytest.mark.parametrize("name", ["helper", "travel guide"])
 def test_a_model_by_its_id(serve: Serve, name: str) -> None:
     """A client finds the model by its id, with or without a slash at the end of the URL, and no other one."""
-    service = serve(Agent(name, "", "offline/echo"), api_keys=["read:a-key-of-a-reader-0001", "a-key-of-a-client-0001"])
-    with openai.OpenAI(base_url=f"{service.base_url}/v1", api_key="a-key-of-a-client-0001", max_retries=0) as client:
+    service = serve(
+        Agent(name, "", "offline/echo"),
+        api_keys=["read:a-key-of-a-reader-0001", "a-key-of-a-client-0001"],
+    )
+    with openai.OpenAI(
+        base_url=f"{service.base_url}/v1", api_key="a-key-of-a-client-0001", max_retries=0
+    ) as client:
         model = client.models.retrieve(name)
         assert (model.id, model.object, model.owned_by) == (name, "model", "podwright")
         for other in ("other", "team/guide", "https://example.com/x"):
@@ -366,6 +450,9 @@ def test_a_model_by_its_id(serve: Serve, name: str) -> None:
     for path in ("/v1/models/", f"/v1/models/{name}", f"/v1/models/{name}/"):
         denied = service.get(path, headers={"authorization": "Bearer a-key-of-a-reader-0001"})
         assert (denied.status_code, denied.json()["error"]["code"]) == (403, "scope_missing")
-    for path, body in (("chat/completions", {"messages": [user("x")]}), ("responses", {"input": "x"})):
+    for path, body in (
+        ("chat/completions", {"messages": [user("x")]}),
+        ("responses", {"input": "x"}),
+    ):
         response = service.post(f"/v1/{path}/", json={"model": name, **body}, headers=headers)
         assert response.status_code == 200

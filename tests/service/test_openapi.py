@@ -29,7 +29,9 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 def filled(path: str, operation: dict[str, Any]) -> str:
     """A path with the values of its parameters."""
     parameters = [each for each in operation.get("parameters", ()) if each["in"] == "path"]
-    return path.format_map({parameter["name"]: parameter["schema"]["const"] for parameter in parameters})
+    return path.format_map(
+        {parameter["name"]: parameter["schema"]["const"] for parameter in parameters}
+    )
 
 
 def validate(document: dict[str, Any], schema: dict[str, Any], value: Any) -> None:
@@ -44,7 +46,9 @@ def test_the_document_is_valid(example: Example, name: str) -> None:
     assert set(document["paths"]) == ROUTES
     for schema in document["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
-    assert len({operation["operationId"] for _, _, operation in operations(document)}) == len(ROUTES)
+    assert len({operation["operationId"] for _, _, operation in operations(document)}) == len(
+        ROUTES
+    )
 
 
 @each_kind
@@ -70,18 +74,28 @@ def test_the_example_requests_work(example: Example, name: str) -> None:
 
 
 LOCAL = Workflow(
-    "outline", [AgentStep(ECHO, output="topic"), MapStep("points", "point", [AgentStep(ECHO, input="{topic}, {a}")])]
+    "outline",
+    [
+        AgentStep(ECHO, output="topic"),
+        MapStep("points", "point", [AgentStep(ECHO, input="{topic}, {a}")]),
+    ],
 )
 REMOTE = Workflow("fleet", [AgentStep(ECHO)])
 
 
 @pytest.mark.parametrize(("component", "settings"), [(LOCAL, {}), (REMOTE, {"allowed_models": []})])
-def test_the_examples_fit_the_component(serve: Serve, component: Workflow, settings: dict[str, Any]) -> None:
+def test_the_examples_fit_the_component(
+    serve: Serve, component: Workflow, settings: dict[str, Any]
+) -> None:
     """The examples have the names that the component needs, and no model that is not allowed; headers have none."""
     client = serve(component, **settings)
     for path, _, operation in operations(client.get("/openapi.json").json()):
         # the page would send them
-        headers = [parameter for parameter in operation.get("parameters", []) if parameter["in"] == "header"]
+        headers = [
+            parameter
+            for parameter in operation.get("parameters", [])
+            if parameter["in"] == "header"
+        ]
         assert not any("example" in parameter for parameter in headers)
         content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
         for shown in content.get("examples", {}).values():

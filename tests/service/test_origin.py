@@ -53,7 +53,11 @@ def named(exporter: InMemorySpanExporter, name: str) -> dict[str, Any]:
     """The attributes of the only span of this name, which may just be about to end."""
 
     def find() -> list[dict[str, Any]]:
-        return [dict(span.attributes or {}) for span in exporter.get_finished_spans() if span.name == name]
+        return [
+            dict(span.attributes or {})
+            for span in exporter.get_finished_spans()
+            if span.name == name
+        ]
 
     (found,) = until(find)
     return found
@@ -86,7 +90,10 @@ def test_inline_blueprints_share_a_root(serve: Serve) -> None:
     """Their names are anything, so they are not handed on."""
     remote = serve(writer())
     host = serve(Workflow("host", [Remote("writer", str(remote.base_url))]))
-    blueprint = {"name": "anything", "steps": [{"type": "agent_step", "agent": "writer", "name": "s"}]}
+    blueprint = {
+        "name": "anything",
+        "steps": [{"type": "agent_step", "agent": "writer", "name": "s"}],
+    }
     body = {"type": "workflow", "blueprint": blueprint, "input": "x"}
     response = host.post("/run-blueprint", json=body)
     assert response.status_code == 200, response.text
@@ -97,7 +104,10 @@ def test_inline_blueprints_share_a_root(serve: Serve) -> None:
 def test_a_root_that_is_no_name_is_ignored(serve: Serve, root: str) -> None:
     """Then the served component is the root."""
     client = serve(writer())
-    assert client.post("/run", json={"input": "x"}, headers={"podwright-root": root}).status_code == 200
+    assert (
+        client.post("/run", json={"input": "x"}, headers={"podwright-root": root}).status_code
+        == 200
+    )
     assert scrape(client).get("podwright_cost_usd_total", root="writer") == 0.5
 
 
@@ -105,7 +115,12 @@ def test_roots_are_bounded(serve: Serve) -> None:
     """Callers cannot make any number of series."""
     client = serve(writer())
     for number in range(60):
-        assert client.post("/run", json={"input": "x"}, headers={"podwright-root": f"r{number}"}).status_code == 200
+        assert (
+            client.post(
+                "/run", json={"input": "x"}, headers={"podwright-root": f"r{number}"}
+            ).status_code
+            == 200
+        )
     metrics = scrape(client)
     assert metrics.get("podwright_cost_usd_total", root="r49") == 0.5
     assert metrics.get("podwright_cost_usd_total", root="(other)") == 5.0
@@ -158,15 +173,27 @@ def test_trusted_baggage(serve: Serve, spans: InMemorySpanExporter) -> None:
     """Members that the operator lists are taken, what the body says counts more, and others are ignored."""
     client = serve(writer(), baggage="user.id,session.id,tenant")
     headers = {"baggage": "user.id=u1,session.id=s1,tenant=t%201,secret=x"}
-    assert client.post("/run", json={"input": "x", "session": "s2"}, headers=headers).status_code == 200
+    assert (
+        client.post("/run", json={"input": "x", "session": "s2"}, headers=headers).status_code
+        == 200
+    )
     attributes = named(spans, "invoke_agent writer")
-    assert (attributes["user.id"], attributes["session.id"], attributes["tenant"]) == ("u1", "s2", "t 1")
+    assert (attributes["user.id"], attributes["session.id"], attributes["tenant"]) == (
+        "u1",
+        "s2",
+        "t 1",
+    )
     assert "secret" not in attributes
 
 
 def test_baggage_is_not_trusted_by_itself(serve: Serve, spans: InMemorySpanExporter) -> None:
     """Without a list, no member counts."""
-    assert serve(writer()).post("/run", json={"input": "x"}, headers={"baggage": "user.id=u1"}).status_code == 200
+    assert (
+        serve(writer())
+        .post("/run", json={"input": "x"}, headers={"baggage": "user.id=u1"})
+        .status_code
+        == 200
+    )
     assert "user.id" not in named(spans, "invoke_agent writer")
 
 
@@ -178,13 +205,21 @@ def test_user_and_session_go_on_to_remotes(serve: Serve, spans: InMemorySpanExpo
 
     def of_remote() -> list[dict[str, Any]]:
         found = [span for span in spans.get_finished_spans() if span.name == "invoke_agent writer"]
-        return [dict(span.attributes or {}) for span in found if span.kind is trace.SpanKind.INTERNAL]
+        return [
+            dict(span.attributes or {}) for span in found if span.kind is trace.SpanKind.INTERNAL
+        ]
 
     (attributes,) = until(of_remote)
-    assert (attributes["user.id"], attributes["session.id"], attributes["podwright.root"]) == ("ü1", "s1", "flow")
+    assert (attributes["user.id"], attributes["session.id"], attributes["podwright.root"]) == (
+        "ü1",
+        "s1",
+        "flow",
+    )
 
 
-def test_background_runs_keep_it(serve: Serve, sqlite_database: str, spans: InMemorySpanExporter) -> None:
+def test_background_runs_keep_it(
+    serve: Serve, sqlite_database: str, spans: InMemorySpanExporter
+) -> None:
     """The record of a run has caller, user and session, and so has its span."""
     client = serve(writer(), runs_database=sqlite_database, api_keys=f"shop@{KEY}")
     body = {"input": "x", "user": "u1", "session": "s1"}
@@ -200,7 +235,9 @@ def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> N
     """The line of a run says from whom and for whom it is, and what is known of an unknown cost."""
 
     def unpriced(request: ModelRequest) -> ModelResponse:
-        usage = Usage(10, 5, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1)
+        usage = Usage(
+            10, 5, cost=None, known_cost=0.25, unpriced_model_calls=1, incomplete_model_calls=1
+        )
         return ModelResponse("done", usage=usage)
 
     class Unpriced(FunctionModel):
@@ -209,8 +246,12 @@ def test_a_line_of_the_log(serve: Serve, capfd: pytest.CaptureFixture[str]) -> N
 
     configure_logging(Settings(log_format="json"))
     client = serve(Agent("writer", "Write.", Unpriced(unpriced)), api_keys=f"shop@{KEY}")
-    assert client.post("/run", json={"input": "x", "user": "u1"}, headers=HEADERS).status_code == 200
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if '"event":"run"' in line]
+    assert (
+        client.post("/run", json={"input": "x", "user": "u1"}, headers=HEADERS).status_code == 200
+    )
+    lines = [
+        json.loads(line) for line in capfd.readouterr().out.splitlines() if '"event":"run"' in line
+    ]
     (line,) = lines
     assert (line["caller"], line["user"]) == ("shop", "u1")
     assert (line["cost_usd"], line["known_cost_usd"]) == (None, 0.25)
@@ -235,12 +276,18 @@ def test_a_trace_goes_on_through_a_service_without_spans(
     remote = serve(writer())
     monkeypatch.setattr(tracing, "create_tracer_provider", lambda *_: None)
     flow = serve(Workflow("flow", [Remote("writer", str(remote.base_url))]))
-    response = flow.post("/run", json={"input": "x"}, headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"})
+    response = flow.post(
+        "/run", json={"input": "x"}, headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+    )
     assert response.status_code == 200
     assert "traceresponse" not in response.headers, "it would name a span that nobody has"
 
     def traces() -> list[str]:
-        found = [span.context for span in spans.get_finished_spans() if span.name == "invoke_agent writer"]
+        found = [
+            span.context
+            for span in spans.get_finished_spans()
+            if span.name == "invoke_agent writer"
+        ]
         return [f"{context.trace_id:032x}" for context in found if context]
 
     assert until(traces) == [TRACE]
@@ -252,5 +299,10 @@ def test_the_span_of_a_stream_that_fails(serve: Serve, spans: InMemorySpanExport
     def fail(_: ModelRequest) -> ModelResponse:
         raise ModelError("down")
 
-    assert serve(Agent("a", "Do.", FunctionModel(fail))).post("/run/stream", json={"input": "x"}).status_code == 200
+    assert (
+        serve(Agent("a", "Do.", FunctionModel(fail)))
+        .post("/run/stream", json={"input": "x"})
+        .status_code
+        == 200
+    )
     assert named(spans, "POST /run/stream")["error.type"] == "model_failed"

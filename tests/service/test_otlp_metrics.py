@@ -31,13 +31,17 @@ class Collector:
             for scope in group.scope_metrics:
                 for metric in scope.metrics:
                     data = getattr(metric, metric.WhichOneof("data"))
-                    self.points[metric.name] = [(texts(point.attributes), point) for point in data.data_points]
+                    self.points[metric.name] = [
+                        (texts(point.attributes), point) for point in data.data_points
+                    ]
 
     def sum(self, name: str, **labels: str) -> float:
         """The sum over the series of a counter or a histogram that have these labels."""
         found = [point for own, point in self.points[name] if labels.items() <= own.items()]
         return sum(
-            point.sum if hasattr(point, "bucket_counts") else getattr(point, point.WhichOneof("value"))
+            point.sum
+            if hasattr(point, "bucket_counts")
+            else getattr(point, point.WhichOneof("value"))
             for point in found
         )
 
@@ -63,7 +67,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("OTEL_METRICS_EXPORTER", "otlp")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", f"http://127.0.0.1:{server.server_port}/v1/metrics")
+        monkeypatch.setenv(
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            f"http://127.0.0.1:{server.server_port}/v1/metrics",
+        )
         yield received
         server.shutdown()
 
@@ -78,7 +85,9 @@ def model(request: ModelRequest) -> ModelResponse:
         raise ModelError("no")
     usage = Usage(10, 5, cost=0.5)
     if request.tools and request.messages[-1].role == "user":
-        return ModelResponse(tool_calls=(ToolCall.of("look"),), usage=usage, finish_reason="tool_calls")
+        return ModelResponse(
+            tool_calls=(ToolCall.of("look"),), usage=usage, finish_reason="tool_calls"
+        )
     return ModelResponse("done", usage=usage)
 
 
@@ -98,11 +107,18 @@ def test_own_metrics_and_those_of_the_conventions(collector: Collector, served: 
     assert collector.sum("gen_ai.client.token.usage", **{"gen_ai.token.type": "output"}) == 10
     assert collector.sum("gen_ai.invoke_agent.inference_calls") == 2
     assert collector.sum("gen_ai.invoke_agent.tool_calls") == 1
-    labels = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "offline", "gen_ai.request.model": "function"}
+    labels = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "offline",
+        "gen_ai.request.model": "function",
+    }
     durations = [own for own, _ in collector.points["gen_ai.client.operation.duration"]]
     assert labels in durations
     assert {**labels, "error.type": "model_failed"} in durations
-    assert {"gen_ai.invoke_agent.duration", "gen_ai.execute_tool.duration"} <= collector.points.keys()
+    assert {
+        "gen_ai.invoke_agent.duration",
+        "gen_ai.execute_tool.duration",
+    } <= collector.points.keys()
     resource = collector.resources[0]
     assert (resource["service.name"], resource["podwright.component.kind"]) == ("flow", "workflow")
     assert len(resource["service.instance.id"]) == 36

@@ -45,7 +45,13 @@ def start(command: Command, tmp_path: Path) -> Command:
     (tmp_path / "made.py").write_text(COMPONENT)
 
     def start(component: str = "agent", *options: str, **variables: str) -> Process:
-        arguments = ("serve", f"made:{component}", "--host", "127.0.0.1", *(options or ("--port", "0")))
+        arguments = (
+            "serve",
+            f"made:{component}",
+            "--host",
+            "127.0.0.1",
+            *(options or ("--port", "0")),
+        )
         return command(*arguments, cwd=tmp_path, **variables)
 
     return start
@@ -57,7 +63,10 @@ def run(url: str, text: str = "pid") -> httpx.Response:
 
 def children(process: Process) -> list[int]:
     """The worker processes."""
-    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    return [
+        int(pid)
+        for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
 
 
 def draining(url: str) -> bool:
@@ -73,7 +82,10 @@ def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, worke
     """Readiness fails at once; requests are served until a second signal ends the delay; active runs finish."""
     process = start(PODWRIGHT_DRAIN_DELAY="600", PODWRIGHT_WORKERS=workers)
     url = address(process)
-    with ThreadPoolExecutor() as pool, httpx.Client(verify=NO_AUTHORITIES, base_url=url, timeout=60) as kept:
+    with (
+        ThreadPoolExecutor() as pool,
+        httpx.Client(verify=NO_AUTHORITIES, base_url=url, timeout=60) as kept,
+    ):
         active = pool.submit(run, url, "open")
         wait_for_line(process, "called")
         assert kept.get("/ready").status_code == 200
@@ -100,7 +112,9 @@ def refused(url: str) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
-def test_a_run_beyond_the_shutdown_timeout(start: Command, address: Address, workers: str, path: str) -> None:
+def test_a_run_beyond_the_shutdown_timeout(
+    start: Command, address: Address, workers: str, path: str
+) -> None:
     """A run that exceeds the shutdown time-out is cancelled, with a problem that says where its workflow resumes."""
     process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
     url = address(process)
@@ -153,7 +167,9 @@ def test_a_dead_worker_is_replaced(start: Command, address: Address) -> None:
     check_end(process)
 
 
-def test_workers_are_replaced_after_their_requests(start: Command, address: Address, tmp_path: Path) -> None:
+def test_workers_are_replaced_after_their_requests(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
     """With `worker_max_requests`, workers are replaced; their runs finish, and their counters are kept."""
     process = start(PODWRIGHT_WORKERS="2", PODWRIGHT_WORKER_MAX_REQUESTS="10")
     url = address(process)
@@ -161,7 +177,9 @@ def test_workers_are_replaced_after_their_requests(start: Command, address: Addr
 
     def are_replaced() -> bool:
         """Whether one more request makes it four processes that responded."""
-        with contextlib.suppress(httpx.TransportError):  # a worker that stops may reset a new connection
+        with contextlib.suppress(
+            httpx.TransportError
+        ):  # a worker that stops may reset a new connection
             pids.append(run(url).json()["output"])
         return len(set(pids)) == 4
 
@@ -187,10 +205,14 @@ def test_the_folder_of_metrics_is_emptied(start: Command, address: Address, tmp_
     assert run(url).status_code == 200
     until(lambda: metric(url, "runs_total") == 1)
     (tmp_path / "file").touch()
-    assert "file" in check_end(start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file")), 1)
+    assert "file" in check_end(
+        start(PODWRIGHT_WORKERS="2", PROMETHEUS_MULTIPROC_DIR=str(tmp_path / "file")), 1
+    )
 
 
-def test_the_litellm_client_works_in_workers(start: Command, address: Address, tmp_path: Path) -> None:
+def test_the_litellm_client_works_in_workers(
+    start: Command, address: Address, tmp_path: Path
+) -> None:
     """A component with the LiteLLM client, which is loaded before the workers are forked, runs in each of them."""
     with ModelStub("a word", *["a word"] * 7) as stub:
         agent = f"Agent('agent', 'Do.', 'hosted_vllm/qwen', api_key='k', base_url='{stub.url}/v1')"

@@ -51,7 +51,10 @@ class Server:
     def query(self, query: str) -> list[tuple[dict[str, str], float]]:
         response = plain_http.get(f"{self.url}/api/v1/query", params={"query": query})
         response.raise_for_status()
-        return [(result["metric"], float(result["value"][1])) for result in response.json()["data"]["result"]]
+        return [
+            (result["metric"], float(result["value"][1]))
+            for result in response.json()["data"]["result"]
+        ]
 
     def value(self, query: str) -> float:
         """The only value of a query; 0 if it has none."""
@@ -74,7 +77,9 @@ def prometheus(tmp_path: Path) -> Iterator[Server]:
         "file_sd_configs": [{"files": [str(tmp_path / "targets.json")], "refresh_interval": "1s"}],
     }
     times = {"scrape_interval": "1s", "scrape_timeout": "1s"}
-    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"global": times, "scrape_configs": [job]}))
+    (tmp_path / "prometheus.yml").write_text(
+        yaml.safe_dump({"global": times, "scrape_configs": [job]})
+    )
     process = subprocess.Popen(
         [
             tool("prometheus"),
@@ -118,7 +123,9 @@ def run(url: str) -> None:
         assert client.post(f"{url}/run", json={"input": "x"}).status_code == 200
 
 
-def test_pods_that_live_for_seconds(prometheus: Server, pod: Callable[[], tuple[Process, str]]) -> None:
+def test_pods_that_live_for_seconds(
+    prometheus: Server, pod: Callable[[], tuple[Process, str]]
+) -> None:
     """A pod that is scaled from zero, works and goes, and the one of the next rollout, have all of their cost counted.
 
     The first value of a series is 0, so that `increase()` sees the first call; its only error is what Prometheus adds
@@ -167,9 +174,17 @@ def test_panels_after_a_rollout(prometheus: Server, pod: Callable[[], tuple[Proc
     check_end(first)
     prometheus.scrape(other)
     run(other)
-    until(prometheus.has_scraped(f'podwright_cost_usd_total{{instance="{other.removeprefix("http://")}"}}', COST))
+    until(
+        prometheus.has_scraped(
+            f'podwright_cost_usd_total{{instance="{other.removeprefix("http://")}"}}', COST
+        )
+    )
     for title, target in TARGETS.items():
-        if "cost_usd" not in target["expr"] or "answered" in target["expr"] or "runs_limit" in target["expr"]:
+        if (
+            "cost_usd" not in target["expr"]
+            or "answered" in target["expr"]
+            or "runs_limit" in target["expr"]
+        ):
             continue
         variables = {"namespace": ".*", "job": ".*", "component": ".*", "root": ".*"}
         query = target["expr"].replace("$__range", "5m").replace("$__rate_interval", "5m")

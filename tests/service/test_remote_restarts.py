@@ -50,12 +50,19 @@ def vendor(request: pytest.FixtureRequest) -> Iterator[tuple[Vendor, str]]:
 class Callee:
     """One process on one port, started again and again."""
 
-    def __init__(self, command: Command, address: Address, folder: Path, vendor: str, workers: str = "1") -> None:
+    def __init__(
+        self, command: Command, address: Address, folder: Path, vendor: str, workers: str = "1"
+    ) -> None:
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self._command, self._address = command, address
         self._file = folder / "far.json"
-        blueprint = {"version": podwright.blueprints.VERSION, "type": "Agent", "name": "far", **AGENT}
+        blueprint = {
+            "version": podwright.blueprints.VERSION,
+            "type": "Agent",
+            "name": "far",
+            **AGENT,
+        }
         self._file.write_text(json.dumps(blueprint))
         vendor_at = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": vendor}
         self._variables = {**vendor_at, "PODWRIGHT_DRAIN_DELAY": "0.5", "WEB_CONCURRENCY": workers}
@@ -122,13 +129,20 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_restart_in_good_order_fails_no_run(
-    command: Command, address: Address, tmp_path: Path, vendor: tuple[Vendor, str], workers: str, form: Form
+    command: Command,
+    address: Address,
+    tmp_path: Path,
+    vendor: tuple[Vendor, str],
+    workers: str,
+    form: Form,
 ) -> None:
     """Under constant load no run fails, and none is run twice: what is lost on the way had not begun."""
     callee = Callee(command, address, tmp_path, vendor[1], workers)
     outcomes = asyncio.run(restarted(callee, signal.SIGTERM, form))
     failed = [error for error in outcomes.values() if error is not None]
-    print(f"\nworkers: {workers}, restarts: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}")
+    print(
+        f"\nworkers: {workers}, restarts: {form.restarts}, runs: {len(outcomes)}, failed: {len(failed)}"
+    )
     assert failed == []
     assert vendor[0].calls == Counter(dict.fromkeys(outcomes, 1))
 

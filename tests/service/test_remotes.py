@@ -51,7 +51,9 @@ def test_declared_agents_are_called_with_their_keys(serve: Serve, tmp_path: Path
     """Agents that settings and a file declare take part in runs with their keys; their URLs are not shown."""
     writer = url(serve(Agent("writer", "Write.", "offline/echo"), api_keys=KEY))
     editor = url(serve(Agent("editor", "Edit.", "offline/echo"), api_keys=KEY))
-    (tmp_path / "agents.json").write_text(json.dumps({"writer": writer, "editor": "http://127.0.0.1:9"}))
+    (tmp_path / "agents.json").write_text(
+        json.dumps({"writer": writer, "editor": "http://127.0.0.1:9"})
+    )
     declared: dict[str, Any] = {
         "agents_file": str(tmp_path / "agents.json"),
         "agents": {"editor": editor},  # which precedes the file
@@ -91,7 +93,10 @@ def test_a_caller_who_leaves_ends_all_three_levels(serve: Serve) -> None:
     second = serve(Workflow("second", [Remote("third", url(third))]))
     first = serve(Workflow("first", [Remote("second", url(second))]))
     body = b'{"input": "x"}'
-    head = b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    head = (
+        b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        % len(body)
+    )
     with socket.create_connection((first.base_url.host, first.base_url.port or 0)) as client:
         client.sendall(head + body)
         until(model.asked.is_set)
@@ -111,9 +116,9 @@ def test_containers_that_call_each_other_end(serve: Serve) -> None:
         response = one.post("/run", json={"input": "x"})
         assert response.status_code == 502
         assert response.json()["code"] == "remote_hops_exceeded"
-        assert one.post("/run", json={"input": "x"}, headers={"Podwright-Hops": "0"}).json()["code"] == (
-            "remote_hops_exceeded"
-        )
+        assert one.post("/run", json={"input": "x"}, headers={"Podwright-Hops": "0"}).json()[
+            "code"
+        ] == ("remote_hops_exceeded")
 
 
 class Forward:
@@ -150,7 +155,11 @@ def test_a_remote_workflow_that_pauses(serve: Serve) -> None:
     answer = FunctionModel(lambda _: "news")
     inner = Workflow("inner", [Agent("one", "Do.", answer), ApprovalStep("Publish?")])
     far = serve(inner)
-    problem = serve(Workflow("outer", [Remote("inner", url(far))])).post("/run", json={"input": "x"}).json()
+    problem = (
+        serve(Workflow("outer", [Remote("inner", url(far))]))
+        .post("/run", json={"input": "x"})
+        .json()
+    )
     assert (problem["code"], problem["status"]) == ("remote_paused", 502)
     with pytest.raises(errors.RemotePausedError) as caught:
         Remote("inner", url(far)).run("x")
@@ -172,9 +181,13 @@ def test_what_a_caller_grants() -> None:
 
 @pytest.mark.parametrize("header", ["tokens=1.5", "tokens=५"])
 @pytest.mark.parametrize("path", ["/run", "/run/stream"])
-def test_a_malformed_budget_is_refused(example: Callable[[str], httpx.Client], header: str, path: str) -> None:
+def test_a_malformed_budget_is_refused(
+    example: Callable[[str], httpx.Client], header: str, path: str
+) -> None:
     """A budget that cannot be read is no budget: the request is refused before a run begins."""
-    response = example("writer").post(path, json={"input": "x"}, headers={b"Podwright-Budget": header.encode()})
+    response = example("writer").post(
+        path, json={"input": "x"}, headers={b"Podwright-Budget": header.encode()}
+    )
     assert (response.status_code, response.json()["code"]) == (400, "header_invalid")
     assert "podwright-run-id" not in response.headers
 
@@ -202,7 +215,9 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("variables", "text"), WRONG.values(), ids=WRONG)
-def test_wrong_declarations_stop_the_start(shell: Shell, tmp_path: Path, variables: dict[str, str], text: str) -> None:
+def test_wrong_declarations_stop_the_start(
+    shell: Shell, tmp_path: Path, variables: dict[str, str], text: str
+) -> None:
     """A wrong name, URL, key or file stops the start with an error that names it."""
     (tmp_path / "line.json").write_text(json.dumps(LINE))
     done = shell("serve", "line.json", "--port", "0", **variables)

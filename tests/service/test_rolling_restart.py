@@ -97,7 +97,9 @@ class Balancer:
         self._folder, self.replicas = folder, replicas
         self.known = {replica.url for replica in replicas}
         self._write()
-        self._nginx = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")])
+        self._nginx = subprocess.Popen(
+            ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+        )
         self._done = threading.Event()
         self._watching = threading.Thread(target=self._watch)
         self._watching.start()
@@ -118,7 +120,9 @@ class Balancer:
                 self.known = ready
 
     def _write(self, ready: set[str] | None = None) -> None:
-        servers = " ".join(f"server {url.removeprefix('http://')} max_fails=0;" for url in ready or self.known)
+        servers = " ".join(
+            f"server {url.removeprefix('http://')} max_fails=0;" for url in ready or self.known
+        )
         text = NGINX.format(folder=self._folder, servers=servers, port=self.port)
         (self._folder / "nginx.conf").write_text(text)
 
@@ -153,7 +157,9 @@ class Load:
         self._thread.join()
 
     async def _send(self) -> None:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(force_close=True)
+        ) as session:
             await asyncio.gather(*(self._call(session) for _ in range(self._form.clients)))
 
     async def _call(self, session: aiohttp.ClientSession) -> None:
@@ -184,7 +190,9 @@ def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Re
     (tmp_path / "made.py").write_text(MADE)
 
     def start(**variables: str) -> Replica:
-        process = command("serve", "made:agent", "--host", "127.0.0.1", "--port", "0", cwd=tmp_path, **variables)
+        process = command(
+            "serve", "made:agent", "--host", "127.0.0.1", "--port", "0", cwd=tmp_path, **variables
+        )
         url = address(process)
         discard_output(process)
         return Replica(process, url)
@@ -222,16 +230,24 @@ def restarted(command: Command, address: Address, tmp_path: Path) -> Iterator[Re
 def test_a_rolling_restart_loses_no_request(restarted: Restarted, workers: int, form: Form) -> None:
     """With a drain delay that is longer than the load balancer's reaction, no request fails."""
     load = restarted(form, PODWRIGHT_DRAIN_DELAY=str(DELAY), PODWRIGHT_WORKERS=str(workers))
-    print(f"\nprocesses: {workers}, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    print(
+        f"\nprocesses: {workers}, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}"
+    )
     assert load.failed == []
     assert load.sent >= form.per_restart * form.restarts
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(short(restarts=1), id="short"), pytest.param(LONG, id="long", marks=pytest.mark.proof)]
+    "form",
+    [
+        pytest.param(short(restarts=1), id="short"),
+        pytest.param(LONG, id="long", marks=pytest.mark.proof),
+    ],
 )
 def test_without_the_delay_requests_are_lost(restarted: Restarted, form: Form) -> None:
     """Without a drain delay, requests fail until the load balancer reacts, so the test above can fail."""
     load = restarted(form, PODWRIGHT_DRAIN_DELAY="0")
-    print(f"\nwithout the delay, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}")
+    print(
+        f"\nwithout the delay, restarts: {form.restarts}, requests: {load.sent}, failed: {len(load.failed)}"
+    )
     assert load.failed

@@ -71,7 +71,9 @@ def test_info_describes_the_component(example: Example, newsroom: Path, name: st
 
 @each_example
 @pytest.mark.parametrize(
-    "body", [{"input": "the moon"}, {"inputs": {"query": "the moon", "language": "German"}}], ids=["text", "names"]
+    "body",
+    [{"input": "the moon"}, {"inputs": {"query": "the moon", "language": "German"}}],
+    ids=["text", "names"],
 )
 def test_a_run(example: Example, name: str, body: dict[str, Any]) -> None:
     """The response is the output, or a workflow's context with the named inputs, and has the run's id and usage."""
@@ -100,7 +102,11 @@ def test_a_trace_is_returned_on_request(example: Example, name: str) -> None:
 def test_a_service_runs_its_own_blueprint(example: Example, name: str) -> None:
     """The blueprint in `/info`, run as an inline blueprint of the same service, has the response of `/run`."""
     client = example(name)
-    body = {"type": KINDS[name], "blueprint": client.get("/info").json()["blueprint"], "input": "the moon"}
+    body = {
+        "type": KINDS[name],
+        "blueprint": client.get("/info").json()["blueprint"],
+        "input": "the moon",
+    }
     response = client.post("/run-blueprint", json=body)
     assert response.status_code == 200, response.text
     assert response.json() == client.post("/run", json={"input": "the moon"}).json()
@@ -112,7 +118,12 @@ def test_a_posted_team_may_use_a_posted_workflow(example: Example) -> None:
     agent = {"name": "poet", "instructions": "Write.", "config": {"model": "offline/echo"}}
     page = {"name": "page", "steps": [{"type": "agent_step", "agent": "poet", "name": "write"}]}
     line = {"type": "Pipeline", "name": "line", "steps": [{"type": "Agent", "name": "page"}]}
-    body = {"type": "pipeline", "blueprint": line, "agents": {"page": page, "poet": agent}, "input": "the moon"}
+    body = {
+        "type": "pipeline",
+        "blueprint": line,
+        "agents": {"page": page, "poet": agent},
+        "input": "the moon",
+    }
     response = example("writer").post("/run-blueprint", json=body)
     assert response.json() == {"output": {"input": "the moon", "poet_output": "Echo: the moon"}}
 

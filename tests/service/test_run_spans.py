@@ -45,7 +45,13 @@ class Recorder:
         self._exporter = InMemorySpanExporter()
 
     async def run(
-        self, component: Any, *, text: Any = "go", messages: Any = (), sampler: Sampler | None = None, **options: Any
+        self,
+        component: Any,
+        *,
+        text: Any = "go",
+        messages: Any = (),
+        sampler: Sampler | None = None,
+        **options: Any,
     ) -> None:
         """Run a component; errors of the run are expected."""
         provider = TracerProvider(sampler=sampler, shutdown_on_exit=False)
@@ -53,7 +59,9 @@ class Recorder:
         subscriber = RunSpans(provider.get_tracer("test"), **options)
         try:
             await execute(
-                component, component.task(text, messages=messages) if messages else Task(text), subscribers=[subscriber]
+                component,
+                component.task(text, messages=messages) if messages else Task(text),
+                subscribers=[subscriber],
             )
         except PodwrightError:
             pass
@@ -74,7 +82,9 @@ class Recorder:
         """The name of a span's parent."""
         context = self.named(name).parent
         assert context
-        (parent,) = [span for span in self.spans if span.context and span.context.span_id == context.span_id]
+        (parent,) = [
+            span for span in self.spans if span.context and span.context.span_id == context.span_id
+        ]
         return parent.name
 
 
@@ -100,7 +110,9 @@ def scripted(*script: Any) -> ScriptedModel:
 
 
 def looker() -> Agent:
-    return Agent("looker", "Look.", scripted(ToolCall.of("look", place=SECRET), "done"), tools=[look])
+    return Agent(
+        "looker", "Look.", scripted(ToolCall.of("look", place=SECRET), "done"), tools=[look]
+    )
 
 
 def echo(name: str) -> Agent:
@@ -114,8 +126,12 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     tool = recorder.named("execute_tool look")
     chats = [span for span in recorder.spans if span.name == "chat scripted"]
     assert run.context
-    assert [span.parent.span_id for span in (*chats, tool) if span.parent] == [run.context.span_id] * 3
-    assert [span.kind for span in (run, tool, *chats)] == [SpanKind.INTERNAL] * 2 + [SpanKind.CLIENT] * 2
+    assert [span.parent.span_id for span in (*chats, tool) if span.parent] == [
+        run.context.span_id
+    ] * 3
+    assert [span.kind for span in (run, tool, *chats)] == [SpanKind.INTERNAL] * 2 + [
+        SpanKind.CLIENT
+    ] * 2
     chat = attributes(chats[0])
     assert chat["gen_ai.operation.name"] == "chat"
     assert (chat["gen_ai.provider.name"], chat["gen_ai.request.model"]) == ("offline", "scripted")
@@ -128,7 +144,9 @@ async def test_an_agent_with_a_tool(recorder: Recorder) -> None:
     for way in ("input", "output"):
         used = sum(attributes(span)[f"gen_ai.usage.{way}_tokens"] for span in chats)
         assert result[f"podwright.run.{way}_tokens"] == used
-    assert not [name for name in result if name.startswith("gen_ai.usage.")], "backends would count them twice"
+    assert not [name for name in result if name.startswith("gen_ai.usage.")], (
+        "backends would count them twice"
+    )
 
 
 async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> None:
@@ -140,7 +158,9 @@ async def test_parallel_branches_have_their_own_parents(recorder: Recorder) -> N
     assert recorder.parent("step l") == recorder.parent("step r") == "step both"
     assert recorder.parent("step both") == "invoke_workflow forked"
     runs = [recorder.named(f"invoke_agent {name}").context for name in ("left", "right")]
-    parents = {span.parent.span_id for span in recorder.spans if span.name == "chat echo" and span.parent}
+    parents = {
+        span.parent.span_id for span in recorder.spans if span.name == "chat echo" and span.parent
+    }
     assert parents == {context.span_id for context in runs if context}
 
 
@@ -161,12 +181,18 @@ async def test_a_plan_is_a_span_with_its_model_call(recorder: Recorder) -> None:
     """The planning of a conductor has an operation of its own."""
     plan = json.dumps({"steps": [{"skill": "left", "task": "go"}]})
     model = scripted(plan, ToolCall.of("left", task="go"), "done")
-    await recorder.run(Conductor("boss", "Lead.", model=model, skills=[echo("left")], planning=True))
+    await recorder.run(
+        Conductor("boss", "Lead.", model=model, skills=[echo("left")], planning=True)
+    )
     planning = recorder.named("plan boss")
     assert planning.context
     assert attributes(planning)["gen_ai.operation.name"] == "plan"
     assert recorder.parent("plan boss") == "invoke_agent boss"
-    parents = [span.parent.span_id for span in recorder.spans if span.name == "chat scripted" and span.parent]
+    parents = [
+        span.parent.span_id
+        for span in recorder.spans
+        if span.name == "chat scripted" and span.parent
+    ]
     assert parents.count(planning.context.span_id) == 1
 
 
@@ -194,17 +220,28 @@ async def test_content_is_captured_on_request(recorder: Recorder) -> None:
     first, second = (attributes(span) for span in recorder.spans if span.name == "chat scripted")
     assert "the moon" in first["gen_ai.input.messages"]
     assert json.loads(second["gen_ai.output.messages"]) == [
-        {"role": "assistant", "parts": [{"type": "text", "content": "done"}], "finish_reason": "stop"}
+        {
+            "role": "assistant",
+            "parts": [{"type": "text", "content": "done"}],
+            "finish_reason": "stop",
+        }
     ]
     response = json.loads(second["gen_ai.input.messages"])[-1]["parts"][0]
-    assert (response["type"], response["response"]) == ("tool_call_response", f"nothing in {SECRET}")
+    assert (response["type"], response["response"]) == (
+        "tool_call_response",
+        f"nothing in {SECRET}",
+    )
     tool = attributes(recorder.named("execute_tool look"))
     assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"place": SECRET}
     assert tool["gen_ai.tool.call.result"] == f"nothing in {SECRET}"
     run = attributes(recorder.named("invoke_agent looker"))
     flow = attributes(recorder.named("invoke_workflow flow"))
     message = {"role": "user", "parts": [{"type": "text", "content": "the moon"}]}
-    assert json.loads(run["gen_ai.input.messages"]) == json.loads(flow["gen_ai.input.messages"]) == [message]
+    assert (
+        json.loads(run["gen_ai.input.messages"])
+        == json.loads(flow["gen_ai.input.messages"])
+        == [message]
+    )
     assert run["gen_ai.output.messages"] == second["gen_ai.output.messages"]
     context = json.loads(json.loads(flow["gen_ai.output.messages"])[0]["parts"][0]["content"])
     assert context == {"input": "the moon", "last_output": "Echo: the moon"}
@@ -230,7 +267,9 @@ async def test_captured_images_are_addresses_or_types(recorder: Recorder) -> Non
     assert json.loads(run["gen_ai.input.messages"]) == [message]
     assert json.loads(chat["gen_ai.input.messages"])[1:] == [message]
     assert not [span.name for span in recorder.spans if pixel in span.to_json()]
-    await recorder.run(Agent("other", "Help.", "offline/echo"), text=[{"type": "video"}], capture_content=True)
+    await recorder.run(
+        Agent("other", "Help.", "offline/echo"), text=[{"type": "video"}], capture_content=True
+    )
     assert "video" in attributes(recorder.named("invoke_agent other"))["gen_ai.input.messages"]
 
 
@@ -268,16 +307,22 @@ async def test_a_failure_marks_each_span_that_it_ends(recorder: Recorder) -> Non
     assert {span.status.status_code for span in recorder.spans} == {StatusCode.ERROR}
 
 
-async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(recorder: Recorder) -> None:
+async def test_the_exception_of_a_tool_is_on_its_span_and_on_that_of_the_run(
+    recorder: Recorder,
+) -> None:
     """Both have an exception event with the traceback; a failed model call has none, because it may quote a prompt."""
 
     def broken(place: str) -> str:
         """Look somewhere."""
         raise LookupError(place)
 
-    await recorder.run(Agent("a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken]))
+    await recorder.run(
+        Agent("a", "Look.", scripted(ToolCall.of("broken", place="moon")), tools=[broken])
+    )
     await recorder.run(Agent("b", "Look.", scripted(ModelError("no"))))
-    found = {span.name: dict(event.attributes or {}) for span in recorder.spans for event in span.events}
+    found = {
+        span.name: dict(event.attributes or {}) for span in recorder.spans for event in span.events
+    }
     assert list(found) == ["execute_tool broken", "invoke_agent a"]
     for attributes_ in found.values():
         assert attributes_["exception.type"] == "podwright.errors.ToolError"
@@ -340,7 +385,9 @@ async def test_unknown_costs_are_not_0(recorder: Recorder) -> None:
     unpriced = Unpriced(lambda _: ModelResponse("done", usage=Usage(10, 5, cost=None)))
     await recorder.run(Agent("agent", "Go.", unpriced))
     chat = attributes(recorder.named("chat function"))
-    assert {key: chat[key] for key in chat if "cost" in key} == {"podwright.model_call.known_cost.usd": 0.0}
+    assert {key: chat[key] for key in chat if "cost" in key} == {
+        "podwright.model_call.known_cost.usd": 0.0
+    }
     assert chat["podwright.model_call.unpriced"] == "price"
     run = attributes(recorder.named("invoke_agent agent"))
     assert {key: run[key] for key in run if "cost" in key} == {"podwright.run.known_cost.usd": 0.0}
@@ -353,7 +400,9 @@ class RecordingSampler(Sampler):
     def __init__(self) -> None:
         self.attributes: dict[str, dict[str, Any]] = {}
 
-    def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, *_, **__) -> SamplingResult:
+    def should_sample(
+        self, parent_context, trace_id, name, kind=None, attributes=None, *_, **__
+    ) -> SamplingResult:
         self.attributes[name] = dict(attributes or {})
         return SamplingResult(Decision.DROP)
 

@@ -86,7 +86,12 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
     "a condition that cannot compare": (
         lambda: Workflow(
             "flow",
-            [ConditionStep({"name": "greater_than", "args": {"value": "x", "than": 1}}, [AgentStep(agent("a"))])],
+            [
+                ConditionStep(
+                    {"name": "greater_than", "args": {"value": "x", "than": 1}},
+                    [AgentStep(agent("a"))],
+                )
+            ],
         ),
         {},
         422,
@@ -98,7 +103,12 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         422,
         "context_invalid",
     ),
-    "model calls": (lambda: agent(CALL, tools=[broken]), {"run_model_calls": 0}, 422, "limit_exceeded"),
+    "model calls": (
+        lambda: agent(CALL, tools=[broken]),
+        {"run_model_calls": 0},
+        422,
+        "limit_exceeded",
+    ),
     "tokens": (lambda: agent("a"), {"run_tokens": 5}, 422, "limit_exceeded"),
     "wall time": (
         lambda: Agent("helper", "Help.", FunctionModel(slow)),
@@ -106,7 +116,12 @@ FAILURES: dict[str, tuple[Callable[[], Component], dict[str, Any], int, str]] = 
         504,
         "limit_exceeded",
     ),
-    "the component's own limit": (lambda: agent("a", limits=RunLimits(model_calls=0)), {}, 422, "limit_exceeded"),
+    "the component's own limit": (
+        lambda: agent("a", limits=RunLimits(model_calls=0)),
+        {},
+        422,
+        "limit_exceeded",
+    ),
     "an unknown model": (lambda: agent(UnknownModelError("Unknown.")), {}, 500, "model_unknown"),
 }
 
@@ -125,7 +140,9 @@ def test_an_unexpected_error(serve: Serve) -> None:
     response = client.post("/run", json={"input": "x"})
     check_problem(response, 500, "internal_error")
     assert "secret" not in response.text
-    assert 'status="500"' in plain_http.get(f"{client.base_url}/metrics").text  # uvicorn closes the connection of a bug
+    assert (
+        'status="500"' in plain_http.get(f"{client.base_url}/metrics").text
+    )  # uvicorn closes the connection of a bug
 
 
 def test_a_failed_run_reports_its_usage(serve: Serve) -> None:
@@ -137,11 +154,17 @@ def test_a_failed_run_reports_its_usage(serve: Serve) -> None:
     problem = check(response, 502, "model_failed")
     assert problem["component"] == "two"
     assert (problem["usage"]["input_tokens"], problem["usage"]["cost"]) == (10, 0.0000084)
-    assert response.headers["podwright-usage"] == 'input_tokens=10, output_tokens=5, cost="0.0000084"'
+    assert (
+        response.headers["podwright-usage"] == 'input_tokens=10, output_tokens=5, cost="0.0000084"'
+    )
 
 
-@pytest.mark.parametrize(("asked", "answered"), [(7.2, "8"), (None, "1"), (0.0, "1"), (9e4, "3600"), (7.0, None)])
-def test_a_rate_limit_of_the_provider(serve: Serve, asked: float | None, answered: str | None) -> None:
+@pytest.mark.parametrize(
+    ("asked", "answered"), [(7.2, "8"), (None, "1"), (0.0, "1"), (9e4, "3600"), (7.0, None)]
+)
+def test_a_rate_limit_of_the_provider(
+    serve: Serve, asked: float | None, answered: str | None
+) -> None:
     """After the retries, a 429 is a 503 with its `Retry-After`, at most an hour; an account without credit is a 502."""
     error = ModelRateLimitError("Too many requests.")
     error.retry_after = asked
@@ -167,7 +190,10 @@ def test_the_providers_error_is_shown_as_the_operator_says(
     response = serve(agent(error), **settings).post(path, json={"input": "x"})
     problem = json.loads(response.text.rpartition("data: ")[2])
     assert problem.get("provider_error") == (error.provider_error if "problem" in places else None)
-    assert (response.text.count("seed"), caplog.text.count("seed")) == ("problem" in places, "log" in places)
+    assert (response.text.count("seed"), caplog.text.count("seed")) == (
+        "problem" in places,
+        "log" in places,
+    )
 
 
 def test_a_lone_surrogate_from_a_model_is_valid_json(serve: Serve) -> None:
@@ -192,7 +218,9 @@ def test_an_approved_workflow_resumes(serve: Serve) -> None:
 def test_a_start_step(serve: Serve) -> None:
     """A workflow starts at the step that the request names."""
     client = serve(Workflow("flow", [agent(name="one"), agent("second", name="two")]))
-    response = client.post("/run", json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1})
+    response = client.post(
+        "/run", json={"inputs": {"input": "x", "one_output": "given"}, "start_step": 1}
+    )
     assert response.json() == {"input": "x", "one_output": "given", "two_output": "second"}
 
 
@@ -216,7 +244,9 @@ def test_a_conversation(serve: Serve, route: str) -> None:
     client = serve(Agent("guide", "Help.", model, tools=[look]))
 
     def ask(text: str, messages: list[Any]) -> list[Any]:
-        response = client.post(route, params={"trace": "true"}, json={"input": text, "messages": messages})
+        response = client.post(
+            route, params={"trace": "true"}, json={"input": text, "messages": messages}
+        )
         *_, last = [line for line in response.text.splitlines() if line.strip()]
         return json.loads(last.removeprefix("data: "))["messages"]
 
@@ -238,7 +268,10 @@ def test_wrong_messages(serve: Serve) -> None:
     """All that is wrong in a conversation is a 422 with pointers; kinds that hold none refuse it."""
     wrong: list[Any] = [
         user(5),
-        {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}]},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}],
+        },
         {"role": "tool", "tool_call_id": "d", "content": "x"},
     ]
     response = serve(agent("never")).post("/run", json={"input": "x", "messages": wrong})
@@ -248,7 +281,9 @@ def test_wrong_messages(serve: Serve) -> None:
         "/messages/2/tool_call_id",
     ]  # fmt: skip
     flow = serve(Workflow("flow", [AgentStep(agent("never"))]))
-    check_problem(flow.post("/run", json={"input": "x", "messages": [user("a")]}), 422, "request_invalid")
+    check_problem(
+        flow.post("/run", json={"input": "x", "messages": [user("a")]}), 422, "request_invalid"
+    )
 
 
 def test_events_that_come_at_once_can_be_streamed(serve: Serve) -> None:

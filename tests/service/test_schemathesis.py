@@ -24,8 +24,12 @@ ALL_PHASES = f"{RANDOM_PHASES},coverage"
     [
         pytest.param(None, "sqlite", RANDOM_PHASES, FEW, id="no key, SQLite"),
         pytest.param(KEY, "postgresql", ALL_PHASES, FEW, id="key, PostgreSQL"),
-        pytest.param(None, "sqlite", ALL_PHASES, MANY, id="no key, SQLite, long", marks=pytest.mark.proof),
-        pytest.param(KEY, "postgresql", ALL_PHASES, MANY, id="key, PostgreSQL, long", marks=pytest.mark.proof),
+        pytest.param(
+            None, "sqlite", ALL_PHASES, MANY, id="no key, SQLite, long", marks=pytest.mark.proof
+        ),
+        pytest.param(
+            KEY, "postgresql", ALL_PHASES, MANY, id="key, PostgreSQL, long", marks=pytest.mark.proof
+        ),
     ],
 )
 def test_the_service_is_as_documented(

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from podwright.errors import ConfigurationError
-from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
+from podwright_service.settings import (
+    Settings,
+    adopt_secrets,
+    read_settings,
+    source_of,
+    variables_of,
+)
 from podwright_service.variables import LIBRARY
 
 ROOT = Path(__file__).parents[2]
@@ -37,18 +43,29 @@ def test_an_option_goes_before_a_variable_before_a_file_before_the_default(
     """Each source counts only where those above it say nothing, and every value knows where it came from."""
     assert (read_settings().title, source_of("title", {})) == (None, "default")
     (secrets / "podwright_title").write_text("from the file\n")
-    assert (read_settings().title, source_of("title", {})) == ("from the file", f"file {secrets / 'podwright_title'}")
+    assert (read_settings().title, source_of("title", {})) == (
+        "from the file",
+        f"file {secrets / 'podwright_title'}",
+    )
     monkeypatch.setenv("PODWRIGHT_TITLE", "from the variable")
     assert (read_settings().title, source_of("title", {})) == ("from the variable", "environment")
     options = {"title": "option"}
-    assert (read_settings(**options).title, source_of("title", options)) == ("option", "option --title")
+    assert (read_settings(**options).title, source_of("title", options)) == (
+        "option",
+        "option --title",
+    )
 
 
 def test_keys_in_a_secret_file(secrets: Path) -> None:
     """A file of API keys may have one in a line or commas between them; no key shows when settings are printed."""
     (secrets / "podwright_api_keys").write_text("first\nrun:second\n\nthird,fourth\n")
     settings = read_settings()
-    assert [key.get_secret_value() for key in settings.api_keys] == ["first", "run:second", "third", "fourth"]
+    assert [key.get_secret_value() for key in settings.api_keys] == [
+        "first",
+        "run:second",
+        "third",
+        "fourth",
+    ]
     assert "second" not in repr(settings)
 
 
@@ -119,7 +136,9 @@ def test_all_mistakes_are_in_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any(name in line for line in lines[1:]), name
 
 
-@pytest.mark.parametrize("value", ['["sk-secret"]', "sk-secret", '{"writer": ["sk-secret"]}', '{"writer": sk-secret}'])
+@pytest.mark.parametrize(
+    "value", ['["sk-secret"]', "sk-secret", '{"writer": ["sk-secret"]}', '{"writer": sk-secret}']
+)
 def test_a_wrong_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """The error of a secret setting does not contain its value."""
     monkeypatch.setenv("PODWRIGHT_AGENT_KEYS", value)
@@ -135,9 +154,12 @@ def test_an_option_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("workers", "100000"), ("allowed_hosts", "a,b:80"), ("cors_origins", "https://example.com/")]
+    ("name", "value"),
+    [("workers", "100000"), ("allowed_hosts", "a,b:80"), ("cors_origins", "https://example.com/")],
 )
-def test_values_that_would_be_useless(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+def test_values_that_would_be_useless(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
     """Too many processes, a host with a port, and an origin with a path are refused with what is expected."""
     monkeypatch.setenv(variable := f"PODWRIGHT_{name.upper()}", value)
     assert re.search(rf"{variable}(/1|/0)?: Expected .*(more only take|without)", error_message())
@@ -180,5 +202,7 @@ def test_the_documented_table_is_complete() -> None:
     table = text[text.index("## Settings") :]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    expected = {name for field in Settings.model_fields for name in variables_of(field)} | set(LIBRARY)
+    expected = {name for field in Settings.model_fields for name in variables_of(field)} | set(
+        LIBRARY
+    )
     assert sorted(documented) == sorted(expected)

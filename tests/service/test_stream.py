@@ -35,7 +35,9 @@ from podwright_service import streams
 BODY = b'{"input": "x"}'
 
 
-def read_stream(client: httpx.Client, body: Any) -> tuple[httpx.Response, list[tuple[str, str, Any]]]:
+def read_stream(
+    client: httpx.Client, body: Any
+) -> tuple[httpx.Response, list[tuple[str, str, Any]]]:
     with client.stream("POST", "/run/stream", json=body) as response:
         return response, list(sse_events(response.iter_lines()))
 
@@ -59,7 +61,10 @@ def test_a_stream_has_every_event_and_then_the_response(example: Example, name: 
 def test_a_failed_run_ends_with_its_problem(serve: Serve) -> None:
     """A run that fails ends the stream with the problem of `/run`."""
     _, events = read_stream(
-        serve(Agent("helper", "Help.", ScriptedModel(ModelError("down", help_url="https://x/#down")))), {"input": "x"}
+        serve(
+            Agent("helper", "Help.", ScriptedModel(ModelError("down", help_url="https://x/#down")))
+        ),
+        {"input": "x"},
     )
     _, kind, problem = events[-1]
     assert (kind, problem["code"], problem["status"]) == ("problem", "model_failed", 502)
@@ -92,7 +97,12 @@ def test_silence_is_filled_with_comments(serve: Serve, monkeypatch: pytest.Monke
     gate = Gate()
     with serve(gate.agent()).stream("POST", "/run/stream", json={"input": "x"}) as response:
         events = sse_events(response.iter_lines())
-        assert [next(events)[1] for _ in range(4)] == ["run_started", "model_call_started", ":", ":"]
+        assert [next(events)[1] for _ in range(4)] == [
+            "run_started",
+            "model_call_started",
+            ":",
+            ":",
+        ]
         gate.opened.set()
         assert list(events)[-1] == ("", "result", {"output": "done"})
 
@@ -107,7 +117,9 @@ class Talker(Model):
         self.times = times
         self.stopped = threading.Event()
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         assert on_token
         try:
             for _ in range(self.times):
@@ -176,7 +188,9 @@ helper = Agent('helper', 'Help.', Talker())
 """
 
 
-def test_the_shutdown_does_not_wait_for_a_slow_client(command: Command, address: Address, tmp_path: Path) -> None:
+def test_the_shutdown_does_not_wait_for_a_slow_client(
+    command: Command, address: Address, tmp_path: Path
+) -> None:
     """The service stops with exit code 0, although the client of a stream reads nothing."""
     (tmp_path / "made.py").write_text(TALKER)
     settings = {"PODWRIGHT_SHUTDOWN_TIMEOUT": "1", "PODWRIGHT_STREAM_BUFFER_BYTES": "1000000000"}

@@ -98,7 +98,9 @@ def test_a_killed_run_gives_recorded_thoughts_back(
     port = str(free_port())
 
     def start() -> tuple[Any, httpx.Client]:
-        process = command("serve", str(tmp_path), "--host", "127.0.0.1", "--port", port, **variables)
+        process = command(
+            "serve", str(tmp_path), "--host", "127.0.0.1", "--port", port, **variables
+        )
         url = address(process)
         discard_output(process)
         return process, httpx.Client(base_url=url, verify=NO_AUTHORITIES, timeout=60)

@@ -108,33 +108,50 @@ def test_a_run_is_one_trace_from_the_caller_to_the_tools_own_span(
     assert not [span.name for span in collector.spans if "secret cellar" in str(span.attributes)]
 
 
-def test_the_resource_names_the_component(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+def test_the_resource_names_the_component(
+    serving: Callable[..., Serving], collector: SpanCollector
+) -> None:
     """The attributes of the environment take precedence over those of the component, in a worker too."""
     service = serving(
         "echo", **collector.variables(collector.url), PODWRIGHT_WORKERS="2",
         OTEL_SERVICE_NAME="chosen", OTEL_RESOURCE_ATTRIBUTES="service.version=7,team=news",
     )  # fmt: skip
     assert service.run().status_code == 200
-    (request,) = requests_in(collector.wait(requests_in))  # before the stop, which a worker that is starting may miss
+    (request,) = requests_in(
+        collector.wait(requests_in)
+    )  # before the stop, which a worker that is starting may miss
     service.stop()
     resource = request.resource
-    assert (resource["service.name"], resource["service.version"], resource["team"]) == ("chosen", "7", "news")
+    assert (resource["service.name"], resource["service.version"], resource["team"]) == (
+        "chosen",
+        "7",
+        "news",
+    )
     assert resource["podwright.component.kind"] == "agent"
     assert len(resource["podwright.blueprint.digest"]) >= 64
 
 
-def test_the_sampling_decision_of_the_caller(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+def test_the_sampling_decision_of_the_caller(
+    serving: Callable[..., Serving], collector: SpanCollector
+) -> None:
     """By default the caller's decision is kept, and `traceresponse` has it."""
     service = serving("echo", **collector.variables(collector.url))
-    unsampled, sampled = (service.run(headers={"traceparent": caller}) for caller in (UNSAMPLED_CALLER, CALLER))
+    unsampled, sampled = (
+        service.run(headers={"traceparent": caller}) for caller in (UNSAMPLED_CALLER, CALLER)
+    )
     service.stop()
-    assert [response.headers["traceresponse"][-2:] for response in (unsampled, sampled)] == ["00", "01"]
+    assert [response.headers["traceresponse"][-2:] for response in (unsampled, sampled)] == [
+        "00",
+        "01",
+    ]
     assert len(requests_in(collector.spans)) == 1
     assert len(collector.spans) == 3
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["silent", "refusing"])
-def test_a_broken_collector_does_not_affect_runs(serving: Callable[..., Serving], listens: bool) -> None:
+def test_a_broken_collector_does_not_affect_runs(
+    serving: Callable[..., Serving], listens: bool
+) -> None:
     """Runs succeed, spans beyond the queue are dropped, and the service stops."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as collector:
         url = f"http://127.0.0.1:{collector.getsockname()[1]}"
@@ -171,24 +188,35 @@ def test_without_tracing_there_are_no_spans(
         ("OTEL_BSP_MAX_QUEUE_SIZE", "8"),  # less than the batch size
     ],
 )
-def test_an_unsupported_variable_stops_the_start(command: Command, tmp_path: Path, variable: str, value: str) -> None:
+def test_an_unsupported_variable_stops_the_start(
+    command: Command, tmp_path: Path, variable: str, value: str
+) -> None:
     """The service ends with a configuration error instead of a traceback."""
     (tmp_path / "traced.py").write_text(COMPONENTS)
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", variable: value}
-    process = command("serve", "traced:echo", "--port", "0", cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables)
+    process = command(
+        "serve", "traced:echo", "--port", "0", cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables
+    )
     assert "configuration_invalid" in check_end(process, 1)
 
 
-def test_exemplars_name_the_trace(serving: Callable[..., Serving], collector: SpanCollector) -> None:
+def test_exemplars_name_the_trace(
+    serving: Callable[..., Serving], collector: SpanCollector
+) -> None:
     """In OpenMetrics, durations of runs, calls and requests have the id of the trace that they were observed in."""
     service = serving("looker", **collector.variables(collector.url))
     trace = service.run().headers["traceresponse"].split("-")[1]
-    text = service.client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}).text
+    text = service.client.get(
+        "/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"}
+    ).text
     exemplars = {
         sample.name.removesuffix("_bucket"): sample.exemplar.labels
         for family in read_openmetrics(text)
         for sample in family.samples
         if sample.exemplar
     }
-    names = [f"podwright_{part}_duration_seconds" for part in ("run", "model_call", "tool_call", "http_request")]
+    names = [
+        f"podwright_{part}_duration_seconds"
+        for part in ("run", "model_call", "tool_call", "http_request")
+    ]
     assert exemplars == {name: {"trace_id": trace} for name in names}

@@ -106,7 +106,9 @@ def export(*spans: tuple[str, str, str], **attributes: str) -> bytes:
     resource.resource.attributes.add(key="service.name").value.string_value = "shop"
     scope = resource.scope_spans.add()
     for name, id_, parent in spans:
-        span = scope.spans.add(name=name, span_id=bytes([int(id_)] * 8), trace_id=bytes([int(id_) // 10] * 16), kind=1)
+        span = scope.spans.add(
+            name=name, span_id=bytes([int(id_)] * 8), trace_id=bytes([int(id_) // 10] * 16), kind=1
+        )
         if parent:
             span.parent_span_id = bytes([int(parent)] * 8)
         for key, value in attributes.items():
@@ -135,7 +137,12 @@ def test_spans_are_read(collector: SpanCollector) -> None:
 
 def test_the_tree(collector: SpanCollector) -> None:
     """The tree has a line for each span, indented, whatever the order of arrival."""
-    send(collector, export(("inner", "12", "11"), ("outer", "11", "10"), ("run", "10", ""), ("other", "20", "")))
+    send(
+        collector,
+        export(
+            ("inner", "12", "11"), ("outer", "11", "10"), ("run", "10", ""), ("other", "20", "")
+        ),
+    )
     assert collector.tree().splitlines() == ["  run", "    outer", "      inner", "  other"]
     assert collector.tree(collector.named("other").trace) == "  other"
 
@@ -150,7 +157,8 @@ def test_a_span_is_awaited_with_its_whole_trace(collector: SpanCollector) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "attributes"), [("tool > run", {}), ("run > tool > x", {}), ("run > tool", {"a__b": "2"})]
+    ("path", "attributes"),
+    [("tool > run", {}), ("run > tool > x", {}), ("run > tool", {"a__b": "2"})],
 )
 def test_missing_spans(collector: SpanCollector, path: str, attributes: dict[str, str]) -> None:
     """Spans that are missing, nested otherwise, or have other attributes are reported with the received ones."""

@@ -49,7 +49,9 @@ def collector() -> Iterator[SpanCollector]:
 
 
 @pytest.fixture(scope="module")
-def container(slim: str, calculator: Path, stub: ModelStub, collector: SpanCollector) -> Iterator[ComponentContainer]:
+def container(
+    slim: str, calculator: Path, stub: ModelStub, collector: SpanCollector
+) -> Iterator[ComponentContainer]:
     with ComponentContainer(calculator, image=slim, model=stub, spans=collector) as started:
         yield started
 
@@ -76,11 +78,18 @@ def test_a_run(served: Served, stub: ModelStub, collector: SpanCollector) -> Non
     assert_events(result, "tool_call_finished tool=add_numbers output=5.0", "run_finished")
     assert_usage(result, model_calls=2, tool_calls=1)
     assert_counted(result.usage + result.usage, served.metrics(), before)
-    [tool] = assert_spans(collector, "POST /run > invoke_agent calculator > execute_tool add_numbers")
+    [tool] = assert_spans(
+        collector, "POST /run > invoke_agent calculator > execute_tool add_numbers"
+    )
     assert tool.resource["service.name"] == "calculator"
-    [chat] = assert_spans(collector, "POST /run > chat gpt-4o-mini", gen_ai__response__finish_reasons=["tool_calls"])
+    [chat] = assert_spans(
+        collector, "POST /run > chat gpt-4o-mini", gen_ai__response__finish_reasons=["tool_calls"]
+    )
     assert chat.attributes["gen_ai.usage.input_tokens"] > 0
-    assert [request.messages[-1].content for request in stub.requests[:2]] == ["What is 2 + 3?", "5.0"]
+    assert [request.messages[-1].content for request in stub.requests[:2]] == [
+        "What is 2 + 3?",
+        "5.0",
+    ]
     stub.verify()
 
 
@@ -143,7 +152,11 @@ def test_a_container_is_hardened(container: ComponentContainer) -> None:
 
 def test_a_key_variables_and_a_graceful_stop(docker: Docker, slim: str, calculator: Path) -> None:
     """The key is required and sent, variables are set, and a container drains with exit code 0 and is removed."""
-    options: dict[str, Any] = {"image": slim, "api_key": "s3cret-s3cret-s3cret", "env": {"PODWRIGHT_TITLE": "Sums"}}
+    options: dict[str, Any] = {
+        "image": slim,
+        "api_key": "s3cret-s3cret-s3cret",
+        "env": {"PODWRIGHT_TITLE": "Sums"},
+    }
     with ComponentContainer(calculator, model="offline/echo", **options) as container:
         name = container.get_container_id()
         assert container.info()["title"] == "Sums"
@@ -159,13 +172,18 @@ def test_a_component_that_cannot_be_served(slim: str, tmp_path: Path) -> None:
     (tmp_path / "blueprint.json").write_text('{"type": "Agent", "name": "broken"}')
     tmp_path.chmod(0o755)
     start = time.monotonic()
-    for broken in (ComponentContainer(tmp_path, image=slim, startup=600), ComponentProcess(tmp_path, startup=600)):
+    for broken in (
+        ComponentContainer(tmp_path, image=slim, startup=600),
+        ComponentProcess(tmp_path, startup=600),
+    ):
         with pytest.raises(StartError, match="instructions"):
             broken.start()
     assert time.monotonic() - start < 120
 
 
-def test_a_folder_with_requirements_is_built(docker: Docker, slim: str, calculator: Path, tmp_path: Path) -> None:
+def test_a_folder_with_requirements_is_built(
+    docker: Docker, slim: str, calculator: Path, tmp_path: Path
+) -> None:
     """A component with requirements runs in an image of its own, which is removed with its container."""
     folder = shutil.copytree(calculator, tmp_path / "calculator")
     (folder / "requirements.txt").write_text("six\n")
@@ -186,13 +204,18 @@ def test_a_container_that_is_late(slim: str, calculator: Path) -> None:
 
 def test_a_network_without_this_machine(slim: str, calculator: Path) -> None:
     """In an internal network, a stub in a container serves a recorded run, and reports the requests."""
-    with ModelStub(*ADDITION, name=MODEL) as stub, ComponentProcess(calculator, model=stub) as process:
+    with (
+        ModelStub(*ADDITION, name=MODEL) as stub,
+        ComponentProcess(calculator, model=stub) as process,
+    ):
         trace = process.run("What is 2 + 3?", trace=True)
     with Network(docker_network_kw={"internal": True}) as network:
         recorded = ModelStub.from_trace(trace, name=MODEL)
         with ModelStubContainer(recorded, image=slim, network=network) as model:
             assert len(model.stub.missing) == 2
-            with ComponentContainer(calculator, image=slim, model=model, network=network) as container:
+            with ComponentContainer(
+                calculator, image=slim, model=model, network=network
+            ) as container:
                 assert container.url.endswith(":8000")
                 assert container.run("What is 2 + 3?") == "It is 5."
                 model.stub.verify()
@@ -204,7 +227,9 @@ def test_a_network_without_this_machine(slim: str, calculator: Path) -> None:
 
 def test_a_script_in_a_container(slim: str, calculator: Path) -> None:
     """A scripted stub works in a container; a function cannot be sent there, and a folder must exist."""
-    script = ModelStub(ToolCall.of("add_numbers", numbers=[2, 3]), name=MODEL).when("5.0", "It is 5.")
+    script = ModelStub(ToolCall.of("add_numbers", numbers=[2, 3]), name=MODEL).when(
+        "5.0", "It is 5."
+    )
     with (
         ModelStubContainer(script, image=slim) as model,
         ComponentContainer(calculator, image=slim, model=model) as container,

@@ -29,8 +29,12 @@ def look(place: str) -> str:
 def respond(request: ModelRequest) -> Any:
     if request.tools and request.messages[-1].role == "user":
         return ToolCall.of("look", place=request.messages[-1].text)
-    usage = Usage(input_tokens=100 * len(request.messages), output_tokens=len(request.messages[0].text))
-    return ModelResponse(f"{request.messages[0].text[:9]} of {request.messages[-1].text}", usage=usage)
+    usage = Usage(
+        input_tokens=100 * len(request.messages), output_tokens=len(request.messages[0].text)
+    )
+    return ModelResponse(
+        f"{request.messages[0].text[:9]} of {request.messages[-1].text}", usage=usage
+    )
 
 
 def paper(instructions: str = "Research well.") -> Workflow:
@@ -40,10 +44,15 @@ def paper(instructions: str = "Research well.") -> Workflow:
         Agent("critic", "Criticise.", "openai/gpt-4o"),
     ]
     steps = [[AgentStep(agent=agent, name=agent.name)] for agent in agents]
-    return Workflow("paper", [ParallelStep(steps), AgentStep(agent=agents[1], name="again", input="{critic_output}")])
+    return Workflow(
+        "paper",
+        [ParallelStep(steps), AgentStep(agent=agents[1], name="again", input="{critic_output}")],
+    )
 
 
-def record(component: Any, model: Model, run_input: Any = "the moon", **options: Any) -> ExecutionResult:
+def record(
+    component: Any, model: Model, run_input: Any = "the moon", **options: Any
+) -> ExecutionResult:
     with use_model(model):
         return component.run(run_input, trace=True, **options)
 
@@ -59,12 +68,16 @@ def client_of(stub: ModelStub) -> ChatModel:
     return model
 
 
-def replay(stub: ModelStub, component: Any, run_input: Any = "the moon", **options: Any) -> ExecutionResult:
+def replay(
+    stub: ModelStub, component: Any, run_input: Any = "the moon", **options: Any
+) -> ExecutionResult:
     with stub:
         return record(component, client_of(stub), run_input, **options)
 
 
-def test_concurrent_branches_get_their_own_responses(trace: ExecutionResult, tmp_path: Path) -> None:
+def test_concurrent_branches_get_their_own_responses(
+    trace: ExecutionResult, tmp_path: Path
+) -> None:
     """A saved trace of concurrent branches with tools gives the same value and the same tokens, every time."""
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(trace.to_dict()))
@@ -75,7 +88,9 @@ def test_concurrent_branches_get_their_own_responses(trace: ExecutionResult, tmp
         stub.verify()
         assert again.value == trace.value
         usage = trace.usage
-        assert_usage(again, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, model_calls=5)
+        assert_usage(
+            again, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, model_calls=5
+        )
 
 
 def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
@@ -90,7 +105,9 @@ def test_a_conversation_with_images_is_repeated(tmp_path: Path) -> None:
         return f"{len(request.messages)} messages"
 
     model = FunctionModel(answer, name="openai/gpt-4o-mini")
-    history = record(agent, model, picture("AAAA"), messages=[{"role": "user", "content": "Hi."}]).messages
+    history = record(
+        agent, model, picture("AAAA"), messages=[{"role": "user", "content": "Hi."}]
+    ).messages
     recorded = record(agent, model, picture("BBBB"), messages=history)
     file = tmp_path / "trace.json"
     file.write_text(json.dumps(recorded.to_dict()))
@@ -149,7 +166,8 @@ def test_a_failed_call_fails_again() -> None:
 def test_calls_of_remote_components_are_optional(trace: ExecutionResult) -> None:
     """Calls of another container are not missing, and get their response if they are made."""
     events = [
-        replace(event, remote="researcher") if event.component == "researcher" else event for event in trace.events
+        replace(event, remote="researcher") if event.component == "researcher" else event
+        for event in trace.events
     ]
     stub = ModelStub.from_trace(events)
     assert {request.component for request in stub.missing} == {"writer", "critic"}

@@ -31,8 +31,12 @@ from podwright.models.retries import Timeouts
 from podwright.usage import Usage
 from podwright_service.testing import Fault, ModelStub
 
-HELLO = ModelRequest("openai/gpt-4o-mini", (Message("system", "Be kind."), Message("user", "Hello")))
-USAGE = Usage(600, 400, cached_input_tokens=100, reasoning_tokens=40, cost=None, cache_write_tokens=200)
+HELLO = ModelRequest(
+    "openai/gpt-4o-mini", (Message("system", "Be kind."), Message("user", "Hello"))
+)
+USAGE = Usage(
+    600, 400, cached_input_tokens=100, reasoning_tokens=40, cost=None, cache_write_tokens=200
+)
 
 streamed = pytest.mark.parametrize("streamed", [False, True], ids=["complete", "streamed"])
 
@@ -49,7 +53,9 @@ def client_of(stub: ModelStub, first_byte: float = 20.0) -> ChatModel:
     return model
 
 
-def call(stub: ModelStub, request: ModelRequest = HELLO, tokens: list[str] | None = None) -> ModelResponse:
+def call(
+    stub: ModelStub, request: ModelRequest = HELLO, tokens: list[str] | None = None
+) -> ModelResponse:
     return asyncio.run(client_of(stub).complete(request, None if tokens is None else tokens.append))
 
 
@@ -105,7 +111,10 @@ def test_requests_are_kept(stub: ModelStub) -> None:
     """A request is kept as a model request, with its body and its headers."""
     stub.respond_with("yes", "yes")
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    tool: Any = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "add", "parameters": {"type": "object", "properties": {}}},
+    }
     messages = (
         Message("system", "Add."),
         Message("user", "1 + 1"),
@@ -126,8 +135,13 @@ def test_texts_and_images_are_kept(stub: ModelStub) -> None:
     """Images are kept as they are sent, texts in parts are one text; responses by text find both."""
     stub.when("this", "A pixel.", "Still one.")
     image: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
-    contents: list[Any] = [({"type": "text", "text": "What is this?"}, image), ({"type": "text", "text": "And this?"},)]
-    answers = [call(stub, ModelRequest("m/m", (Message("user", content),))).text for content in contents]
+    contents: list[Any] = [
+        ({"type": "text", "text": "What is this?"}, image),
+        ({"type": "text", "text": "And this?"},),
+    ]
+    answers = [
+        call(stub, ModelRequest("m/m", (Message("user", content),))).text for content in contents
+    ]
     assert answers == ["A pixel.", "Still one."]
     assert [request.messages[0].content for request in stub.requests] == [contents[0], "And this?"]
 
@@ -167,7 +181,9 @@ def test_silence_lasts_until_the_client_gives_up(stub: ModelStub) -> None:
         asyncio.run(client_of(stub, first_byte=0.1).complete(HELLO))
 
     async def stop_while_a_client_waits() -> None:
-        waiting = asyncio.create_task(client_of(stub.respond_with(Fault("silence"))).complete(HELLO))
+        waiting = asyncio.create_task(
+            client_of(stub.respond_with(Fault("silence"))).complete(HELLO)
+        )
         while not stub.received:  # noqa: ASYNC110 - the stub's thread fills it
             await asyncio.sleep(0.01)
         await asyncio.to_thread(stub.stop)
@@ -182,7 +198,9 @@ def test_latency_and_pace() -> None:
     times: list[float] = []
     with ModelStub("one two three", latency=0.2, pace=0.1) as stub:
         start = time.monotonic()
-        asyncio.run(client_of(stub).complete(HELLO, lambda _: times.append(time.monotonic() - start)))
+        asyncio.run(
+            client_of(stub).complete(HELLO, lambda _: times.append(time.monotonic() - start))
+        )
     assert times[0] >= 0.2
     assert times[-1] >= 0.4  # since the start, because the first may have been read late
 

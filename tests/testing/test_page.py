@@ -21,7 +21,9 @@ def test_the_tests_of_the_page(tmp_path: Path, slim: str) -> None:
     commands = ["podwright new calculator", *re.findall(r"^podwright .*", page, re.MULTILINE)]
     output = ""
     for command in [*commands, "pytest -q -p no:cacheprovider test_page.py"]:
-        done = subprocess.run(shlex.split(command), cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            shlex.split(command), cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{output}"
     tests = len(re.findall(r"^def test_", code, re.MULTILINE)) + 1  # one of them runs twice

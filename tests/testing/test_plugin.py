@@ -32,7 +32,11 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> str:
     options = ["-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "test_own.py", *arguments]
     command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
-        command, cwd=folder, env=environment(**{"CI": "", **variables}), capture_output=True, text=True
+        command,
+        cwd=folder,
+        env=environment(**{"CI": "", **variables}),
+        capture_output=True,
+        text=True,
     )
     return done.stdout + done.stderr
 
@@ -41,7 +45,9 @@ def run_pytest(folder: Path, *arguments: str, **variables: str) -> str:
 def project(tmp_path: Path, calculator: Path) -> Path:
     (tmp_path / "test_own.py").write_text(TESTS)
     (tmp_path / "calculator").symlink_to(calculator)
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q\nasyncio_default_fixture_loop_scope = function\n")
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = -q\nasyncio_default_fixture_loop_scope = function\n"
+    )
     return tmp_path
 
 
@@ -49,11 +55,17 @@ NO_ENGINE = {"DOCKER_HOST": "unix:///nowhere.sock"}
 
 
 @pytest.mark.parametrize(
-    ("image", "variables"), [("podwright:nowhere", {}), ("", NO_ENGINE)], ids=["no image", "no engine"]
+    ("image", "variables"),
+    [("podwright:nowhere", {}), ("", NO_ENGINE)],
+    ids=["no image", "no engine"],
 )
-def test_skips_are_reported(docker: Docker, project: Path, image: str, variables: dict[str, str]) -> None:
+def test_skips_are_reported(
+    docker: Docker, project: Path, image: str, variables: dict[str, str]
+) -> None:
     """Without an engine or an image, tests in containers are skipped, and the report says so at its end."""
-    output = run_pytest(project, *(["-o", f"podwright_image={image}"] if image else []), **variables)
+    output = run_pytest(
+        project, *(["-o", f"podwright_image={image}"] if image else []), **variables
+    )
     assert "2 passed, 2 skipped" in output, output
     assert re.search(r"= podwright =+\n2 test.*not tested in a container: ", output), output
 

@@ -11,10 +11,14 @@ import urllib.request
 timeout = float(os.environ["TIMEOUT"])
 # Some networks reject the connections of a new pod until they know it.
 connected_by = time.monotonic() + min(timeout, 30)
-request = urllib.request.Request(os.environ["URL"], json.dumps({"input": os.environ["INPUT"]}).encode())
+request = urllib.request.Request(
+    os.environ["URL"], json.dumps({"input": os.environ["INPUT"]}).encode()
+)
 request.add_header("content-type", "application/json")
 if "KEY_FILE" in os.environ:
-    request.add_header("authorization", f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}")
+    request.add_header(
+        "authorization", f"Bearer {pathlib.Path(os.environ['KEY_FILE']).read_text()}"
+    )
 while True:
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:

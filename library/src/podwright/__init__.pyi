@@ -26,7 +26,15 @@ from .errors import (
     RunCancelledError,
 )
 from .events import Event, EventManager
-from .models import EchoModel, FunctionModel, Model, ReplayModel, ScriptedModel, register_provider, use_model
+from .models import (
+    EchoModel,
+    FunctionModel,
+    Model,
+    ReplayModel,
+    ScriptedModel,
+    register_provider,
+    use_model,
+)
 from .result import ExecutionResult
 from .tools import tool
 from .usage import RunLimits, Usage

@@ -26,7 +26,9 @@ _lock = threading.Lock()
 def _background_loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread  # noqa: PLW0603 - one loop for the whole process
     with _lock:
-        if _loop is None or _thread is None or not _thread.is_alive():  # a forked child has no such thread
+        if (
+            _loop is None or _thread is None or not _thread.is_alive()
+        ):  # a forked child has no such thread
             _loop = asyncio.new_event_loop()
             _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="podwright-loop")
             _thread.start()
@@ -57,7 +59,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
     with contextlib.suppress(RuntimeError):  # no loop runs on this thread
         if asyncio.get_running_loop() is target:
             coroutine.close()
-            raise BlockingCallError("run() was called on the event loop's own thread, where it would wait for itself.")
+            raise BlockingCallError(
+                "run() was called on the event loop's own thread, where it would wait for itself."
+            )
     causes: list[BaseException] = []
     tasks: list[asyncio.Task[Any]] = []
 
@@ -65,7 +69,9 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
         tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
         try:
             return await coroutine
-        except asyncio.CancelledError as cancellation:  # the future keeps no cause of a cancellation
+        except (
+            asyncio.CancelledError
+        ) as cancellation:  # the future keeps no cause of a cancellation
             causes.extend(cause for cause in (cancellation.__cause__,) if cause)
             raise
 
@@ -93,7 +99,9 @@ async def _cancel(tasks: list[asyncio.Task[Any]]) -> None:
         await asyncio.wait([task])
 
 
-def iterate_sync(items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None) -> Iterator[T]:
+def iterate_sync(
+    items: AsyncGenerator[T], loop: asyncio.AbstractEventLoop | None = None
+) -> Iterator[T]:
     """Iterate over an asynchronous generator from synchronous code; leaving early closes it."""
 
     async def next_item() -> tuple[T] | None:

@@ -53,7 +53,9 @@ class Budget:
         self._released = asyncio.Event()
         self._parallel_tasks = parallel_tasks.get()
 
-    async def reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf, *, calls: int = 1) -> Reservation:
+    async def reserve(
+        self, input_tokens: int, output_tokens: int, cost_of: CostOf, *, calls: int = 1
+    ) -> Reservation:
         """Set aside the worst case of a model call.
 
         While other calls hold what this one needs, it waits. If no other call does, it may use as many output tokens
@@ -71,7 +73,9 @@ class Budget:
         Raises:
             LimitExceededError: Not even one output token is left.
         """
-        return await self._in_turn(lambda: self._try_reserve(input_tokens, output_tokens, cost_of, calls))
+        return await self._in_turn(
+            lambda: self._try_reserve(input_tokens, output_tokens, cost_of, calls)
+        )
 
     async def lend(self) -> Reservation:
         """Set aside a share of what is left for a run in another container; waits while nothing is left.
@@ -136,7 +140,9 @@ class Budget:
             cost=None if limits.cost is None else max(0.0, limits.cost - cost),
         )
 
-    def _try_reserve(self, input_tokens: int, output_tokens: int, cost_of: CostOf, calls: int) -> Reservation | None:
+    def _try_reserve(
+        self, input_tokens: int, output_tokens: int, cost_of: CostOf, calls: int
+    ) -> Reservation | None:
         left = self._left()
         if left.model_calls == 0 and calls:
             if any(reservation.lent for reservation in self._reservations):
@@ -158,9 +164,13 @@ class Budget:
         if allowed < 1:
             raise self._exhausted(limit, input_tokens)
         cost = 0.0 if left.cost is None else _highest_cost(cost_of, input_tokens, allowed) or 0.0
-        return Reservation(input_tokens + allowed, cost, calls=calls, output_tokens=allowed, limit=limit)
+        return Reservation(
+            input_tokens + allowed, cost, calls=calls, output_tokens=allowed, limit=limit
+        )
 
-    def _affordable(self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf) -> int:
+    def _affordable(
+        self, left: float, input_tokens: int, output_tokens: int, cost_of: CostOf
+    ) -> int:
         """How many output tokens a call may have for what is left, at most those that it asks for."""
         whole = _highest_cost(cost_of, input_tokens, output_tokens)
         base = _highest_cost(cost_of, input_tokens, 0)
@@ -181,7 +191,9 @@ class Budget:
             used = f"{self.cost:.6g} of {self.limits.cost:.6g} USD are used"
         else:
             used = f"{self.tokens} of {self.limits.tokens} tokens are used"
-        message = f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
+        message = (
+            f"The next model call ({input_tokens} input tokens) exceeds the run's limit: {used}."
+        )
         return LimitExceededError(message, limit=limit)
 
     def _try_lend(self) -> Reservation | None:
@@ -193,7 +205,9 @@ class Budget:
         if exhausted and self._reservations:
             return None
         if exhausted:
-            raise LimitExceededError(f"Nothing is left of the run's limit '{exhausted}'.", limit=exhausted)
+            raise LimitExceededError(
+                f"Nothing is left of the run's limit '{exhausted}'.", limit=exhausted
+            )
         parts = max(1, parallel_tasks.get() // self._parallel_tasks)
         lent = [reservation for reservation in self._reservations if reservation.lent]
         return Reservation(
@@ -229,7 +243,9 @@ class Loan:
     """What a run in another container may use."""
 
     limits: RunLimits = field(default_factory=RunLimits)
-    reservations: list[tuple[Budget, Reservation]] = field(default_factory=list[tuple[Budget, Reservation]])
+    reservations: list[tuple[Budget, Reservation]] = field(
+        default_factory=list[tuple[Budget, Reservation]]
+    )
 
     def settle(self, usage: Usage | None, calls: int = 0) -> None:
         """As `Budget.settle`, for each of the budgets."""
@@ -255,8 +271,13 @@ async def borrow(budgets: Iterable[Budget]) -> Loan:
         raise
     shares = [(budget.limits, share) for budget, share in loan.reservations]
     loan.limits = RunLimits(
-        model_calls=min((share.calls for limits, share in shares if limits.model_calls is not None), default=None),
-        tokens=min((share.tokens for limits, share in shares if limits.tokens is not None), default=None),
+        model_calls=min(
+            (share.calls for limits, share in shares if limits.model_calls is not None),
+            default=None,
+        ),
+        tokens=min(
+            (share.tokens for limits, share in shares if limits.tokens is not None), default=None
+        ),
         cost=min((share.cost for limits, share in shares if limits.cost is not None), default=None),
     )
     for budget, reservation in loan.reservations:

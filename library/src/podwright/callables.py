@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 _level: ContextVar[int] = ContextVar("podwright_thread_level", default=0)
 """How many blocking functions wait for this code to return."""
-_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = WeakKeyDictionary()
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)
 """Free threads of each event loop by level: if a function shared the threads of those that wait for it, all could wait
 for each other."""
 _computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -63,7 +65,10 @@ async def compute(function: Callable[..., T], /, *args: Any) -> T:
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a call has to be awaited or iterated; true for objects with an async `__call__` as well."""
     call = getattr(function, "__call__", None)  # noqa: B004 - not whether it is callable, but whether its call is async
-    return any(inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each) for each in (function, call))
+    return any(
+        inspect.iscoroutinefunction(each) or inspect.isasyncgenfunction(each)
+        for each in (function, call)
+    )
 
 
 def max_threads() -> int:
@@ -88,7 +93,9 @@ def _positive(name: str, default: int) -> int:
     """The value of an environment variable that is a positive integer."""
     text = os.environ.get(name) or str(default)
     if not text.isdecimal() or int(text) < 1:
-        raise ConfigurationError(f"{name}: Expected an integer of at least 1, got {short_repr(text)}.")
+        raise ConfigurationError(
+            f"{name}: Expected an integer of at least 1, got {short_repr(text)}."
+        )
     return int(text)
 
 

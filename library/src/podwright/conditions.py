@@ -49,9 +49,18 @@ _COMPARISONS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], bool]]
     "equals": (("value", "to"), lambda args: _equal(args["value"], args["to"])),
     "not_equals": (("value", "to"), lambda args: not _equal(args["value"], args["to"])),
     "contains": (("value", "text"), lambda args: _folded(args["text"]) in _folded(args["value"])),
-    "starts_with": (("value", "text"), lambda args: _folded(args["value"]).lstrip().startswith(_folded(args["text"]))),
-    "one_of": (("value", "options"), lambda args: any(_equal(args["value"], option) for option in args["options"])),
-    "greater_than": (("value", "than"), lambda args: _number(args["value"]) > _number(args["than"])),
+    "starts_with": (
+        ("value", "text"),
+        lambda args: _folded(args["value"]).lstrip().startswith(_folded(args["text"])),
+    ),
+    "one_of": (
+        ("value", "options"),
+        lambda args: any(_equal(args["value"], option) for option in args["options"]),
+    ),
+    "greater_than": (
+        ("value", "than"),
+        lambda args: _number(args["value"]) > _number(args["than"]),
+    ),
     "less_than": (("value", "than"), lambda args: _number(args["value"]) < _number(args["than"])),
     "is_empty": (("value",), lambda args: not to_text(args["value"]).strip()),
 }
@@ -111,7 +120,9 @@ async def holds(
 def _compare(name: str, args: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[bool, int]:
     """The result of a built-in comparison, and how many characters it compared."""
     filled = {key: _fill(value, context, name) for key, value in args.items()}
-    return _COMPARISONS[name][1](filled), sum(len(value) for value in filled.values() if isinstance(value, str))
+    return _COMPARISONS[name][1](filled), sum(
+        len(value) for value in filled.values() if isinstance(value, str)
+    )
 
 
 def _is_large(value: object, context: Mapping[str, Any]) -> bool:
@@ -119,7 +130,10 @@ def _is_large(value: object, context: Mapping[str, Any]) -> bool:
     if isinstance(value, list):
         return any(_is_large(item, context) for item in cast("list[object]", value))
     values = [context.get(name) for name in names(value)] if isinstance(value, str) else []
-    return any(isinstance(each, list | dict) for each in values) or sum(len(str(each)) for each in values) > _LARGE
+    return (
+        any(isinstance(each, list | dict) for each in values)
+        or sum(len(str(each)) for each in values) > _LARGE
+    )
 
 
 def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool:
@@ -129,7 +143,9 @@ def calls_function(reference: Mapping[str, Any], conditions: Conditions) -> bool
     return any(as_object(value).get("name") in conditions for _, value, _ in walk_json(reference))
 
 
-async def _call(name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]) -> bool:
+async def _call(
+    name: str, condition: Condition, args: dict[str, Any], context: Mapping[str, Any]
+) -> bool:
     try:
         # a copy, so that a condition cannot change the context
         return bool(await call_function(condition, copy_json(dict(context)), **args))
@@ -182,7 +198,13 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
         return []
     if name not in BUILT_IN:
         hint = did_you_mean(name, [*conditions, *BUILT_IN])
-        return [Problem(f"{at}/name", f"Missing condition '{name}': it was not given, and is not built in.", hint)]
+        return [
+            Problem(
+                f"{at}/name",
+                f"Missing condition '{name}': it was not given, and is not built in.",
+                hint,
+            )
+        ]
     wanted = _COMPARISONS[name][0] if name in _COMPARISONS else (_COMBINATIONS[name],)
     found = [
         Problem(f"{at}/args", f"Condition '{name}' needs the argument '{key}'.")
@@ -191,7 +213,9 @@ def problems(reference: object, at: str, conditions: Conditions) -> list[Problem
     ]
     found += [
         Problem(
-            f"{at}/args" + json_pointer(key), f"Condition '{name}' has no argument '{key}'.", did_you_mean(key, wanted)
+            f"{at}/args" + json_pointer(key),
+            f"Condition '{name}' has no argument '{key}'.",
+            did_you_mean(key, wanted),
         )
         for key in arguments
         if key not in wanted

@@ -90,7 +90,8 @@ class AnswerText(TypedDict):
 
 
 AnswerPart = Annotated[
-    Annotated[AnswerText, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")], Discriminator(_kind_of_part)
+    Annotated[AnswerText, Tag("text")] | Annotated[dict[str, JsonValue], Tag("other")],
+    Discriminator(_kind_of_part),
 ]
 """A text of the answer, or another part that its provider has put there, such as a thought."""
 
@@ -127,15 +128,24 @@ def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
 
     Null means that a key is not set.
     """
-    data = [_without_nulls(message) for message in cast("list[Any]", data)] if isinstance(data, list) else data
+    data = (
+        [_without_nulls(message) for message in cast("list[Any]", data)]
+        if isinstance(data, list)
+        else data
+    )
     errors: list[InitErrorDetails] = []
     checked: Any = None
     try:
         checked = check_shape(data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            kind = PydanticCustomError(cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx"))
-            location = (*detail["loc"][:1], *detail["loc"][2:])  # without the role, which names the shape
+            kind = PydanticCustomError(
+                cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx")
+            )
+            location = (
+                *detail["loc"][:1],
+                *detail["loc"][2:],
+            )  # without the role, which names the shape
             errors.append({"type": kind, "loc": location, "input": detail["input"]})
     messages = as_array(data)
     for location, message in _misplaced(messages if len(messages) <= MAX_MESSAGES else ()):
@@ -172,10 +182,16 @@ def _misplaced(messages: Sequence[Any]) -> Iterator[tuple[tuple[int | str, ...],
         if message.get("role") == "tool":
             id_ = message.get("tool_call_id")
             if isinstance(id_, str) and waiting.pop(id_, None) is None:
-                yield (index, "tool_call_id"), f"No tool call {short_repr(id_)} right before waits for this result"
+                yield (
+                    (index, "tool_call_id"),
+                    f"No tool call {short_repr(id_)} right before waits for this result",
+                )
             continue
         for id_, caller in waiting.items():
-            yield (caller, "tool_calls"), f"The tool call {short_repr(id_)} has no result right after it"
+            yield (
+                (caller, "tool_calls"),
+                f"The tool call {short_repr(id_)} has no result right after it",
+            )
         calls = as_array(message.get("tool_calls"))
         ids = [id_ for call in calls if isinstance(id_ := as_object(call).get("id"), str)]
         waiting = dict.fromkeys(ids, index)
@@ -205,7 +221,9 @@ def _unreadable_field(message: Mapping[str, Any]) -> str | None:
     return None
 
 
-Conversation = Annotated[Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check)]
+Conversation = Annotated[
+    Annotated[list[ConversationMessage], Strict(), MaxLen(MAX_MESSAGES)], WrapValidator(_check)
+]
 """Messages of earlier turns, oldest first; each tool call is followed by its result."""
 
 _json: TypeAdapter[Any] = TypeAdapter(JsonValue)
@@ -249,20 +267,30 @@ def parse_content(parts: object) -> str | tuple[ContentPart, ...]:
 
 def to_data(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Messages as JSON data, without system messages and empty answers."""
-    return [message_data(message) for message in messages if message.role != "system" and not _is_empty(message)]
+    return [
+        message_data(message)
+        for message in messages
+        if message.role != "system" and not _is_empty(message)
+    ]
 
 
 def _is_empty(message: Message) -> bool:
     """Whether a message is an answer without text and tool calls, which many providers refuse."""
     if message.role != "assistant":
         return False
-    return not message.tool_calls and not message.text.strip() and "content" not in message.provider_fields
+    return (
+        not message.tool_calls
+        and not message.text.strip()
+        and "content" not in message.provider_fields
+    )
 
 
 def read_message(data: Mapping[str, Any]) -> Message:
     """A message from valid data of it; what an assistant's message has besides are fields of its provider."""
     if data["role"] != "assistant":
-        return Message(data["role"], _content(data["content"]), tool_call_id=data.get("tool_call_id"))
+        return Message(
+            data["role"], _content(data["content"]), tool_call_id=data.get("tool_call_id")
+        )
     fields = copy_json(_further(data, AssistantMessage))
     content = data.get("content") or ""
     if not isinstance(content, str):
@@ -273,7 +301,9 @@ def read_message(data: Mapping[str, Any]) -> Message:
         # a provider's parts are pieces of one text, those of a client are paragraphs
         content = ("" if has_others else "\n").join(texts)
     calls = tuple(map(_tool_call, data.get("tool_calls") or ()))
-    return Message("assistant", content, calls, provider_fields=fields, provider=data.get(PROVIDER, ""))
+    return Message(
+        "assistant", content, calls, provider_fields=fields, provider=data.get(PROVIDER, "")
+    )
 
 
 def _tool_call(data: Any) -> ToolCall:
@@ -293,7 +323,11 @@ def _content(data: Any) -> str | tuple[ContentPart, ...]:
     """Texts without an image are one text, so that a message is the same in its own turn and in later ones."""
     if isinstance(data, str):
         return data
-    return tuple(data) if any(part["type"] != "text" for part in data) else "\n".join(part["text"] for part in data)
+    return (
+        tuple(data)
+        if any(part["type"] != "text" for part in data)
+        else "\n".join(part["text"] for part in data)
+    )
 
 
 def message_data(message: Message) -> dict[str, Any]:
@@ -330,7 +364,11 @@ def _call_data(call: ToolCall) -> dict[str, Any]:
 
 def turns(messages: Sequence[Message]) -> list[Sequence[Message]]:
     """The messages by turn: each begins with a user message, except perhaps the first."""
-    starts = [index for index, message in enumerate(messages) if message.role == "user" and index > 0]
+    starts = [
+        index for index, message in enumerate(messages) if message.role == "user" and index > 0
+    ]
     return [
-        messages[start:end] for start, end in zip([0, *starts], [*starts, len(messages)], strict=True) if end > start
+        messages[start:end]
+        for start, end in zip([0, *starts], [*starts, len(messages)], strict=True)
+        if end > start
     ]

@@ -101,7 +101,12 @@ class PodwrightError(Exception):
     """Step indices, outermost first, at which a workflow resumes."""
 
     def __init__(
-        self, message: str, *, suggestion: str | None = None, help_url: str | None = None, code: str | None = None
+        self,
+        message: str,
+        *,
+        suggestion: str | None = None,
+        help_url: str | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -116,8 +121,19 @@ class PodwrightError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The error for callers as JSON-compatible data, as in events and traces."""
-        names = ("code", "message", "suggestion", "help_url", "run_id", "component", "context", "resume_path")
-        values = {name: getattr(self, name) for name in names} | {"message": self.public_message or self.message}
+        names = (
+            "code",
+            "message",
+            "suggestion",
+            "help_url",
+            "run_id",
+            "component",
+            "context",
+            "resume_path",
+        )
+        values = {name: getattr(self, name) for name in names} | {
+            "message": self.public_message or self.message
+        }
         return {name: to_json_data(value) for name, value in values.items() if value is not None}
 
     def rich_print(self, console: Console | None = None) -> None:
@@ -173,16 +189,22 @@ class Problem:
     """What to write instead, if it can be guessed."""
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.pointer and f"{self.pointer}:", self.detail, self.suggestion)))
+        return " ".join(
+            filter(None, (self.pointer and f"{self.pointer}:", self.detail, self.suggestion))
+        )
 
 
 class BlueprintValidationError(ConfigurationError):
     """A blueprint is invalid; `problems` lists everything that is wrong (spec §7.2)."""
 
     code = "blueprint_invalid"
-    default_suggestion = "Correct the listed problems; `podwright schema` prints the JSON Schema of blueprints."
+    default_suggestion = (
+        "Correct the listed problems; `podwright schema` prints the JSON Schema of blueprints."
+    )
 
-    def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None
+    ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.problems = tuple(problems)
 
@@ -227,9 +249,13 @@ class MessagesError(InputError):
     """The messages of earlier turns, or the parts of an input, are wrong; `problems` lists everything."""
 
     code = "messages_invalid"
-    default_suggestion = "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
+    default_suggestion = (
+        "Pass the `messages` of an earlier result, or messages as Chat Completions has them."
+    )
 
-    def __init__(self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, problems: Sequence[Problem] = (), suggestion: str | None = None
+    ) -> None:
         super().__init__(message, suggestion=suggestion)
         self.problems = tuple(problems)
 
@@ -242,14 +268,18 @@ class ResumePathError(InputError):
     """A start step or a resume path does not lead to a step of the workflow."""
 
     code = "resume_path_invalid"
-    default_suggestion = "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
+    default_suggestion = (
+        "Use the `context` and `resume_path` of the error that stopped the workflow, unchanged."
+    )
 
 
 class TraceError(PodwrightError):
     """A saved trace cannot be read."""
 
     code = "trace_invalid"
-    default_suggestion = "Use an unchanged result of `ExecutionResult.to_dict()`, of this or an older release."
+    default_suggestion = (
+        "Use an unchanged result of `ExecutionResult.to_dict()`, of this or an older release."
+    )
 
 
 class BlockingCallError(PodwrightError):
@@ -291,7 +321,9 @@ class ModelAuthenticationError(ModelError):
     """The provider rejected the API key, or there is none."""
 
     code = "model_authentication"
-    default_suggestion = "Set the provider's key variable, and check that the key may use this model."
+    default_suggestion = (
+        "Set the provider's key variable, and check that the key may use this model."
+    )
 
 
 class ModelRateLimitError(ModelError):
@@ -330,14 +362,18 @@ class ModelRequestError(ModelError):
     """The provider rejected the request; repeating it does not help."""
 
     code = "model_request_refused"
-    default_suggestion = "Check the model's name and settings: not every model supports every setting."
+    default_suggestion = (
+        "Check the model's name and settings: not every model supports every setting."
+    )
 
 
 class ContextWindowError(ModelRequestError):
     """The request is longer than the model's context window."""
 
     code = "context_window_exceeded"
-    default_suggestion = "Shorten the input or the tools' outputs, or use a model with a larger window."
+    default_suggestion = (
+        "Shorten the input or the tools' outputs, or use a model with a larger window."
+    )
 
 
 class ContentFilterError(ModelError):
@@ -359,7 +395,9 @@ class ModelToolCallError(ModelResponseError):
     """The provider refused a tool call that its own model wrote; the model is told so with the next attempt."""
 
     code = "model_tool_call_invalid"
-    default_suggestion = "Simplify the tools and their parameters, or use a model that is better at calling tools."
+    default_suggestion = (
+        "Simplify the tools and their parameters, or use a model that is better at calling tools."
+    )
 
     failed_generation: str = ""
     """What the model wrote, if the provider says it; not for callers, like `provider_error`."""
@@ -392,7 +430,10 @@ class RemoteError(RunError):
     def to_dict(self) -> dict[str, Any]:
         """As the base class, with `remote`, and `status` and `remote_code` where they are known."""
         facts = {"remote": self.remote, "status": self.status, "remote_code": self.remote_code}
-        return {**super().to_dict(), **{name: value for name, value in facts.items() if value is not None}}
+        return {
+            **super().to_dict(),
+            **{name: value for name, value in facts.items() if value is not None},
+        }
 
 
 class RemoteConnectionError(RemoteError):
@@ -484,7 +525,9 @@ class OutputError(RunError):
     """The model gave no answer that fits the response model within `max_loops` calls."""
 
     code = "output_invalid"
-    default_suggestion = "Simplify the response model, raise max_loops, or use a more capable model."
+    default_suggestion = (
+        "Simplify the response model, raise max_loops, or use a more capable model."
+    )
 
 
 class LoopLimitError(RunError):
@@ -498,7 +541,9 @@ class LoopExhaustedError(RunError):
     """The condition of a loop step with `on_exhausted: "fail"` did not hold after `max_iterations` iterations."""
 
     code = "loop_exhausted"
-    default_suggestion = "Raise max_iterations, or resume with a context in which the condition holds."
+    default_suggestion = (
+        "Raise max_iterations, or resume with a context in which the condition holds."
+    )
 
 
 class LimitExceededError(RunError):
@@ -520,7 +565,9 @@ class ApprovalRequired(RunError):  # noqa: N818 - a pause, not a fault
     """A workflow waits for approval; to approve, run it again with `context` and `resume_path`."""
 
     code = "approval_required"
-    default_suggestion = "To approve, run the workflow again with this error's context and resume_path."
+    default_suggestion = (
+        "To approve, run the workflow again with this error's context and resume_path."
+    )
     step: tuple[str, tuple[int, ...]] = ("", ())
     """Id of the run with the approval step, which may be nested, and the position of the step."""
 
@@ -529,4 +576,6 @@ class RunCancelledError(RunError):
     """The caller cancelled the run; it is the `__cause__` of the `asyncio.CancelledError`."""
 
     code = "run_cancelled"
-    default_suggestion = "Run it again; a workflow resumes from this error's context and resume_path."
+    default_suggestion = (
+        "Run it again; a workflow resumes from this error's context and resume_path."
+    )

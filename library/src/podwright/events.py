@@ -364,7 +364,9 @@ def check_subscriber(function: Callable[[Any], object], name: str) -> None:
     """
     if is_async(function):
         message = f"'{name}' must be a plain function, not the async {short_repr(function)}."
-        raise ConfigurationError(message, suggestion="Use `async for event in component.astream(...)` instead.")
+        raise ConfigurationError(
+            message, suggestion="Use `async for event in component.astream(...)` instead."
+        )
 
 
 @functools.cache
@@ -415,6 +417,8 @@ class EventManager:
         self._subscribers = (*self._subscribers, added)
 
         def unsubscribe() -> None:
-            self._subscribers = tuple(existing for existing in self._subscribers if existing is not added)
+            self._subscribers = tuple(
+                existing for existing in self._subscribers if existing is not added
+            )
 
         return unsubscribe

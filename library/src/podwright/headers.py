@@ -33,7 +33,13 @@ _LARGEST_DECIMAL = 10**12 - 1
 
 def format_usage(usage: Usage) -> str:
     """The value of `Podwright-Usage`; an unknown cost is left out."""
-    return _format({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens, "cost": usage.cost})
+    return _format(
+        {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cost": usage.cost,
+        }
+    )
 
 
 def format_budget(limits: RunLimits) -> str:
@@ -47,7 +53,9 @@ def parse_budget(value: str) -> RunLimits:
     Raises:
         ValueError: The value is not a dictionary of structured fields, or a member has the wrong type.
     """
-    members = cast("dict[str, tuple[Any, object]]", http_sf.parse(value.encode(), tltype="dictionary"))
+    members = cast(
+        "dict[str, tuple[Any, object]]", http_sf.parse(value.encode(), tltype="dictionary")
+    )
     values = {name: item for name, (item, _) in members.items()}
     cost = values.get("cost", "0")
     if not (isinstance(cost, str) and cost.isascii() and cost.replace(".", "", 1).isdecimal()):
@@ -66,7 +74,11 @@ def parse_budget(value: str) -> RunLimits:
 
 def _format(members: dict[str, int | float | None]) -> str:
     """A dictionary of structured fields; numbers that it cannot hold become the largest that it can."""
-    return ", ".join(f"{name}={_format_item(name, value)}" for name, value in members.items() if value is not None)
+    return ", ".join(
+        f"{name}={_format_item(name, value)}"
+        for name, value in members.items()
+        if value is not None
+    )
 
 
 def _format_item(name: str, value: float) -> str:

@@ -13,7 +13,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
 from podwright import events
-from podwright.errors import LimitExceededError, RemoteInterruptedError, RunCancelledError, ToolArgumentsError
+from podwright.errors import (
+    LimitExceededError,
+    RemoteInterruptedError,
+    RunCancelledError,
+    ToolArgumentsError,
+)
 from podwright.headers import UnfinishedCalls
 from podwright.usage import NO_USAGE, Usage
 
@@ -73,7 +78,9 @@ class Journal:
         """Of each run in another container the run here that it is part of."""
         self._remote_runs: dict[str, events.RunFinished] = {}
         """The ends of those that answered, by that run."""
-        self._remote_tool_calls: defaultdict[str, dict[_Call, events.ToolCallStarted]] = defaultdict(dict)
+        self._remote_tool_calls: defaultdict[str, dict[_Call, events.ToolCallStarted]] = (
+            defaultdict(dict)
+        )
         """The tool calls of those that did not, whether they ended or not, by that run: they would be repeated."""
         self._failures: Counter[str] = Counter()
         """How often each run has failed."""
@@ -87,7 +94,9 @@ class Journal:
         match event:
             case events.ModelCallFinished():
                 self._answers[event.run_id, event.call] = event
-                self._last[event.run_id] = _LastAnswer(event.call, len(self._tool_calls[event.run_id]))
+                self._last[event.run_id] = _LastAnswer(
+                    event.call, len(self._tool_calls[event.run_id])
+                )
             case events.ModelCallFailed():
                 self._call_failed(event.run_id)
                 self._discard_failed_call(event)
@@ -103,7 +112,9 @@ class Journal:
                 self._runs[event.run_id] = event
             case events.RunFailed():
                 self._failures[event.run_id] += 1
-                if event.error.get("code") == RemoteInterruptedError.code:  # who lets the run go on has been told
+                if (
+                    event.error.get("code") == RemoteInterruptedError.code
+                ):  # who lets the run go on has been told
                     self._remote_tool_calls.pop(event.run_id, None)
                 self._discard_failing_response(event)
             case _:
@@ -159,13 +170,17 @@ class Journal:
             answer = self._answers.pop((event.run_id, last.call))
             self.discarded += answer.response.usage.as_call(answer.model)
             tool_calls = self._tool_calls[event.run_id]
-            self._tool_calls[event.run_id] = {call: tool_calls[call] for call in tool_calls if call < last.tool_calls}
+            self._tool_calls[event.run_id] = {
+                call: tool_calls[call] for call in tool_calls if call < last.tool_calls
+            }
 
     def answer(self, run_id: str, call: int) -> events.ModelCallFinished | None:
         """The end of a model call with its answer; None if the call has to be made."""
         return self._answers.get((run_id, call))
 
-    def tool_call(self, run_id: str, call: int) -> events.ToolCallFinished | events.ToolCallFailed | None:
+    def tool_call(
+        self, run_id: str, call: int
+    ) -> events.ToolCallFinished | events.ToolCallFailed | None:
         """How a tool call ended, if its result went to the model; None if it has to be made."""
         event = self._tool_calls.get(run_id, {}).get(call)
         if isinstance(event, events.ToolCallFinished) or (
@@ -259,4 +274,7 @@ def _has_invalid_arguments(event: events.ToolCallFailed) -> bool:
 
 
 def _is_cancelled(event: events.ToolCallFinished | events.ToolCallFailed) -> bool:
-    return isinstance(event, events.ToolCallFailed) and event.error.get("code") == RunCancelledError.code
+    return (
+        isinstance(event, events.ToolCallFailed)
+        and event.error.get("code") == RunCancelledError.code
+    )

@@ -21,7 +21,9 @@ def to_json_data(value: Any) -> Any:
         return value
     data = to_jsonable_python(value, fallback=str)
     try:
-        json.dumps(data, allow_nan=False)  # much faster than a walk over data without such numbers, which is the rule
+        json.dumps(
+            data, allow_nan=False
+        )  # much faster than a walk over data without such numbers, which is the rule
     except ValueError:
         return _replace_non_finite(data)
     return data
@@ -31,7 +33,9 @@ def _replace_non_finite(data: Any) -> Any:
     if isinstance(data, float):
         return data if math.isfinite(data) else json.dumps(data)
     if isinstance(data, dict):
-        return {key: _replace_non_finite(item) for key, item in cast("dict[str, Any]", data).items()}
+        return {
+            key: _replace_non_finite(item) for key, item in cast("dict[str, Any]", data).items()
+        }
     if isinstance(data, list):
         return [_replace_non_finite(item) for item in cast("list[Any]", data)]
     return data
@@ -42,7 +46,9 @@ def to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)  # JSON data, which needs no conversion
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False
+        )  # JSON data, which needs no conversion
     except (TypeError, ValueError):
         return json.dumps(to_json_data(value), ensure_ascii=False)
 
@@ -50,7 +56,9 @@ def to_text(value: Any) -> str:
 def to_json_bytes(data: Any) -> bytes:
     """JSON-compatible data as compact UTF-8 JSON."""
     try:
-        return bytes(memoryview(orjson.dumps(data)))  # a copy, because orjson's result keeps a buffer of 8 KiB
+        return bytes(
+            memoryview(orjson.dumps(data))
+        )  # a copy, because orjson's result keeps a buffer of 8 KiB
     except TypeError:  # lone surrogates and integers beyond 64 bits, which orjson rejects
         return json.dumps(data, separators=(",", ":")).encode()
 

@@ -36,7 +36,9 @@ _INNER_VALUE_MAPS = ("properties", "patternProperties")
 """Keywords whose subschemas apply to values inside it."""
 _NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
 """Keywords that OpenAI refuses in the root of a schema, also beside `type: object`."""
-_ANNOTATIONS = frozenset({"$defs", "definitions", "title", "description", "default", "examples", "deprecated"})
+_ANNOTATIONS = frozenset(
+    {"$defs", "definitions", "title", "description", "default", "examples", "deprecated"}
+)
 """Keywords that restrict nothing."""
 
 
@@ -75,7 +77,9 @@ def measure(schema: Mapping[str, Any]) -> int:
         raise SchemaTooComplexError("a part of it refers to itself") from None
     visits = _count_visits(parts, id(schema))
     if visits > MAX_VISITS:
-        raise SchemaTooComplexError(f"a check of it visits more than {MAX_VISITS} parts; its $refs fan out too often")
+        raise SchemaTooComplexError(
+            f"a check of it visits more than {MAX_VISITS} parts; its $refs fan out too often"
+        )
     return visits
 
 
@@ -174,7 +178,9 @@ def _count_visits(parts: Mapping[int, _Part], root: int) -> int:
                 path[key] += counts[target]
             else:
                 path[target] = 1
-                stack.append((target, iter([*parts[target].same_value, *parts[target].inner_values])))
+                stack.append(
+                    (target, iter([*parts[target].same_value, *parts[target].inner_values]))
+                )
                 break
         else:
             stack.pop()
@@ -188,6 +194,8 @@ def has_open_objects(schema: Mapping[str, Any]) -> bool:
     """Whether a JSON Schema has an object whose keys it does not name."""
     for _, value, _ in walk_json(schema):
         part = as_object(value)
-        if part.get("type") == "object" and (part.get("additionalProperties") or not part.get("properties")):
+        if part.get("type") == "object" and (
+            part.get("additionalProperties") or not part.get("properties")
+        ):
             return True
     return False

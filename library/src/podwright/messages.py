@@ -32,7 +32,9 @@ _IMAGE_DATA = re.compile(r"data:image/[a-z0-9.+-]+;base64,", re.ASCII)
 def _without_remote_references(schema: dict[str, Any]) -> dict[str, Any]:
     for pointer, value, _ in walk_json(schema):
         if pointer.endswith("/$ref") and isinstance(value, str) and not value.startswith("#"):
-            raise ValueError(f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}")
+            raise ValueError(
+                f"A schema may refer only to itself ('#/…'), not to {short_repr(value)}"
+            )
     return schema
 
 
@@ -111,7 +113,9 @@ class ToolCall:
 
 def _image_url(url: str) -> str:
     if not url.startswith("https://") and not _IMAGE_DATA.match(url):
-        raise ValueError("An image must be an https URL, or a data URL such as 'data:image/png;base64,…'")
+        raise ValueError(
+            "An image must be an https URL, or a data URL such as 'data:image/png;base64,…'"
+        )
     return url
 
 

@@ -33,7 +33,10 @@ class Printer:
 
     def __eq__(self, other: object) -> bool:
         # a run adds equal subscribers once, so a verbose component inside a verbose one is printed once
-        return isinstance(other, Printer) and (self._timing, self._file) == (other._timing, other._file)
+        return isinstance(other, Printer) and (self._timing, self._file) == (
+            other._timing,
+            other._file,
+        )
 
     def __hash__(self) -> int:
         return hash((self._timing, self._file))
@@ -61,9 +64,13 @@ class Printer:
             print(text, end=end, file=file, flush=True)
             return
         if self._console is None:
-            from rich.console import Console  # a fifth of the library's import time, and only terminals need it
+            from rich.console import (
+                Console,
+            )  # a fifth of the library's import time, and only terminals need it
 
-            self._console = Console(file=file, highlight=False, soft_wrap=True, markup=False, emoji=False)
+            self._console = Console(
+                file=file, highlight=False, soft_wrap=True, markup=False, emoji=False
+            )
         self._console.print(text, style=style or None, end=end)
 
 
@@ -96,11 +103,19 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
             return "red", f"model call failed: {event.error.get('message', '')}"
         case events.ModelCallRetried():
             wait = f"{event.wait_ms / 1000:.1f} s"
-            return "yellow", f"model call failed, retrying in {wait}: {event.error.get('message', '')}"
+            return (
+                "yellow",
+                f"model call failed, retrying in {wait}: {event.error.get('message', '')}",
+            )
         case events.ModelCallFellBack():
-            return "yellow", f"{event.model} failed, asking the next model: {event.error.get('message', '')}"
+            return (
+                "yellow",
+                f"{event.model} failed, asking the next model: {event.error.get('message', '')}",
+            )
         case events.ToolCallStarted():
-            arguments = "" if event.arguments is None else to_text(event.arguments)  # a journal has none
+            arguments = (
+                "" if event.arguments is None else to_text(event.arguments)
+            )  # a journal has none
             return "blue", f"calling {event.tool}({arguments})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {event.output}"
@@ -109,15 +124,23 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
         case events.HistoryCut():
             return "yellow", f"the oldest {event.turns} turns are left out"
         case events.PlanMade():
-            steps = "; ".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(event.steps, 1))
+            steps = "; ".join(
+                f"{number}. {step.skill}: {step.task}" for number, step in enumerate(event.steps, 1)
+            )
             return "magenta", f"{'revised plan' if event.revision else 'plan'}: {steps}"
         case events.StepStarted():
             return "dim", f"step {event.step} ({event.step_type})"
         case events.StepFinished():
-            return "dim red", "" if event.outcome in ("ok", "exhausted") else f"step {event.step} {event.outcome}"
+            return "dim red", "" if event.outcome in (
+                "ok",
+                "exhausted",
+            ) else f"step {event.step} {event.outcome}"
         case events.ConditionChecked():
             return "dim", f"condition {event.condition}: {'true' if event.result else 'false'}"
         case events.LoopExhausted():
-            return "yellow", f"loop {event.step} ended by max_iterations, after {event.iterations} iterations"
+            return (
+                "yellow",
+                f"loop {event.step} ended by max_iterations, after {event.iterations} iterations",
+            )
         case events.Token() | events.Reasoning() | events.ModelCallFinished():
             return "", ""

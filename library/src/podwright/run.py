@@ -133,9 +133,14 @@ class Run:
         self.path = path
         """Its position in the outermost workflow."""
         self.subscribers = subscribers
-        self.budgets: tuple[Budget, ...] = (*(parent.budgets if parent else ()), *(Budget(own) for own in limits))
+        self.budgets: tuple[Budget, ...] = (
+            *(parent.budgets if parent else ()),
+            *(Budget(own) for own in limits),
+        )
         """The limits that apply to it, outermost first."""
-        self.wall_time = min((own.wall_time for own in limits if own.wall_time is not None), default=None)
+        self.wall_time = min(
+            (own.wall_time for own in limits if own.wall_time is not None), default=None
+        )
         """Its own time limit in seconds."""
         self.usage = NO_USAGE
         """What it has used so far, nested runs included."""
@@ -162,7 +167,9 @@ class Run:
         """Whether it has ended or is being stopped."""
         self.started = perf_counter()
         earlier = tree.journal.seconds if parent is None else 0.0
-        self._deadline = self.started + (math.inf if self.wall_time is None else max(0.0, self.wall_time - earlier))
+        self._deadline = self.started + (
+            math.inf if self.wall_time is None else max(0.0, self.wall_time - earlier)
+        )
         """When its own time is over, that of earlier attempts included; infinite without a limit."""
 
     @property
@@ -227,7 +234,12 @@ class Run:
             except Exception as error:
                 self._tree.failed_subscribers.add(id(subscriber))
                 is_bug = not isinstance(error, OSError)  # and not a full disk or a closed pipe
-                logger.error("A subscriber of run %s gets no more events: %r", self.id, error, exc_info=is_bug)
+                logger.error(
+                    "A subscriber of run %s gets no more events: %r",
+                    self.id,
+                    error,
+                    exc_info=is_bug,
+                )
 
     def relay(self, event: Event, remote: str) -> None:
         """Deliver an event of a remote component as part of this run, unless an earlier attempt did.
@@ -270,7 +282,9 @@ class Run:
         streaming: bool = False,
     ) -> Run:
         """A run nested in this one, with the same trace, subscribers and limits, and further ones of its own."""
-        added = tuple(new for new in (*subscribers, *component.subscribers) if new not in self.subscribers)
+        added = tuple(
+            new for new in (*subscribers, *component.subscribers) if new not in self.subscribers
+        )
         own_limits = [own for own in (limits, component.limits) if own is not None]
         own_path = self.path if path is None else path
         place = self._next_place(component, own_path)
@@ -352,7 +366,9 @@ class Run:
             raise
         finally:
             end: dict[str, Any] = {"outcome": outcome, "duration_ms": milliseconds_since(started)}
-            self.emit(events.StepFinished(**self.stamp(path), step=name, step_type=step_type, **end))
+            self.emit(
+                events.StepFinished(**self.stamp(path), step=name, step_type=step_type, **end)
+            )
 
     async def execute(self, component: Component, task: Task) -> Any:
         """Perform the task: the boundary that every execution of every kind passes.
@@ -370,7 +386,9 @@ class Run:
             await self._cancel_nested()
             message = f"The run of '{self.component}' was cancelled."
             # asyncio recognises only this exact exception type, so the error with the checkpoint is its cause
-            raise asyncio.CancelledError(*cancellation.args) from self._emit_end(RunCancelledError(message))
+            raise asyncio.CancelledError(*cancellation.args) from self._emit_end(
+                RunCancelledError(message)
+            )
         except BaseException as error:
             await self._cancel_nested()
             self._emit_end(error)
@@ -404,7 +422,9 @@ class Run:
                 await asyncio.wait(self.nested)
 
     async def _perform_in_time(self, component: Component, task: Task) -> Any:
-        timeout = asyncio.timeout(None if self.wall_time is None else self._deadline - perf_counter())
+        timeout = asyncio.timeout(
+            None if self.wall_time is None else self._deadline - perf_counter()
+        )
         try:
             async with timeout:
                 return await component.perform(self, task)
@@ -429,9 +449,13 @@ class Run:
         path = None if error.resume_path is None else tuple(error.resume_path)
         match error:
             case RunCancelledError():
-                event = events.RunCancelled(**self._end_stamp(), context=error.context, resume_path=path)
+                event = events.RunCancelled(
+                    **self._end_stamp(), context=error.context, resume_path=path
+                )
             case ApprovalRequired(message=message):
-                event = events.RunPaused(**self._end_stamp(), message=message, context=error.context, resume_path=path)
+                event = events.RunPaused(
+                    **self._end_stamp(), message=message, context=error.context, resume_path=path
+                )
             case _:
                 event = events.RunFailed(**self._end_stamp(), error=error.to_dict())
         self.emit(event)
@@ -439,7 +463,12 @@ class Run:
 
     def _end_stamp(self) -> dict[str, Any]:
         """The common fields of the event that ends this run."""
-        return {**self.stamp(), "usage": self.usage, "duration_ms": self.duration_ms, "tool_call": self._tool_call}
+        return {
+            **self.stamp(),
+            "usage": self.usage,
+            "duration_ms": self.duration_ms,
+            "tool_call": self._tool_call,
+        }
 
 
 def milliseconds_since(started: float) -> float:

@@ -22,7 +22,9 @@ _BRACES = re.compile(rf"{_NAME.pattern}|\{{++|\}}++")
 _DOUBLED_OBJECT = re.compile(r'(?<!\{)\{\{\s*+"[^"\n]*+"\s*+:')
 """The start of a JSON object with doubled braces."""
 
-_LATEX = re.compile(r"(?:\\[A-Za-z]++\*?(?:\[[^\]\n]*\])?(?:\{[^{}\n]*+\})*_?|(?<![A-Za-z0-9_])[A-Za-z]_)$")
+_LATEX = re.compile(
+    r"(?:\\[A-Za-z]++\*?(?:\[[^\]\n]*\])?(?:\{[^{}\n]*+\})*_?|(?<![A-Za-z0-9_])[A-Za-z]_)$"
+)
 """What stands before the braces of an argument or an index in LaTeX: `\\frac{a}{b}`, `\\sum_{i}`, `x_{i}`."""
 _CODE_LENGTH = 60
 """Characters before a name in which such code is looked for."""
@@ -142,7 +144,9 @@ def _redundant_braces(template: str, objects: Collection[int]) -> set[int]:
                 while opening in objects and closed and closed[-1][0] >= opening:
                     redundant.update(closed.pop())
             is_odd = length - used == 1
-        if is_odd or not unclosed:  # a single brace inside an object shows that its braces are not doubled
+        if (
+            is_odd or not unclosed
+        ):  # a single brace inside an object shows that its braces are not doubled
             unclosed.clear()
             closed.clear()
     return redundant
@@ -179,12 +183,20 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     """What to do about a name that nothing fills."""
     hint = did_you_mean(name, known)
     is_misspelt = hint.startswith("Did you mean")
-    return hint if is_misspelt else f"{hint} For the text '{{{name}}}', write '{{{{{name}}}}}'.".lstrip()
+    return (
+        hint
+        if is_misspelt
+        else f"{hint} For the text '{{{name}}}', write '{{{{{name}}}}}'.".lstrip()
+    )
 
 
 def visible(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> dict[str, Any]:
     """The part of a context that models and people see: names without a leading underscore."""
-    return {name: value for name, value in context.items() if not name.startswith("_") and name not in leave_out}
+    return {
+        name: value
+        for name, value in context.items()
+        if not name.startswith("_") and name not in leave_out
+    }
 
 
 def sections(context: Mapping[str, Any], leave_out: Collection[str] = ()) -> str:

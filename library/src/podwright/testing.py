@@ -57,12 +57,15 @@ def assert_events(trace: ExecutionResult | Iterable[Event], *expected: str) -> N
         matches = (
             number
             for number, event in enumerate(events[position:], position)
-            if event.type == event_type and all(to_text(getattr(event, key, None)) == value for key, value in fields)
+            if event.type == event_type
+            and all(to_text(getattr(event, key, None)) == value for key, value in fields)
         )
         match = next(matches, None)
         if match is None:
             happened = "\n".join(f"  {event.type} ({event.component})" for event in events)
-            raise AssertionError(f"'{wanted}' did not happen in this order. The events are:\n{happened}")
+            raise AssertionError(
+                f"'{wanted}' did not happen in this order. The events are:\n{happened}"
+            )
         position = match + 1
 
 
@@ -71,7 +74,9 @@ def forbid_models() -> Generator[None]:
     """Within this context every model call fails; for test suites that must never reach a real model."""
 
     def refuse(request: ModelRequest) -> ModelResponse:
-        raise ModelError(f"The test called the model of '{request.component}', which is forbidden here.")
+        raise ModelError(
+            f"The test called the model of '{request.component}', which is forbidden here."
+        )
 
     with use_model(FunctionModel(refuse, name="offline/forbidden")):
         yield

@@ -30,7 +30,9 @@ MAX_ROUNDS = 16
 
 _MEMBER_NAMES = "x-member-names"
 """Keyword with the names of an enumeration's members, in the order of its `enum`."""
-_WRAPPERS = frozenset({"arguments", "args", "kwargs", "parameters", "params", "input", "tool_input", "properties"})
+_WRAPPERS = frozenset(
+    {"arguments", "args", "kwargs", "parameters", "params", "input", "tool_input", "properties"}
+)
 """Keys under which models put all arguments once more, besides the name of the tool."""
 _REMARKS = frozenset({
     "reason", "reasons", "reasoning", "rationale", "explanation", "justification", "thought", "thoughts", "thinking",
@@ -49,7 +51,9 @@ _NOTHING = object()
 Schema = Mapping[str, Any]
 
 
-def validate_arguments(adapter: TypeAdapter[dict[str, Any]], arguments: dict[str, Any], tool: str) -> dict[str, Any]:
+def validate_arguments(
+    adapter: TypeAdapter[dict[str, Any]], arguments: dict[str, Any], tool: str
+) -> dict[str, Any]:
     """The values of a tool's parameters, after repairs if the arguments do not fit as they are.
 
     Args:
@@ -87,7 +91,10 @@ class _SchemaWithNames(GenerateJsonSchema):
     """A JSON Schema that says what repairs need to know, and no model sees."""
 
     def enum_schema(self, schema: Any) -> dict[str, Any]:
-        return {**super().enum_schema(schema), _MEMBER_NAMES: [member.name for member in schema["members"]]}
+        return {
+            **super().enum_schema(schema),
+            _MEMBER_NAMES: [member.name for member in schema["members"]],
+        }
 
     def decimal_schema(self, schema: Any) -> dict[str, Any]:
         """A number: its text is no free text."""
@@ -138,7 +145,11 @@ class _Repair:
         place = _wrong_places(error, arguments)
         options = self._options([self._schema])
         unwrapped = self._unwrap(arguments, options)
-        return unwrapped if unwrapped is not arguments else self._repair_object(arguments, options, place)
+        return (
+            unwrapped
+            if unwrapped is not arguments
+            else self._repair_object(arguments, options, place)
+        )
 
     def _unwrap(self, arguments: dict[str, Any], options: Sequence[Schema]) -> dict[str, Any]:
         """The arguments inside `{"arguments": {…}}`, or inside a whole call `{"name": …, "arguments": {…}}`."""
@@ -153,7 +164,9 @@ class _Repair:
             inner = _read(inner)
         return cast("dict[str, Any]", inner) if isinstance(inner, dict) else arguments
 
-    def _repair_value(self, value: Any, schemas: Sequence[Schema], place: _Place, *, in_list: bool) -> Any:
+    def _repair_value(
+        self, value: Any, schemas: Sequence[Schema], place: _Place, *, in_list: bool
+    ) -> Any:
         options = self._options(schemas)
         if place.is_wrong:
             converted = self._convert(value, options, in_list=in_list)
@@ -165,7 +178,9 @@ class _Repair:
             return self._repair_list(cast("list[Any]", value), options, place)
         return value
 
-    def _repair_object(self, value: dict[str, Any], options: Sequence[Schema], place: _Place) -> dict[str, Any]:
+    def _repair_object(
+        self, value: dict[str, Any], options: Sequence[Schema], place: _Place
+    ) -> dict[str, Any]:
         options = _matching_constants(value, options)
         changed = dict(value)
         for key, inner in place.inside.items():
@@ -180,7 +195,9 @@ class _Repair:
                 del changed[key]
         return value if _same_items(changed, value) else changed
 
-    def _means_nothing(self, key: str, item: Any, options: Sequence[Schema], schemas: Sequence[Schema]) -> bool:
+    def _means_nothing(
+        self, key: str, item: Any, options: Sequence[Schema], schemas: Sequence[Schema]
+    ) -> bool:
         """Whether a key can be left out: it is unset, or only explains the call."""
         if not schemas:
             is_remark = isinstance(item, str) and key.strip("_").lower() in _REMARKS
@@ -237,7 +254,9 @@ class _Repair:
         if isinstance(value, str):
             if takes_anything and isinstance(data, dict):
                 return [data]
-            is_one = bool(value.strip()) and value.lstrip()[0] not in "[{" and not _SEVERAL.search(value)
+            is_one = (
+                bool(value.strip()) and value.lstrip()[0] not in "[{" and not _SEVERAL.search(value)
+            )
             return [value] if is_one and (takes_anything or "string" in types) else value
         return [value] if takes_anything or _fits_type(value, types) else value
 
@@ -251,7 +270,9 @@ class _Repair:
             if id(schema) in seen:
                 continue
             seen.add(id(schema))
-            parts = [part for key in ("anyOf", "oneOf", "allOf") for part in as_array(schema.get(key))]
+            parts = [
+                part for key in ("anyOf", "oneOf", "allOf") for part in as_array(schema.get(key))
+            ]
             if "$ref" in schema:
                 parts.append(subschema(self._schema, str(schema["$ref"])))
             if parts:
@@ -264,7 +285,11 @@ class _Repair:
 def _schemas_of_key(options: Iterable[Schema], key: str) -> list[Schema]:
     """The schemas of a property; empty if it is unknown."""
     objects = [option for option in options if "object" in _types(option)]
-    own = [option["properties"][key] for option in objects if key in as_object(option.get("properties"))]
+    own = [
+        option["properties"][key]
+        for option in objects
+        if key in as_object(option.get("properties"))
+    ]
     others = [option.get("additionalProperties", True) for option in objects]
     return [as_object(schema) for schema in own or others if schema is not False]
 
@@ -283,7 +308,9 @@ def _matching_constants(value: Mapping[str, Any], options: Sequence[Schema]) -> 
     matching: list[Schema] = []
     for option in options:
         properties = as_object(option.get("properties"))
-        tags = {key: _members(as_object(schema)) for key, schema in properties.items() if key in value}
+        tags = {
+            key: _members(as_object(schema)) for key, schema in properties.items() if key in value
+        }
         if all(value[key] in members for key, members in tags.items() if members):
             matching.append(option)
     return matching or options
@@ -307,7 +334,11 @@ def _is_anything(schema: Schema) -> bool:
 def _is_free_text(schema: Schema) -> bool:
     if _is_anything(schema):
         return True
-    return "string" in _types(schema) and not _members(schema) and schema.get("format") not in _TEXT_OF_OTHER_TYPES
+    return (
+        "string" in _types(schema)
+        and not _members(schema)
+        and schema.get("format") not in _TEXT_OF_OTHER_TYPES
+    )
 
 
 def _fits_type(data: Any, types: set[str]) -> bool:
@@ -339,7 +370,9 @@ def _meant_member(value: Any, options: Iterable[Schema]) -> Any:
             names = zip(option.get(_MEMBER_NAMES, ()), members, strict=False)
             named += [member for name, member in names if name.lower() == value.strip().lower()]
     found = equal or named
-    is_one = bool(found) and all(type(member) is type(found[0]) and member == found[0] for member in found)
+    is_one = bool(found) and all(
+        type(member) is type(found[0]) and member == found[0] for member in found
+    )
     return found[0] if is_one else _NOTHING
 
 
@@ -352,7 +385,11 @@ def _is_same_scalar(member: Any, value: Any) -> bool:
     else:
         data = value
     is_number = _is_number(member) and _is_number(data)
-    return (is_number or type(member) is type(data)) and member == data and type(member) is not type(value)
+    return (
+        (is_number or type(member) is type(data))
+        and member == data
+        and type(member) is not type(value)
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -68,11 +68,15 @@ class Tool:
         except ValidationError as error:
             problems = to_problems(error.errors(include_url=False), arguments, self._allowed_keys)
             reasons = "; ".join(str(problem) for problem in problems)
-            raise ToolArgumentsError(f"Invalid arguments for tool '{self.name}': {reasons}") from error
+            raise ToolArgumentsError(
+                f"Invalid arguments for tool '{self.name}': {reasons}"
+            ) from error
         return await call_function(self.function, **values)
 
     def _allowed_keys(self, location: Location) -> Iterable[str]:
-        return () if location else as_object(self.schema["function"]["parameters"].get("properties"))
+        return (
+            () if location else as_object(self.schema["function"]["parameters"].get("properties"))
+        )
 
 
 def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
@@ -83,7 +87,9 @@ def _restore(function: Callable[..., Any], schema: ToolSchema) -> Tool:
 def tool(function: Function) -> Function: ...
 @overload
 def tool(*, idempotent: bool = ...) -> Callable[[Function], Function]: ...
-def tool(function: Function | None = None, *, idempotent: bool = False) -> Function | Callable[[Function], Function]:
+def tool(
+    function: Function | None = None, *, idempotent: bool = False
+) -> Function | Callable[[Function], Function]:
     """Say more about a function that is a tool than its signature does: `@tool(idempotent=True)`.
 
     Args:
@@ -130,9 +136,15 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
     inner = function
     while isinstance(inner, partial):
         inner = cast("Callable[..., Any]", inner.func)
-    name = getattr(function, "__name__", None) or getattr(inner, "__name__", None) or type(inner).__name__
+    name = (
+        getattr(function, "__name__", None)
+        or getattr(inner, "__name__", None)
+        or type(inner).__name__
+    )
     if not name.isidentifier():
-        raise ToolDefinitionError(f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function.")
+        raise ToolDefinitionError(
+            f"A tool needs a name; {function!r} has none.", suggestion="Use a `def` function."
+        )
     if not TOOL_NAME.fullmatch(name):
         raise ToolDefinitionError(
             f"The name of tool {short_repr(name, 120)} is one that providers refuse.",
@@ -145,11 +157,15 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
             for parameter, hint in _parameters(function, inner)
         }
         typed_dict: Any = TypedDict  # type checkers expect literal fields
-        arguments: TypeAdapter[Any] = TypeAdapter(with_config(extra="forbid")(typed_dict(name, fields)))
+        arguments: TypeAdapter[Any] = TypeAdapter(
+            with_config(extra="forbid")(typed_dict(name, fields))
+        )
         parameters = arguments.json_schema(schema_generator=_SchemaWithoutTitles)
     except (PydanticUserError, TypeError, NameError, ValueError) as error:
         reason = str(error).partition("\n")[0]
-        raise ToolDefinitionError(f"The parameters of tool '{name}' have no JSON Schema: {reason}") from error
+        raise ToolDefinitionError(
+            f"The parameters of tool '{name}' have no JSON Schema: {reason}"
+        ) from error
     parameters.pop("title", None)
     schema: ToolSchema = {"type": "function", "function": {"name": name, "parameters": parameters}}
     if description:
@@ -160,26 +176,39 @@ def _make_tool(function: Callable[..., Any]) -> Tool:
 _cached_tool = lru_cache(maxsize=1024)(_make_tool)
 
 
-def _parameters(function: Callable[..., Any], inner: Callable[..., Any]) -> list[tuple[inspect.Parameter, Any]]:
+def _parameters(
+    function: Callable[..., Any], inner: Callable[..., Any]
+) -> list[tuple[inspect.Parameter, Any]]:
     target = inner if inspect.isroutine(inner) else type(inner).__call__
     hints = get_type_hints(getattr(target, "__func__", target), include_extras=True)
-    return [(value, hints.get(value.name, Any)) for value in inspect.signature(function).parameters.values()]
+    return [
+        (value, hints.get(value.name, Any))
+        for value in inspect.signature(function).parameters.values()
+    ]
 
 
 def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise ToolDefinitionError(f"Parameter '{parameter}' of tool '{tool}' cannot be passed by name.")
+        raise ToolDefinitionError(
+            f"Parameter '{parameter}' of tool '{tool}' cannot be passed by name."
+        )
     if parameter.name.startswith("_"):
-        raise ToolDefinitionError(f"Parameter '{parameter.name}' of tool '{tool}' begins with an underscore.")
+        raise ToolDefinitionError(
+            f"Parameter '{parameter.name}' of tool '{tool}' begins with an underscore."
+        )
     if parameter.default is parameter.empty:
         info = FieldInfo.from_annotation(hint)
     else:
         info = FieldInfo.from_annotated_attribute(hint, parameter.default)
     info.description = info.description or description
-    info.alias = info.validation_alias = info.serialization_alias = None  # the function takes its own names only
+    info.alias = info.validation_alias = info.serialization_alias = (
+        None  # the function takes its own names only
+    )
     field = Annotated[info.annotation, info]
     if parameter.default is None:  # as in `word: str = None`
-        field = Annotated[field, WrapValidator(lambda value, check: None if value is None else check(value))]
+        field = Annotated[
+            field, WrapValidator(lambda value, check: None if value is None else check(value))
+        ]
     return field if info.is_required() else NotRequired[field]
 
 
@@ -207,12 +236,16 @@ def tools_by_name(functions: Iterable[Callable[..., Any]]) -> dict[str, Tool]:
     for function in functions:
         tool = function if isinstance(function, Tool) else to_tool(function)
         if tools.get(tool.name, tool).function is not tool.function:
-            raise ToolDefinitionError(f"Two tools are called '{tool.name}'.", suggestion="Give each its own name.")
+            raise ToolDefinitionError(
+                f"Two tools are called '{tool.name}'.", suggestion="Give each its own name."
+            )
         tools[tool.name] = tool
     return tools
 
 
-def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[str, Tool], list[Problem]]:
+def attach(
+    entries: object, tools: Mapping[str, Tool], at: str
+) -> tuple[dict[str, Tool], list[Problem]]:
     """Match the tool entries of a blueprint with functions by name (spec §2.1); malformed entries are skipped.
 
     Args:
@@ -228,7 +261,10 @@ def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[st
     found: list[Problem] = []
     for number, entry in enumerate(as_array(entries)):
         match entry:
-            case {"name": str(name), "schema": {"function": {"name": str(), "parameters": dict()}} as stored}:
+            case {
+                "name": str(name),
+                "schema": {"function": {"name": str(), "parameters": dict()}} as stored,
+            }:
                 schema = cast("ToolSchema", stored)
             case _:
                 continue
@@ -243,13 +279,28 @@ def attach(entries: object, tools: Mapping[str, Tool], at: str) -> tuple[dict[st
         tool = tools.get(name)
         if tool is None:
             suggestion = did_you_mean(name, tools)
-            hint = suggestion if suggestion.startswith("Did you") else "Define it in tools.py, or pass it in tools=[…]."
-            found.append(Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint))
+            hint = (
+                suggestion
+                if suggestion.startswith("Did you")
+                else "Define it in tools.py, or pass it in tools=[…]."
+            )
+            found.append(
+                Problem(f"{at}/{number}", f"Missing function for the tool '{name}'.", hint)
+            )
             continue
         for difference in schema_differences(parameters, tool.schema["function"]["parameters"]):
             hint = "Export the blueprint again, or change the function back."
-            found.append(Problem(f"{at}/{number}/schema/function/parameters", f"Tool '{name}': {difference}.", hint))
-        shown: ToolSchema = {"type": "function", "function": {**schema["function"], "parameters": parameters}}
+            found.append(
+                Problem(
+                    f"{at}/{number}/schema/function/parameters",
+                    f"Tool '{name}': {difference}.",
+                    hint,
+                )
+            )
+        shown: ToolSchema = {
+            "type": "function",
+            "function": {**schema["function"], "parameters": parameters},
+        }
         attached[name] = tool if shown == tool.schema else replace(tool, schema=copy_json(shown))
     return attached, found
 
@@ -274,7 +325,9 @@ def schema_differences(stored: Mapping[str, Any], actual: Mapping[str, Any]) -> 
         if name not in now:
             found.append(f"the blueprint has the parameter '{name}', the function does not")
         elif before[name] != now[name]:
-            found.append(f"the parameter '{name}' was {short_repr(before[name])}, and is {short_repr(now[name])}")
+            found.append(
+                f"the parameter '{name}' was {short_repr(before[name])}, and is {short_repr(now[name])}"
+            )
     required_before = as_array(stored.get("required"))
     for name in actual.get("required", ()):
         if name not in before:
@@ -288,7 +341,10 @@ def _properties(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a schema, each with the definitions that it may refer to, without descriptive texts."""
     definitions = _without_texts(as_object(schema.get("$defs")), names=True)
     properties = _without_texts(as_object(schema.get("properties")), names=True)
-    return {name: (value, definitions) if "$ref" in json.dumps(value) else value for name, value in properties.items()}
+    return {
+        name: (value, definitions) if "$ref" in json.dumps(value) else value
+        for name, value in properties.items()
+    }
 
 
 def _without_texts(schema: Any, names: bool = False) -> Any:
@@ -299,4 +355,8 @@ def _without_texts(schema: Any, names: bool = False) -> Any:
         return schema
     skipped = () if names else ("description", "title", "examples", "default")
     items = cast("dict[str, Any]", schema).items()
-    return {key: _without_texts(item, names=key == "properties") for key, item in items if key not in skipped}
+    return {
+        key: _without_texts(item, names=key == "properties")
+        for key, item in items
+        if key not in skipped
+    }

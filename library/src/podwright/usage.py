@@ -153,9 +153,15 @@ class RunLimits:
         for name in self.__slots__:
             value = getattr(self, name)
             whole = name in ("model_calls", "tokens")
-            valid = isinstance(value, int if whole else int | float) and not isinstance(value, bool) and value >= 0
+            valid = (
+                isinstance(value, int if whole else int | float)
+                and not isinstance(value, bool)
+                and value >= 0
+            )
             if value is not None and not valid:
                 expected = "an integer" if whole else "a number"
-                raise ConfigurationError(f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}.")
+                raise ConfigurationError(
+                    f"RunLimits.{name} must be {expected}, 0 or more, not {value!r}."
+                )
             if value == math.inf:
                 object.__setattr__(self, name, None)

@@ -39,7 +39,11 @@ _REWORDED = {  # in this order: the first ones contain the later ones
 def describe_value(value: object) -> str:
     """The JSON type of a value, with the value itself if it is a scalar: "the integer 5", "null", "array"."""
     name = _JSON_TYPES.get(type(value), type(value).__name__)
-    return name if value is None or isinstance(value, dict | list) else f"the {name} {short_repr(value)}"
+    return (
+        name
+        if value is None or isinstance(value, dict | list)
+        else f"the {name} {short_repr(value)}"
+    )
 
 
 def _no_keys(location: Location) -> Iterable[str]:
@@ -62,7 +66,9 @@ def to_problems(
         problem = _to_problem(error, data, allowed_keys)
         grouped.setdefault(problem.pointer, []).append(problem)
     # if one member of a union fails inside the value, the type errors of the other members mislead
-    outer = {pointer for pointer in grouped if any(other.startswith(f"{pointer}/") for other in grouped)}
+    outer = {
+        pointer for pointer in grouped if any(other.startswith(f"{pointer}/") for other in grouped)
+    }
     found = [
         problem
         for pointer, group in grouped.items()
@@ -79,9 +85,13 @@ def _merge_alternatives(group: list[Problem]) -> list[Problem]:
     expected = [problem for problem in group if problem.detail.startswith("Expected ")]
     if len(expected) < 2:  # if the value has the type of another member, the type error misleads
         return [problem for problem in group if problem not in expected] or group
-    wanted = [problem.detail.removeprefix("Expected ").partition(", got ")[0] for problem in expected]
+    wanted = [
+        problem.detail.removeprefix("Expected ").partition(", got ")[0] for problem in expected
+    ]
     got = expected[0].detail.partition(", got ")[2]
-    merged = Problem(expected[0].pointer, f"Expected {' or '.join(dict.fromkeys(wanted))}, got {got}")
+    merged = Problem(
+        expected[0].pointer, f"Expected {' or '.join(dict.fromkeys(wanted))}, got {got}"
+    )
     return [merged, *(problem for problem in group if problem not in expected)]
 
 
@@ -100,7 +110,9 @@ def _to_problem(error: Mapping[str, Any], data: object, allowed_keys: AllowedKey
             tags = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
             tag = short_repr(context["tag"])
             key = _discriminator(context)
-            return Problem(f"{pointer}/{key}", f"Unknown {key} {tag}.", did_you_mean(str(context["tag"]), tags))
+            return Problem(
+                f"{pointer}/{key}", f"Unknown {key} {tag}.", did_you_mean(str(context["tag"]), tags)
+            )
         case "union_tag_not_found":
             return Problem(pointer, f"Missing key '{_discriminator(context)}'.")
         case "json_invalid":

@@ -70,7 +70,9 @@ class ActiveRuns:
             if client_left:
                 raise ClientDisconnect from None
             if cancelled_here and isinstance(error, asyncio.CancelledError):
-                raise RequestError(503, "run_cancelled", "The service is stopping.", "Try again later.") from None
+                raise RequestError(
+                    503, "run_cancelled", "The service is stopping.", "Try again later."
+                ) from None
             raise
         finally:
             timer.cancel()

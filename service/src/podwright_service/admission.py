@@ -72,7 +72,9 @@ class Admission:
         try:
             yield
         finally:
-            self._mean_run_seconds += (time.monotonic() - started - self._mean_run_seconds) / _MEAN_OVER
+            self._mean_run_seconds += (
+                time.monotonic() - started - self._mean_run_seconds
+            ) / _MEAN_OVER
             self._slots.release()
 
     async def _wait_for_slot(self) -> None:
@@ -129,14 +131,22 @@ class AdmissionMiddleware:
 
     def _check_framing(self, headers: Headers) -> None:
         coding = headers.get("transfer-encoding", "chunked").strip().lower()
-        if coding != "chunked":  # a server would take a body that is compressed too for one that is not
-            detail = f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
-            raise RequestError(400, "header_invalid", detail, "Send the body as it is.", {"connection": "close"})
+        if (
+            coding != "chunked"
+        ):  # a server would take a body that is compressed too for one that is not
+            detail = (
+                f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
+            )
+            raise RequestError(
+                400, "header_invalid", detail, "Send the body as it is.", {"connection": "close"}
+            )
         # Starlette's RequestBodyLimitMiddleware, which counts bodies of unknown length, answers in plain text
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._max_body_bytes:
             detail = f"The body is larger than {self._max_body_bytes} bytes."
-            raise RequestError(413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"})
+            raise RequestError(
+                413, "body_too_large", detail, "Send a smaller body.", {"connection": "close"}
+            )
 
 
 def _with_deadline(receive: Receive, seconds: float) -> Receive:
@@ -154,7 +164,11 @@ def _with_deadline(receive: Receive, seconds: float) -> Receive:
         except TimeoutError:
             detail = f"The body was not complete after {seconds:g} seconds."
             raise RequestError(
-                408, "request_too_slow", detail, "Send the body without pauses.", {"connection": "close"}
+                408,
+                "request_too_slow",
+                detail,
+                "Send the body without pauses.",
+                {"connection": "close"},
             ) from None
         complete = not message.get("more_body", False)
         return message

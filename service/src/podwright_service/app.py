@@ -86,7 +86,9 @@ def _add_middleware(app: FastAPI, runtime: Runtime) -> None:
     if has_keys:
         app.add_middleware(AuthenticationMiddleware, keys=runtime.api_keys)
     app.add_middleware(HostMiddleware, settings=settings, has_keys=has_keys)
-    app.add_middleware(ExceptionMiddleware, handlers={HTTPException: app.exception_handlers[HTTPException]})
+    app.add_middleware(
+        ExceptionMiddleware, handlers={HTTPException: app.exception_handlers[HTTPException]}
+    )
     if settings.cors_origins:
         _allow_origins(app, settings.cors_origins)
     app.add_middleware(DrainMiddleware, lifecycle=runtime.lifecycle)
@@ -135,7 +137,9 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
             _log.warning("PODWRIGHT_METRIC_CALLERS names '%s', and no API key has this name.", name)
     admission = Admission(settings)
     active_runs = ActiveRuns()
-    observability = Observability(component, settings, policy, models, remotes_in(component, *policy.agents.values()))
+    observability = Observability(
+        component, settings, policy, models, remotes_in(component, *policy.agents.values())
+    )
     observability.metrics.track(admission)
     background_runs = _background_runs(settings, component, observability)
     return Runtime(
@@ -147,13 +151,17 @@ def _runtime(settings: Settings, component: Component) -> Runtime:
         admission=admission,
         active_runs=active_runs,
         idempotency=IdempotencyStore(settings),
-        lifecycle=Lifecycle(settings, active_runs, observability.start, observability.shutdown, background_runs),
+        lifecycle=Lifecycle(
+            settings, active_runs, observability.start, observability.shutdown, background_runs
+        ),
         observability=observability,
         background=background_runs,
     )
 
 
-def _background_runs(settings: Settings, component: Component, observability: Observability) -> BackgroundWorker | None:
+def _background_runs(
+    settings: Settings, component: Component, observability: Observability
+) -> BackgroundWorker | None:
     if settings.runs_database is None:
         return None
     background.check_installed()

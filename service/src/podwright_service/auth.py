@@ -56,7 +56,8 @@ class ApiKeys:
     def __init__(self, settings: Settings) -> None:
         entries = (key.get_secret_value() for key in settings.api_keys)
         self._from_settings = dict(
-            _parse_entry(f"Entry {number} of PODWRIGHT_API_KEYS", entry) for number, entry in enumerate(entries, 1)
+            _parse_entry(f"Entry {number} of PODWRIGHT_API_KEYS", entry)
+            for number, entry in enumerate(entries, 1)
         )
         self._file = Path(settings.api_keys_file) if settings.api_keys_file else None
         self._checked_at = time.monotonic()
@@ -82,7 +83,11 @@ class ApiKeys:
         values = headers.getlist("authorization")
         scheme, _, key = (values[0] if len(values) == 1 else "").partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
-            raise _denied("Expected one header 'Authorization: Bearer KEY'." if values else "The API key is missing.")
+            raise _denied(
+                "Expected one header 'Authorization: Bearer KEY'."
+                if values
+                else "The API key is missing."
+            )
         caller = self._caller(key.strip().encode("latin-1"))
         if caller is None:
             raise _denied("Unknown API key.", 'error="invalid_token"')
@@ -95,7 +100,10 @@ class ApiKeys:
         self._reload_if_changed()
         digest = hashlib.sha256(key).digest()
         caller = None
-        for known, known_caller in self._keys.items():  # no early exit, so that the time reveals nothing
+        for (
+            known,
+            known_caller,
+        ) in self._keys.items():  # no early exit, so that the time reveals nothing
             if hmac.compare_digest(known, digest):
                 caller = known_caller
         return caller
@@ -134,9 +142,15 @@ class ApiKeys:
                 suggestion="Name a file that this user can read, or unset the variable.",
             ) from None
         entries = ((f"Line {n} of '{self._file}'", line.strip()) for n, line in enumerate(lines, 1))
-        keys = dict(_parse_entry(place, entry) for place, entry in entries if entry and not entry.startswith("#"))
+        keys = dict(
+            _parse_entry(place, entry)
+            for place, entry in entries
+            if entry and not entry.startswith("#")
+        )
         if not keys:
-            raise ConfigurationError(f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.", suggestion=_NEW_KEY)
+            raise ConfigurationError(
+                f"PODWRIGHT_API_KEYS_FILE: '{self._file}' has no keys.", suggestion=_NEW_KEY
+            )
         return {**self._from_settings, **keys}
 
 
@@ -149,17 +163,22 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
         )
     prefix, colon, key = entry.rpartition(":")
     scopes = frozenset(scope.strip() for scope in prefix.split("+")) if colon else frozenset(SCOPES)
-    if not scopes <= set(SCOPES):  # the text before the colon is not shown: it may be a part of a key
+    if not scopes <= set(
+        SCOPES
+    ):  # the text before the colon is not shown: it may be a part of a key
         raise ConfigurationError(
             f"{place} has an unknown scope before its colon.",
             suggestion=f"Known scopes: {', '.join(SCOPES)}. A key contains no colon.",
         )
     if not _TOKEN.fullmatch(key):
         raise ConfigurationError(
-            f"{place} has characters that the header 'Authorization' cannot carry.", suggestion=_NEW_KEY
+            f"{place} has characters that the header 'Authorization' cannot carry.",
+            suggestion=_NEW_KEY,
         )
     if len(key) < MIN_KEY_LENGTH:
-        raise ConfigurationError(f"{place} is shorter than {MIN_KEY_LENGTH} characters.", suggestion=_NEW_KEY)
+        raise ConfigurationError(
+            f"{place} is shorter than {MIN_KEY_LENGTH} characters.", suggestion=_NEW_KEY
+        )
     return hashlib.sha256(key.encode()).digest(), Caller(name, scopes)
 
 
@@ -170,7 +189,9 @@ def scope_missing(scope: str) -> RequestError:
         "scope_missing",
         f"The API key lacks the scope '{scope}'.",
         "Ask the operator for a key with this scope.",
-        {"www-authenticate": f'Bearer realm="podwright", error="insufficient_scope", scope="{scope}"'},
+        {
+            "www-authenticate": f'Bearer realm="podwright", error="insufficient_scope", scope="{scope}"'
+        },
     )
 
 

@@ -38,7 +38,10 @@ _BREAKING = [
     (r".*/function/parameters(/.*)?", "added changed removed"),
     # outputs and resume paths depend on the steps, and a new step may need an agent
     (r"(/.*)?/(steps|branches|branches/\d+|then|else)(/[^/]+)?", "added changed removed"),
-    (r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?", "added changed removed"),
+    (
+        r".*/(agent|output|over|as|condition|until|on_exhausted|workflow)(/.*)?",
+        "added changed removed",
+    ),
     (r"(/.*)?/type", "changed"),
     (r"/(skills|steps)/[^/]+", "added removed"),
 ]
@@ -67,7 +70,10 @@ def blueprint_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Ch
     for side in (before, after):
         side.pop("type", None)
         side.pop("version", None)
-    return [Change(at, op, was, now, _breaks(at, op)) for at, op, was, now in _compare(before, after, "")]
+    return [
+        Change(at, op, was, now, _breaks(at, op))
+        for at, op, was, now in _compare(before, after, "")
+    ]
 
 
 _Difference = tuple[str, Literal["added", "removed", "changed"], Any, Any]

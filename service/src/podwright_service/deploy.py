@@ -62,7 +62,9 @@ def update(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[st
     names_by_agent = {**{name: name for name in components}, **names}
     for path in paths:
         old = as_object(components.get(names[path.name]))
-        kept = {key: value for key, value in old.items() if key not in ("blueprint", "files", "agents")}
+        kept = {
+            key: value for key, value in old.items() if key not in ("blueprint", "files", "agents")
+        }
         new = _component(path.name, Folder(path), names_by_agent, _agents_by_name(old))
         components[names[path.name]] = {**kept, **new}
     return {**running, "components": dict(sorted(components.items()))}
@@ -71,7 +73,10 @@ def update(running: Mapping[str, Any], folders: Iterable[str | Path]) -> dict[st
 def _agents_by_name(component: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of `agents` by the name in the blueprint."""
     entries = as_array(component.get("agents"))
-    return {entry if isinstance(entry, str) else str(as_object(entry).get("name")): entry for entry in entries}
+    return {
+        entry if isinstance(entry, str) else str(as_object(entry).get("name")): entry
+        for entry in entries
+    }
 
 
 def _component_name(folder: str) -> str:
@@ -125,7 +130,9 @@ def _files(folder: Path) -> dict[str, str]:
         files = [file for file in component_files(folder) if str(file) not in blueprint_files]
         contents = {file.as_posix(): (folder / file).read_bytes() for file in files}
     except OSError as cause:
-        raise error(f"{os_error_reason(cause)}: {cause.filename}", "Make it readable for this user.") from cause
+        raise error(
+            f"{os_error_reason(cause)}: {cause.filename}", "Make it readable for this user."
+        ) from cause
     if sum(map(len, contents.values())) > _MAX_CONFIG_MAP_BYTES:
         raise error(f"they have more than {_MAX_CONFIG_MAP_BYTES} bytes")
     texts: dict[str, str] = {}
@@ -165,15 +172,25 @@ def diff(running: Mapping[str, Any], new: Mapping[str, Any]) -> list[ComponentCh
     Raises:
         ConfigurationError: A blueprint in the values is invalid.
     """
-    old_components, new_components = (as_object(values.get("components")) for values in (running, new))
+    old_components, new_components = (
+        as_object(values.get("components")) for values in (running, new)
+    )
     paths = _changed_paths({**running, "components": None}, {**new, "components": None})
     changes = [ComponentChange("", "changed", values=sorted(paths))]
     for name in sorted({*old_components, *new_components}):
         if name not in old_components or name not in new_components:
             changes.append(ComponentChange(name, "added" if name in new_components else "removed"))
         else:
-            changes.append(_diff_component(name, as_object(old_components[name]), as_object(new_components[name])))
-    return [change for change in changes if change.what != "changed" or change.blueprint or change.values]
+            changes.append(
+                _diff_component(
+                    name, as_object(old_components[name]), as_object(new_components[name])
+                )
+            )
+    return [
+        change
+        for change in changes
+        if change.what != "changed" or change.blueprint or change.values
+    ]
 
 
 def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> ComponentChange:
@@ -182,12 +199,19 @@ def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
     if old_blueprint and new_blueprint:
         changes = blueprint_changes(old_blueprint, new_blueprint)
-        ignored = ("inline", "file")  # compared as data, whether the values have it as text or as an object
+        ignored = (
+            "inline",
+            "file",
+        )  # compared as data, whether the values have it as text or as an object
     else:
         changes = []
         ignored = ()
     sources = [
-        {key: value for key, value in as_object(values.get("blueprint")).items() if key not in ignored}
+        {
+            key: value
+            for key, value in as_object(values.get("blueprint")).items()
+            if key not in ignored
+        }
         for values in (old, new)
     ]
     if sources[0] != sources[1]:
@@ -195,12 +219,16 @@ def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
     return ComponentChange(name, "changed", changes, sorted(paths))
 
 
-def _changed_paths(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _changed_paths(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
     """The paths of values that differ; a missing object equals an empty one."""
     for key in {*old, *new}:
         before = old.get(key)
         after = new.get(key)
-        if before != after and all(value is None or isinstance(value, dict) for value in (before, after)):
+        if before != after and all(
+            value is None or isinstance(value, dict) for value in (before, after)
+        ):
             yield from _changed_paths(as_object(before), as_object(after), f"{prefix}{key}.")
         elif before != after:
             yield f"{prefix}{key}"
@@ -230,7 +258,9 @@ def read_values(text: str) -> dict[str, Any]:
     except BlueprintValidationError as error:
         raise _invalid_values(error.problems[0].detail) from error
     values = as_object(data)
-    if data is not None and not isinstance(data, dict):  # Helm prints null for a release without values
+    if data is not None and not isinstance(
+        data, dict
+    ):  # Helm prints null for a release without values
         raise _invalid_values("not an object")
     if "type" in values or not isinstance(values.get("components", {}), dict):
         raise _invalid_values("no object `components`")

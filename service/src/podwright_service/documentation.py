@@ -20,7 +20,10 @@ from podwright_service.problems import MEDIA_TYPE, ProblemDetails
 
 Responses = dict[int | str, dict[str, Any]]
 
-_DENIED = {401: "The API key is missing or unknown.", 403: "The API key lacks the scope of this route."}
+_DENIED = {
+    401: "The API key is missing or unknown.",
+    403: "The API key lacks the scope of this route.",
+}
 _REFUSED = {
     400: "The body is not valid JSON, or a header is malformed.",
     408: "The body did not arrive in time.",
@@ -30,7 +33,9 @@ _REFUSED = {
     500: "The service or the component is at fault.",
     503: "The service is at capacity; try again after the seconds in `Retry-After`. Or it stopped.",
 }
-_IN_PROGRESS = {409: "A request with this Idempotency-Key is in progress, or its response was too large to store."}
+_IN_PROGRESS = {
+    409: "A request with this Idempotency-Key is in progress, or its response was too large to store."
+}
 _FAILED = {
     409: f"The workflow waits for approval: send `context` as `inputs`, with `resume_path`. {_IN_PROGRESS[409]}",
     502: "A model, a tool or the component failed.",
@@ -51,7 +56,9 @@ RUN_HEADERS = {
         "if a price is unknown.",
         'input_tokens=24, output_tokens=8, cost="0.0000084"',
     ),
-    "Idempotency-Replayed": _header("Present on the stored response to an earlier request.", const="true"),
+    "Idempotency-Replayed": _header(
+        "Present on the stored response to an earlier request.", const="true"
+    ),
 }
 """Response headers of a run."""
 EXPOSED_HEADERS = (*RUN_HEADERS, "Allow", "Retry-After", "traceresponse", "WWW-Authenticate")
@@ -74,19 +81,28 @@ _REQUEST_HEADERS = {
         "of the service.",
     ),
     HOPS: _header("How many more containers the run may pass through.", pattern="^[0-9]{1,15}$"),
-    "Podwright-Resumes": _header("`traceresponse` of the stopped workflow's response: links the two runs in traces."),
+    "Podwright-Resumes": _header(
+        "`traceresponse` of the stopped workflow's response: links the two runs in traces."
+    ),
     "traceparent": _header(
         "The trace that the run becomes a part of (W3C Trace Context), such as "
         "`00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.",
     ),
 }
 # without examples, which Swagger UI would send
-RUN_PARAMETERS = {"parameters": [{"name": name, "in": "header", **text} for name, text in _REQUEST_HEADERS.items()]}
+RUN_PARAMETERS = {
+    "parameters": [
+        {"name": name, "in": "header", **text} for name, text in _REQUEST_HEADERS.items()
+    ]
+}
 """Request headers of a run, for `openapi_extra`."""
 
 
 def _problems(descriptions: dict[int, str]) -> Responses:
-    return {status: {"model": ProblemDetails, "description": text} for status, text in sorted(descriptions.items())}
+    return {
+        status: {"model": ProblemDetails, "description": text}
+        for status, text in sorted(descriptions.items())
+    }
 
 
 BODY_PROBLEMS = _problems(_REFUSED)
@@ -113,13 +129,19 @@ DATABASE_PROBLEMS = _problems(
 """The error responses of the routes of all background runs."""
 READ_PROBLEMS = DATABASE_PROBLEMS | _problems({404: "There is no such run."})
 """Those of a route that reads a background run."""
-CHANGE_PROBLEMS = READ_PROBLEMS | _problems({409: "The run is in another state, or waits in another attempt."})
+CHANGE_PROBLEMS = READ_PROBLEMS | _problems(
+    {409: "The run is in another state, or waits in another attempt."}
+)
 """Those of a route that changes a background run."""
 BACKGROUND_PARAMETERS = {
-    "parameters": [entry for entry in RUN_PARAMETERS["parameters"] if entry["name"] != "Podwright-Resumes"]
+    "parameters": [
+        entry for entry in RUN_PARAMETERS["parameters"] if entry["name"] != "Podwright-Resumes"
+    ]
 }
 """Request headers of a background run."""
-EVENT_STREAM: Responses = {200: {key: STREAM_RESPONSES[200][key] for key in ("description", "content")}}
+EVENT_STREAM: Responses = {
+    200: {key: STREAM_RESPONSES[200][key] for key in ("description", "content")}
+}
 """The response with the events of a background run."""
 _NULLABLE_TEXT = {"type": ["string", "null"]}
 _OPENAI_ERROR = {
@@ -164,7 +186,12 @@ OPENAI_RESPONSES: Responses = {
         "headers": RUN_HEADERS,
     },
     **_openai_errors(
-        {**_REFUSED, **_FAILED, 400: f"{_REFUSED[400]} {_REFUSED[422]}", 404: "There is no model of this name here."}
+        {
+            **_REFUSED,
+            **_FAILED,
+            400: f"{_REFUSED[400]} {_REFUSED[422]}",
+            404: "There is no model of this name here.",
+        }
     ),
 }
 """The responses of a route that answers in one of OpenAI's protocols."""
@@ -178,7 +205,9 @@ def common_responses(*, has_keys: bool, openai: bool = False) -> Responses:
     return (_openai_errors if openai else _problems)(_WRONG_HOST | (_DENIED if has_keys else {}))
 
 
-def extend_openapi(app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool) -> None:
+def extend_openapi(
+    app: FastAPI, component: Component, policy: InlinePolicy, api_keys: bool
+) -> None:
     """Extend the document that FastAPI makes of the routes, as its documentation describes.
 
     Args:
@@ -234,7 +263,12 @@ def _add_blueprints(document: dict[str, Any]) -> None:
         del component["$schema"]
         schemas |= component.pop("$defs", {})
         schemas.setdefault(f"{kind.capitalize()}Blueprint", component)
-    any_kind = {"anyOf": [{"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"} for kind in get_args(Kind)]}
+    any_kind = {
+        "anyOf": [
+            {"$ref": f"#/components/schemas/{kind.capitalize()}Blueprint"}
+            for kind in get_args(Kind)
+        ]
+    }
     schemas["InlineRunRequest"]["properties"]["blueprint"] |= any_kind
 
 
@@ -249,8 +283,12 @@ def _add_model(document: dict[str, Any], component: Component) -> None:
                 parameter["schema"]["const"] = component.name
                 parameter["example"] = component.name
         if "requestBody" in operation:
-            schema = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-            document["components"]["schemas"][schema]["properties"]["model"]["const"] = component.name
+            schema = operation["requestBody"]["content"]["application/json"]["schema"][
+                "$ref"
+            ].rpartition("/")[2]
+            document["components"]["schemas"][schema]["properties"]["model"]["const"] = (
+                component.name
+            )
 
 
 def _add_examples(document: dict[str, Any], component: Component, policy: InlinePolicy) -> None:
@@ -275,7 +313,9 @@ def _add_examples(document: dict[str, Any], component: Component, policy: Inline
     for path, operation in _operations(document):
         if path in by_path and "requestBody" in operation:
             content = operation["requestBody"]["content"]["application/json"]
-            content["examples"] = {name: {"value": example} for name, example in by_path[path].items()}
+            content["examples"] = {
+                name: {"value": example} for name, example in by_path[path].items()
+            }
 
 
 def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
@@ -296,17 +336,38 @@ def _example_inputs(component: Component) -> dict[str, dict[str, Any]]:
 def _inline_examples(policy: InlinePolicy) -> dict[str, dict[str, Any]]:
     """A blueprint of each kind, with a model that is allowed here; without one, a workflow of an agent."""
     if not policy.models:
-        steps = [{"type": "agent_step", "agent": name, "name": name} for name in list(policy.agents)[:1]]
-        return {"workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": steps}}} if steps else {}
+        steps = [
+            {"type": "agent_step", "agent": name, "name": name} for name in list(policy.agents)[:1]
+        ]
+        return (
+            {"workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": steps}}}
+            if steps
+            else {}
+        )
     model = policy.models[0]
     config = {"model": model, "max_loops": 1}
     poet = {"name": "poet", "instructions": "Write one line about the input.", "config": config}
     member = {"type": "Agent", **poet}
     step = {"type": "agent_step", "agent": "poet", "name": "write"}
-    lead = {"type": "Conductor", "name": "lead", "instructions": "Have a line written.", "skills": [member]}
+    lead = {
+        "type": "Conductor",
+        "name": "lead",
+        "instructions": "Have a line written.",
+        "skills": [member],
+    }
     return {
         "agent": {"type": "agent", "blueprint": {**poet, "tools": []}},
-        "workflow": {"type": "workflow", "blueprint": {"name": "page", "steps": [step]}, "agents": {"poet": poet}},
-        "conductor": {"type": "conductor", "blueprint": {**lead, "config": {"model": model, "planning": True}}},
-        "pipeline": {"type": "pipeline", "blueprint": {"type": "Pipeline", "name": "line", "steps": [member]}},
+        "workflow": {
+            "type": "workflow",
+            "blueprint": {"name": "page", "steps": [step]},
+            "agents": {"poet": poet},
+        },
+        "conductor": {
+            "type": "conductor",
+            "blueprint": {**lead, "config": {"model": model, "planning": True}},
+        },
+        "pipeline": {
+            "type": "pipeline",
+            "blueprint": {"type": "Pipeline", "name": "line", "steps": [member]},
+        },
     }

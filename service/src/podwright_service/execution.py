@@ -71,7 +71,9 @@ async def execute_request(
                     idempotency_key=getattr(request.state, "idempotency_key", None),
                 )
         except asyncio.CancelledError as cancelled:
-            if isinstance(cancelled.__cause__, RunCancelledError):  # it knows where a workflow resumes
+            if isinstance(
+                cancelled.__cause__, RunCancelledError
+            ):  # it knows where a workflow resumes
                 raise cancelled.__cause__ from None
             raise
         finally:
@@ -114,6 +116,8 @@ def task_of(component: Component, body: RunRequest) -> Task:
 
 def _refuse(component: Component, body: RunRequest, owners: str, *keys: str) -> None:
     if sent := [key for key in keys if key in body.model_fields_set]:
-        detail = f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
+        detail = (
+            f"Only {owners} have '{sent[0]}'; '{component.name}' is of the kind '{component.kind}'."
+        )
         problems = [Problem(f"/{key}", detail) for key in sent]
         raise RequestError(422, "request_invalid", detail, "Leave it out.", problems=problems)

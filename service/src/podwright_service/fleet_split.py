@@ -22,7 +22,11 @@ _COMPONENT_BYTES = 720
 def release_bytes(values: Mapping[str, Any]) -> int:
     """About how large Helm's Secret for a release is: the chart, the values, and manifests, which repeat the values."""
     compressed = base64.b64encode(gzip.compress(orjson.dumps(values)))
-    return _CHART_BYTES + _COMPONENT_BYTES * len(as_object(values.get("components"))) + 2 * len(compressed)
+    return (
+        _CHART_BYTES
+        + _COMPONENT_BYTES * len(as_object(values.get("components")))
+        + 2 * len(compressed)
+    )
 
 
 def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str, Any]]:
@@ -36,11 +40,18 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
         name: How the names of the releases begin.
         size: The largest number of components in a release.
     """
-    components = {component: dict(as_object(own)) for component, own in as_object(values.get("components")).items()}
-    agents = {
-        component: [_agent(entry) for entry in as_array(own.get("agents"))] for component, own in components.items()
+    components = {
+        component: dict(as_object(own))
+        for component, own in as_object(values.get("components")).items()
     }
-    callers = {component: [caller for caller in agents if component in agents[caller]] for component in components}
+    agents = {
+        component: [_agent(entry) for entry in as_array(own.get("agents"))]
+        for component, own in components.items()
+    }
+    callers = {
+        component: [caller for caller in agents if component in agents[caller]]
+        for component in components
+    }
     parts: list[list[str]] = []
     for group in _groups(agents, callers):
         for piece in (group[start : start + size] for start in range(0, len(group), size)):
@@ -48,18 +59,30 @@ def split(values: Mapping[str, Any], name: str, size: int) -> dict[str, dict[str
             if part is None:
                 parts.append(part := [])
             part += piece
-    releases = {component: f"{name}-{number}" for number, part in enumerate(parts, 1) for component in part}
+    releases = {
+        component: f"{name}-{number}" for number, part in enumerate(parts, 1) for component in part
+    }
     shared_peers = as_object(as_object(values.get("defaults")).get("networkPolicy")).get("from")
     for component, own in components.items():
         if agents[component]:
-            own["agents"] = [_entry(entry, releases[component], releases, components) for entry in own["agents"]]
-        others = [caller for caller in callers[component] if releases[caller] != releases[component]]
+            own["agents"] = [
+                _entry(entry, releases[component], releases, components) for entry in own["agents"]
+            ]
+        others = [
+            caller for caller in callers[component] if releases[caller] != releases[component]
+        ]
         if others:
             policy = as_object(own.get("networkPolicy"))
             peers = [_peer(releases[caller], caller) for caller in others]
-            own["networkPolicy"] = {**policy, "from": [*as_array(policy.get("from", shared_peers)), *peers]}
+            own["networkPolicy"] = {
+                **policy,
+                "from": [*as_array(policy.get("from", shared_peers)), *peers],
+            }
     result = {
-        f"{name}-{number}": {**values, "components": {component: components[component] for component in sorted(part)}}
+        f"{name}-{number}": {
+            **values,
+            "components": {component: components[component] for component in sorted(part)},
+        }
         for number, part in enumerate(parts, 1)
     }
     for part in list(result.values())[1:]:
@@ -74,23 +97,39 @@ def _agent(entry: Any) -> str:
     return "" if "release" in entry else as_object(entry).get("component", "")
 
 
-def _entry(entry: Any, release: str, releases: Mapping[str, str], components: Mapping[str, Mapping[str, Any]]) -> Any:
+def _entry(
+    entry: Any,
+    release: str,
+    releases: Mapping[str, str],
+    components: Mapping[str, Mapping[str, Any]],
+) -> Any:
     """An entry of `agents` for a component in a release."""
     agent = _agent(entry)
     if releases.get(agent, release) == release:
         return entry
     name = entry if isinstance(entry, str) else entry["name"]
     port = as_object(components[agent].get("service")).get("port")
-    return {"name": name, "component": agent, "release": releases[agent], **({"port": port} if port else {})}
+    return {
+        "name": name,
+        "component": agent,
+        "release": releases[agent],
+        **({"port": port} if port else {}),
+    }
 
 
 def _peer(release: str, component: str) -> dict[str, Any]:
     """The network policy peer for the pods of a component."""
     labels = {"name": "podwright", "instance": release, "component": component}
-    return {"podSelector": {"matchLabels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()}}}
+    return {
+        "podSelector": {
+            "matchLabels": {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
+        }
+    }
 
 
-def _groups(agents: Mapping[str, list[str]], callers: Mapping[str, list[str]]) -> Iterator[list[str]]:
+def _groups(
+    agents: Mapping[str, list[str]], callers: Mapping[str, list[str]]
+) -> Iterator[list[str]]:
     """The components that use each other, also through others; the agents of a component are next to each other."""
     seen = set[str]()
     for start in agents:

@@ -54,7 +54,9 @@ class HostMiddleware:
         is_allowed = scope["path"] in PROBES or is_http_1_0 or self._allowed.fullmatch(host)
         if not is_single or not is_allowed:
             detail = f"Expected one header 'Host' with an allowed name, got {short_repr(hosts)}."
-            suggestion = "Use another name, or have the operator add this one to PODWRIGHT_ALLOWED_HOSTS."
+            suggestion = (
+                "Use another name, or have the operator add this one to PODWRIGHT_ALLOWED_HOSTS."
+            )
             raise RequestError(400, "host_invalid", detail, suggestion)
 
 
@@ -69,7 +71,11 @@ async def check_origin(request: Request) -> None:
     if origin is None:
         is_foreign = request.headers.get("sec-fetch-site") == "cross-site"
     else:
-        is_foreign = urlsplit(origin).netloc != request.headers.get("host") and origin not in allowed
+        is_foreign = (
+            urlsplit(origin).netloc != request.headers.get("host") and origin not in allowed
+        )
     if is_foreign and "*" not in allowed:
         detail = f"A page of another origin made this request: {short_repr(origin)}."
-        raise RequestError(403, "origin_refused", detail, "Have the operator add it to PODWRIGHT_CORS_ORIGINS.")
+        raise RequestError(
+            403, "origin_refused", detail, "Have the operator add it to PODWRIGHT_CORS_ORIGINS."
+        )

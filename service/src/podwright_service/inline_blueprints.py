@@ -53,20 +53,28 @@ class InlinePolicy:
         if not inspection.unsafe_to_build:
             available = dict(self.agents)
             for name in order:
-                built, more = self._build(None, agents[name], available, json_pointer("agents", name))
+                built, more = self._build(
+                    None, agents[name], available, json_pointer("agents", name)
+                )
                 available[name] = built or _STAND_IN
                 problems += more
             component, more = self._build(kind, blueprint, available, "/blueprint")
             problems += more
         if problems or component is None:
             first_at: dict[str, Problem] = {}
-            for problem in problems:  # a disallowed name is reported once, although building it fails too
+            for (
+                problem
+            ) in problems:  # a disallowed name is reported once, although building it fails too
                 first_at.setdefault(problem.pointer, problem)
             raise blueprints.invalid(list(first_at.values()), "The inline blueprint")
         return component
 
     def _build(
-        self, kind: Kind | None, blueprint: Mapping[str, Any], agents: Mapping[str, Component], pointer: str
+        self,
+        kind: Kind | None,
+        blueprint: Mapping[str, Any],
+        agents: Mapping[str, Component],
+        pointer: str,
     ) -> tuple[Component | None, list[Problem]]:
         tools = [tool.function for tool in self.tools.values()]
         try:
@@ -78,21 +86,28 @@ class InlinePolicy:
             team = Conductor if kind == "conductor" else Pipeline
             return team.from_blueprint(blueprint, tools, agents=agents), []
         except BlueprintValidationError as error:
-            return None, [Problem(pointer + p.pointer, p.detail, p.suggestion) for p in error.problems]
+            return None, [
+                Problem(pointer + p.pointer, p.detail, p.suggestion) for p in error.problems
+            ]
         except PodwrightError as error:
             return None, [Problem(pointer, error.message, error.suggestion)]
 
 
 def inline_warnings(blueprint: Mapping[str, Any], agents: Objects) -> list[Problem]:
     """The warnings of an inline blueprint, at most 100, with pointers into the body of the request."""
-    parts = {"/blueprint": blueprint, **{json_pointer("agents", name): agents[name] for name in agents}}
+    parts = {
+        "/blueprint": blueprint,
+        **{json_pointer("agents", name): agents[name] for name in agents},
+    }
     found = [(at, warning) for at, part in parts.items() for warning in blueprints.warnings(part)]
     return [replace(warning, pointer=at + warning.pointer) for at, warning in found[:MAX_PROBLEMS]]
 
 
 def check_inline_names(blueprint: Mapping[str, Any], agents: Objects) -> Findings:
     """What nothing fills in the templates of a valid inline blueprint, with pointers into the body of the request."""
-    instructions = {name: as_object(agent).get("instructions", "") for name, agent in agents.items()}
+    instructions = {
+        name: as_object(agent).get("instructions", "") for name, agent in agents.items()
+    }
     found = check_names(blueprint, instructions)
     return Findings(
         [replace(problem, pointer=f"/blueprint{problem.pointer}") for problem in found.problems],
@@ -112,7 +127,8 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
         if name not in tools:
             raise ConfigurationError(
                 f"PODWRIGHT_ALLOWED_TOOLS names '{name}', which '{component.name}' does not have.",
-                suggestion=did_you_mean(name, tools) or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
+                suggestion=did_you_mean(name, tools)
+                or "It has no tools; unset PODWRIGHT_ALLOWED_TOOLS.",
             )
     models = settings.allowed_models
     if models is None:
@@ -124,8 +140,14 @@ def inline_policy(component: Component, settings: Settings) -> InlinePolicy:
         )
     parts = list(everything_in(component))
     workflows = [part for part in parts if isinstance(part, Workflow)]
-    conditions = {name: condition for workflow in workflows for name, condition in workflow.conditions.items()}
-    agents = {part.name: part for part in reversed(parts) if part is not component or isinstance(part, Agent)}
+    conditions = {
+        name: condition for workflow in workflows for name, condition in workflow.conditions.items()
+    }
+    agents = {
+        part.name: part
+        for part in reversed(parts)
+        if part is not component or isinstance(part, Agent)
+    }
     return InlinePolicy(
         tuple(models),
         {name: tools[name] for name in allowed_tools},

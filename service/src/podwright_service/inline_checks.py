@@ -39,7 +39,9 @@ class Inspection:
         settings: The size limits.
     """
 
-    def __init__(self, models: Collection[str], tools: Mapping[str, Tool], settings: Settings) -> None:
+    def __init__(
+        self, models: Collection[str], tools: Mapping[str, Tool], settings: Settings
+    ) -> None:
         self._models = models
         self._tools = tools
         self._settings = settings
@@ -64,7 +66,11 @@ class Inspection:
         if self._exceeds("/agents", len(agents), settings.max_steps, "agents"):
             return []
         name = blueprint.get("name")
-        root = name if isinstance(name, str) and name not in {**agents, **dict.fromkeys(served)} else None
+        root = (
+            name
+            if isinstance(name, str) and name not in {**agents, **dict.fromkeys(served)}
+            else None
+        )
         parts: dict[str | None, Mapping[str, Any]] = {**agents, root: blueprint}
         pointers = {**{name: json_pointer("agents", name) for name in agents}, root: "/blueprint"}
         total = 0
@@ -76,23 +82,37 @@ class Inspection:
         if self.unsafe_to_build:
             return []
         # an agent that names itself means the service's own agent, if there is one
-        graph = {name: (set(agent_names(part)) & parts.keys()) - ({name} & served) for name, part in parts.items()}
+        graph = {
+            name: (set(agent_names(part)) & parts.keys()) - ({name} & served)
+            for name, part in parts.items()
+        }
         depths: dict[str | None, int] = {}
         try:
             for name in TopologicalSorter(graph).static_order():
                 uses_agents = "steps" in parts[name] or "skills" in parts[name]
-                depth = depths[name] = uses_agents + max((depths[other] for other in graph[name]), default=0)
-                self._exceeds(pointers[name], depth, settings.max_nesting, "levels of agents that use each other")
+                depth = depths[name] = uses_agents + max(
+                    (depths[other] for other in graph[name]), default=0
+                )
+                self._exceeds(
+                    pointers[name],
+                    depth,
+                    settings.max_nesting,
+                    "levels of agents that use each other",
+                )
         except CycleError as error:
             circle: list[str] = error.args[1][::-1]
-            self._add(pointers[circle[0]], f"A blueprint cannot contain itself: {' → '.join(circle)}.")
+            self._add(
+                pointers[circle[0]], f"A blueprint cannot contain itself: {' → '.join(circle)}."
+            )
             self.unsafe_to_build = True
         self._exceeds("/agents", total, settings.max_steps, "steps in all blueprints")
         size = len(to_json_bytes([blueprint, agents]))
         self._exceeds("/blueprint", size, settings.max_blueprint_bytes, "bytes of JSON")
         return [name for name in depths if name is not None and name in agents]
 
-    def _visit(self, value: object, pointer: str, key: str | None, depth: int, nesting: int) -> None:
+    def _visit(
+        self, value: object, pointer: str, key: str | None, depth: int, nesting: int
+    ) -> None:
         """Check a value and everything in it.
 
         Args:
@@ -107,7 +127,12 @@ class Inspection:
         self._values += 1
         self._exceeds("", self._values, MAX_VALUES, "JSON values")
         if isinstance(value, str):
-            self._exceeds(pointer, len(_PLACEHOLDER.findall(value)), MAX_PLACEHOLDERS, "placeholders in one text")
+            self._exceeds(
+                pointer,
+                len(_PLACEHOLDER.findall(value)),
+                MAX_PLACEHOLDERS,
+                "placeholders in one text",
+            )
         elif isinstance(value, list | dict):
             if self._exceeds(pointer, depth, self._settings.max_json_depth, "levels of JSON"):
                 return
@@ -115,14 +140,24 @@ class Inspection:
                 self._visit_object(cast("dict[str, Any]", value), pointer, key, depth, nesting)
                 return
             for index, item in enumerate(cast("list[object]", value)):
-                self._visit(item, f"{pointer}/{index}", "steps" if key == "branches" else key, depth + 1, nesting)
+                self._visit(
+                    item,
+                    f"{pointer}/{index}",
+                    "steps" if key == "branches" else key,
+                    depth + 1,
+                    nesting,
+                )
 
-    def _visit_object(self, value: dict[str, Any], pointer: str, key: str | None, depth: int, nesting: int) -> None:
+    def _visit_object(
+        self, value: dict[str, Any], pointer: str, key: str | None, depth: int, nesting: int
+    ) -> None:
         if key in _STEP_KEYS:
             self._steps += 1
             nesting += 1
             if nesting == self._settings.max_nesting + 1:
-                self._add(pointer, f"Steps are nested deeper than {self._settings.max_nesting} levels.")
+                self._add(
+                    pointer, f"Steps are nested deeper than {self._settings.max_nesting} levels."
+                )
         if key is not None:
             self._check_names(value, pointer, key)
             self._check_caps(value, pointer, key)
@@ -154,7 +189,10 @@ class Inspection:
             self._add(pointer, f"Tool {short_repr(name)} is not allowed here.", hint)
             return
         function = as_object(as_object(entry.get("schema")).get("function"))
-        own = [_parameters(schema["function"]) for schema in (tool.schema, to_tool(tool.function).schema)]
+        own = [
+            _parameters(schema["function"])
+            for schema in (tool.schema, to_tool(tool.function).schema)
+        ]
         if isinstance(function.get("parameters"), dict) and _parameters(function) not in own:
             detail = f"The parameters differ from those of the served tool '{name}'."
             self._add(f"{pointer}/schema/function", detail, "Only descriptions may differ.")
@@ -167,12 +205,19 @@ class Inspection:
             caps["max_loops"] = settings.max_loops
         for name, cap in caps.items():
             if isinstance(number := value.get(name), int) and number > cap:
-                self._add(f"{pointer}/{name}", f"{name} is {short_repr(number)}; at most {cap} is allowed.")
+                self._add(
+                    f"{pointer}/{name}",
+                    f"{name} is {short_repr(number)}; at most {cap} is allowed.",
+                )
         default = DEFAULT_MAX_LOOPS if "instructions" in value else 0
         if "max_loops" not in as_object(value.get("config")) and default > settings.max_loops:
             detail = f"max_loops is {default} by default; at most {settings.max_loops} is allowed."
             self._add(f"{pointer}/config/max_loops", detail)
-        sizes = {"branches": settings.max_branches, "skills": settings.max_steps, "tools": settings.max_steps}
+        sizes = {
+            "branches": settings.max_branches,
+            "skills": settings.max_steps,
+            "tools": settings.max_steps,
+        }
         for name, cap in sizes.items():
             self._exceeds(f"{pointer}/{name}", len(as_array(value.get(name))), cap, name)
 
@@ -193,7 +238,11 @@ def _parameters(function: Mapping[str, Any]) -> str:
     """The parameters of a tool as a model is shown them, without their descriptions, as canonical JSON."""
 
     def without_description(item: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in item.items() if key != "description" or not isinstance(value, str)}
+        return {
+            key: value
+            for key, value in item.items()
+            if key != "description" or not isinstance(value, str)
+        }
 
     parameters = object_parameters(function["parameters"]) or function["parameters"]
     text = json.dumps([parameters, function.get("strict", False)])

@@ -20,7 +20,9 @@ def granted_limits(headers: Headers, settings: Settings) -> tuple[RunLimits, int
     Raises:
         RequestError: 400: a header is malformed.
     """
-    return _limits(headers.getlist(BUDGET), settings.run_limits), _hops(headers.getlist(HOPS), settings.max_hops)
+    return _limits(headers.getlist(BUDGET), settings.run_limits), _hops(
+        headers.getlist(HOPS), settings.max_hops
+    )
 
 
 def _limits(values: list[str], limits: RunLimits) -> RunLimits:
@@ -41,7 +43,9 @@ def _limits(values: list[str], limits: RunLimits) -> RunLimits:
 def _hops(values: list[str], max_hops: int) -> int:
     if not values:
         return max_hops
-    if not (len(values) == 1 and values[0].isascii() and values[0].isdecimal() and len(values[0]) < 16):
+    if not (
+        len(values) == 1 and values[0].isascii() and values[0].isdecimal() and len(values[0]) < 16
+    ):
         raise _malformed(HOPS, "expected one integer, 0 or more")
     return min(max_hops, int(values[0]))
 

@@ -125,7 +125,9 @@ def add_exception_handlers(app: FastAPI) -> None:
         return problem_response(request, error)
 
     async def ignore(request: Request, error: Exception) -> Response:
-        return Response(status_code=499)  # as in nginx's log; the client has left and does not read it
+        return Response(
+            status_code=499
+        )  # as in nginx's log; the client has left and does not read it
 
     for error_type in (RequestValidationError, HTTPException, PodwrightError, Exception):
         app.add_exception_handler(error_type, handle)
@@ -151,18 +153,26 @@ def problem_response(request: Request, error: Exception) -> Response:
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
-        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))  # seconds
+        headers["Retry-After"] = str(
+            math.ceil(min(max(error.retry_after or 1, 1), 3600))
+        )  # seconds
     if request.url.path.startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
-            headers["x-should-retry"] = "false"  # OpenAI's clients would repeat, and pay for, a run that failed
-        return Response(to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json")
+            headers["x-should-retry"] = (
+                "false"  # OpenAI's clients would repeat, and pay for, a run that failed
+            )
+        return Response(
+            to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json"
+        )
     return Response(problem.to_bytes(), problem.status, headers, MEDIA_TYPE)
 
 
 def _allowed_methods(request: Request, headers: Mapping[str, str]) -> str:
     """The methods of a path; Starlette's header names those of one route only."""
     path = request.app.openapi()["paths"].get(route_of(request.url.path), {})
-    return ", ".join(method.upper() for method in path if method in _METHODS) or headers.get("Allow", "")
+    return ", ".join(method.upper() for method in path if method in _METHODS) or headers.get(
+        "Allow", ""
+    )
 
 
 def problem_details(request: Request, error: Exception) -> ProblemDetails:
@@ -172,18 +182,32 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
         case RequestValidationError():
             return problem_details(request, _invalid_request(path, error))
         case RequestError():
-            more: dict[str, Any] = {"errors": error_entries(error.problems)} if error.problems else {}
-            return _problem(path, error.status_code, error.code, error.detail, error.suggestion, **more)
+            more: dict[str, Any] = (
+                {"errors": error_entries(error.problems)} if error.problems else {}
+            )
+            return _problem(
+                path, error.status_code, error.code, error.detail, error.suggestion, **more
+            )
         case HTTPException():
-            phrase = "body too large" if error.status_code == 413 else HTTPStatus(error.status_code).phrase
+            phrase = (
+                "body too large"
+                if error.status_code == 413
+                else HTTPStatus(error.status_code).phrase
+            )
             code = phrase.lower().replace(" ", "_")
             detail = f"{error.detail}: {request.method} {short_repr(path, 200)}."
-            hint = "Send a smaller body." if error.status_code == 413 else _route_suggestion(request, error)
+            hint = (
+                "Send a smaller body."
+                if error.status_code == 413
+                else _route_suggestion(request, error)
+            )
             return _problem(path, error.status_code, code, detail, hint)
         case PodwrightError():
             shown: str = request.app.state.runtime.settings.provider_errors
             reason = None if shown == "hide" else getattr(error, "provider_error", None)
-            problem = _of_podwright_error(path, error, provider_error=reason if shown == "show" else None)
+            problem = _of_podwright_error(
+                path, error, provider_error=reason if shown == "show" else None
+            )
             if problem.status >= 500:
                 detail = " ".join(filter(None, (problem.detail, reason)))
                 _log.warning("%s %s: %s: %s", request.method, path, problem.code, detail)
@@ -192,9 +216,13 @@ def problem_details(request: Request, error: Exception) -> ProblemDetails:
             return _unexpected(path)
 
 
-def run_problem(run_id: str, status: int, code: str, detail: str, suggestion: str) -> dict[str, Any]:
+def run_problem(
+    run_id: str, status: int, code: str, detail: str, suggestion: str
+) -> dict[str, Any]:
     """A problem document that is stored with a background run."""
-    return _problem(f"/runs/{run_id}", status, code, detail, suggestion).model_dump(exclude_unset=True)
+    return _problem(f"/runs/{run_id}", status, code, detail, suggestion).model_dump(
+        exclude_unset=True
+    )
 
 
 def problem_of(run_id: str, error: BaseException, shown: str) -> dict[str, Any]:
@@ -247,7 +275,9 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
     in_body = [{**entry, "loc": entry["loc"][1:]} for entry in details if entry["loc"][0] == "body"]
     body_type = REQUEST_BODIES.get(route_of(path))
     problems = to_problems(
-        in_body, error.body, lambda location: body_type.model_fields if body_type and not location else ()
+        in_body,
+        error.body,
+        lambda location: body_type.model_fields if body_type and not location else (),
     )
     if in_body and in_body[0]["type"] == "json_invalid":
         suggestion = "Correct the JSON in the body of the request."
@@ -258,7 +288,9 @@ def _invalid_request(path: str, error: RequestValidationError) -> RequestError:
             problems.append(Problem("", detail))
     first = problems[0] if problems else Problem("", "The request is invalid.")
     suggestion = first.suggestion or "Correct the places listed in 'errors'."
-    return RequestError(422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems)
+    return RequestError(
+        422, "request_invalid", f"Invalid request: {first.detail}", suggestion, problems=problems
+    )
 
 
 def _route_suggestion(request: Request, error: HTTPException) -> str:
@@ -279,7 +311,9 @@ def _of_podwright_error(path: str, error: PodwrightError, **more: Any) -> Proble
     if isinstance(error, errors.BlueprintValidationError | errors.MessagesError):
         facts["errors"] = error_entries(error.problems)
     detail = error.public_message or error.message
-    return _problem(path, _status(error), error.code, detail, error.suggestion, error.help_url, **facts)
+    return _problem(
+        path, _status(error), error.code, detail, error.suggestion, error.help_url, **facts
+    )
 
 
 def _status(error: PodwrightError) -> int:
@@ -290,6 +324,8 @@ def _status(error: PodwrightError) -> int:
     may_be_the_input = errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
     if isinstance(error, may_be_the_input) and error.__cause__ is None:
         return 422  # nothing failed: the condition cannot compare its values, or the number of loops was reached
-    if isinstance(error, errors.ModelRateLimitError) and error.transient:  # without credit, waiting does not help
+    if (
+        isinstance(error, errors.ModelRateLimitError) and error.transient
+    ):  # without credit, waiting does not help
         return 503
     return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)

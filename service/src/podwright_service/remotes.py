@@ -45,8 +45,13 @@ def name_and_key(url: str, settings: Settings) -> tuple[str, str | None]:
     except ValueError:
         host = ""
     if not host:
-        raise ConfigurationError("Invalid URL of a service.", suggestion="Write it as http://host:port.")
-    name = next((name for name, known in _urls(settings).items() if known.rstrip("/") == url.rstrip("/")), host)
+        raise ConfigurationError(
+            "Invalid URL of a service.", suggestion="Write it as http://host:port."
+        )
+    name = next(
+        (name for name, known in _urls(settings).items() if known.rstrip("/") == url.rstrip("/")),
+        host,
+    )
     key = settings.agent_keys.get(name)
     return name, key.get_secret_value() if key else None
 

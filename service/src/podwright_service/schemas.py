@@ -25,7 +25,9 @@ class RequestModel(BaseModel):
 class RunRequest(RequestModel):
     """Run the component on one of `input` and `inputs` (spec §4.2)."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]})
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["inputs"]}]}
+    )
 
     input: str | ContentParts = ""
     """A text; agents and conductors also take a list of texts and images."""
@@ -109,7 +111,9 @@ class Trace(BaseModel):
     """Agents and conductors: the conversation after the run, to be sent with the next input."""
 
 
-RunStatus = Literal["queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"]
+RunStatus = Literal[
+    "queued", "running", "waiting_for_approval", "succeeded", "failed", "cancelled", "interrupted"
+]
 
 
 class Approval(BaseModel):

@@ -70,7 +70,9 @@ def serve(component: Component, settings: Settings) -> None:
 
         serve_with_workers(app, settings)
     else:
-        config = uvicorn.Config(app, host=settings.host, port=settings.port, **server_options(settings))
+        config = uvicorn.Config(
+            app, host=settings.host, port=settings.port, **server_options(settings)
+        )
         with _return_on_signal():
             try:
                 uvicorn.Server(config).run()

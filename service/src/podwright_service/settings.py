@@ -64,7 +64,11 @@ def _parse_object(value: Any) -> Any:
 
 def _ignore_service_link(value: Any) -> Any:
     # Kubernetes sets PODWRIGHT_PORT=tcp://… in pods beside a Service named "podwright"
-    return 8000 if isinstance(value, str) and variables.is_service_link("PODWRIGHT_PORT", value) else value
+    return (
+        8000
+        if isinstance(value, str) and variables.is_service_link("PODWRIGHT_PORT", value)
+        else value
+    )
 
 
 def _expect(is_valid: Callable[[Any], object], expected: str) -> AfterValidator:
@@ -79,9 +83,15 @@ def _expect(is_valid: Callable[[Any], object], expected: str) -> AfterValidator:
 _is_host = re.compile(r"(?![^:]*:[^:]*$)[\w.%:-]+").fullmatch
 _is_host_pattern = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\da-fA-F:.]+\]").fullmatch
 _is_origin = re.compile(r"\*|[a-z-]+://[^/\sA-Z*]+").fullmatch
-Host = Annotated[str, _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1")]
-HostPattern = Annotated[str, _expect(_is_host_pattern, "a host name without scheme or port, such as *.example.com")]
-Origin = Annotated[str, _expect(_is_origin, "* or a lower-case origin without a path, such as https://example.com")]
+Host = Annotated[
+    str, _expect(_is_host, "a host name or an address without a port, such as 127.0.0.1")
+]
+HostPattern = Annotated[
+    str, _expect(_is_host_pattern, "a host name without scheme or port, such as *.example.com")
+]
+Origin = Annotated[
+    str, _expect(_is_origin, "* or a lower-case origin without a path, such as https://example.com")
+]
 _most_workers = f"at most {MAX_WORKERS} (4 for each core, or 8), because more only take memory"
 Workers = Annotated[PositiveInt, _expect(MAX_WORKERS.__ge__, _most_workers)]
 Names = Annotated[list[str], NoDecode, BeforeValidator(_split)]
@@ -110,11 +120,15 @@ class Settings(BaseSettings):
     """A model, "<provider>/<model_name>", that replaces every model that the blueprints name."""
     host: Host = "0.0.0.0"  # noqa: S104 - a container is reached from outside (spec §4.1)
     """Address to listen on."""
-    port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(default=8000, ge=0, le=65535)
+    port: Annotated[int, BeforeValidator(_ignore_service_link)] = Field(
+        default=8000, ge=0, le=65535
+    )
     """Port to listen on; 0 selects a free one."""
     title: str | None = None
     """Title of the service and of its API page; by default the component's name."""
-    workers: Workers = Field(default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY"))
+    workers: Workers = Field(
+        default=1, validation_alias=AliasChoices("PODWRIGHT_WORKERS", "WEB_CONCURRENCY")
+    )
     """Number of server processes, at most four for each core (or 8). `WEB_CONCURRENCY` is an alias."""
     worker_max_requests: NonNegativeInt = 0
     """Requests after which a worker process is replaced; 0 means never."""
@@ -127,9 +141,13 @@ class Settings(BaseSettings):
     """API keys, separated by commas. `run+read:KEY` limits one to scopes; `shop@KEY` names its caller."""
     api_keys_file: str | None = None
     """A file with API keys, one per line; it is read again when it changes."""
-    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
+    allowed_hosts: Annotated[list[HostPattern], NoDecode, BeforeValidator(_split)] = Field(
+        default_factory=list[str]
+    )
     """Host names to accept besides local ones, such as `*.example.com`; `*` is any, as is the default with API keys."""
-    cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(default_factory=list[str])
+    cors_origins: Annotated[list[Origin], NoDecode, BeforeValidator(_split)] = Field(
+        default_factory=list[str]
+    )
     """Origins whose web pages may call the service, or `*`; by default none."""
     secrets_dir: str = SECRETS_DIR
     """A folder of files that each hold one setting, named after its variable: `podwright_api_keys`."""
@@ -251,13 +269,21 @@ def read_settings(**options: Any) -> Settings:
     try:
         mistakes = [*variables.unknown(names, folder), *_library_mistakes(folder)]
         try:
-            arguments: dict[str, Any] = {"_secrets_dir": folder if folder.is_dir() else None, **options}
+            arguments: dict[str, Any] = {
+                "_secrets_dir": folder if folder.is_dir() else None,
+                **options,
+            }
             settings = Settings(**arguments)
         except ValidationError as error:
-            mistakes += [line for details in error.errors(include_url=False) for line in _describe(details, options)]
+            mistakes += [
+                line
+                for details in error.errors(include_url=False)
+                for line in _describe(details, options)
+            ]
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"The secrets in '{folder}' cannot be read: {error}.", suggestion="Let this user read UTF-8 files there."
+            f"The secrets in '{folder}' cannot be read: {error}.",
+            suggestion="Let this user read UTF-8 files there.",
         ) from error
     if settings is None or mistakes:
         raise variables.failure(mistakes)
@@ -287,7 +313,10 @@ def _library_mistakes(folder: Path) -> Iterator[str]:
 
 def source_of(name: str, options: dict[str, Any]) -> str:
     """Where a setting's value comes from; see `variables.origin`."""
-    flags = {"component": "PATH", **{flag: f"--{flag}" for flag in ("host", "port", "title", "model")}}
+    flags = {
+        "component": "PATH",
+        **{flag: f"--{flag}" for flag in ("host", "port", "title", "model")},
+    }
     option = flags.get(name, variables_of(name)[0]) if name in options else None
     return variables.origin(variables_of(name), option, _secrets_dir())
 
@@ -306,7 +335,8 @@ def adopt_secrets() -> dict[str, Path]:
                 os.environ[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, ValueError) as error:
                 raise ConfigurationError(
-                    f"The file '{file}' cannot be read: {error}.", suggestion="Let this user read it."
+                    f"The file '{file}' cannot be read: {error}.",
+                    suggestion="Let this user read it.",
                 ) from error
             adopted[name] = file
     return adopted
@@ -319,7 +349,9 @@ def _secrets_dir() -> Path:
 def _describe(details: ErrorDetails, options: dict[str, Any]) -> Iterator[str]:
     """A validation error of a setting, with the option, variable or file that the value comes from."""
     name = str(details["loc"][0])
-    field = next((field for field in Settings.model_fields if name in (field, *variables_of(field))), None)
+    field = next(
+        (field for field in Settings.model_fields if name in (field, *variables_of(field))), None
+    )
     if field is None:
         yield f"Unknown setting '{name}'."
         return

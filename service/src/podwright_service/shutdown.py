@@ -59,7 +59,9 @@ class Lifecycle:
         with self._handle_signals():
             self._begin()
             try:
-                async with self._background.working() if self._background else contextlib.nullcontext():
+                async with (
+                    self._background.working() if self._background else contextlib.nullcontext()
+                ):
                     self.state = "ready"
                     try:
                         yield
@@ -82,7 +84,9 @@ class Lifecycle:
             self.state = "draining"
             if self._background:
                 loop.call_soon_threadsafe(self._background.drain)
-            loop.call_soon_threadsafe(loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)])
+            loop.call_soon_threadsafe(
+                loop.call_later, delay, self._stop, number, handlers[signal.Signals(number)]
+            )
 
         for number in handlers:
             signal.signal(number, handle)
@@ -96,7 +100,9 @@ class Lifecycle:
         """Have the server accept no more requests, and give the active runs their time."""
         if callable(server_handler):
             server_handler(number, None)
-        asyncio.get_running_loop().call_later(self._settings.shutdown_timeout, self._active_runs.cancel_all)
+        asyncio.get_running_loop().call_later(
+            self._settings.shutdown_timeout, self._active_runs.cancel_all
+        )
 
 
 class DrainMiddleware:

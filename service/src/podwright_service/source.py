@@ -29,7 +29,8 @@ def load_component(source: str, agents: Mapping[str, Component] | None = None) -
             return podwright.load(path, agents=agents)
         except OSError as error:
             raise ConfigurationError(
-                f"Cannot read '{error.filename}': {error.strerror}.", suggestion="Let this user read it."
+                f"Cannot read '{error.filename}': {error.strerror}.",
+                suggestion="Let this user read it.",
             ) from error
     module, colon, attribute = source.partition(":")
     if colon and module and attribute and "/" not in module:
@@ -62,7 +63,9 @@ def _names_beside(path: Path) -> list[str]:
 
 def _load_from_module(name: str, attribute: str) -> Component:
     folder = str(Path.cwd())
-    if folder not in sys.path:  # the path of a console script does not include its working directory
+    if (
+        folder not in sys.path
+    ):  # the path of a console script does not include its working directory
         sys.path.insert(0, folder)
     try:
         module = importlib.import_module(name)
@@ -81,5 +84,6 @@ def _load_from_module(name: str, attribute: str) -> Component:
         f"'{name}:{attribute}' is a {type(value).__name__}, not a component."
         if hasattr(module, attribute)
         else f"The module '{name}' has no attribute '{truncate(attribute, 100)}'.",
-        suggestion=did_you_mean(attribute, components) or f"Make an Agent, a Workflow, … in '{name}'.",
+        suggestion=did_you_mean(attribute, components)
+        or f"Make an Agent, a Workflow, … in '{name}'.",
     )

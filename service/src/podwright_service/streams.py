@@ -65,7 +65,9 @@ class RunStream:
         self._changed.set()
 
     @contextlib.asynccontextmanager
-    async def running(self, work: Coroutine[Any, Any, ExecutionResult]) -> AsyncGenerator[asyncio.Task[Any]]:
+    async def running(
+        self, work: Coroutine[Any, Any, ExecutionResult]
+    ) -> AsyncGenerator[asyncio.Task[Any]]:
         """Do the work in a task within this context; at its end, the task is cancelled and awaited."""
         self._task = asyncio.create_task(work)
         self._task.add_done_callback(self._ended)
@@ -135,7 +137,9 @@ class RunStream:
         """
         if self._too_slow:
             detail = "The run was cancelled because its events were not read fast enough."
-            raise RequestError(503, "stream_too_slow", detail, "Read faster, or use /run, which responds once.")
+            raise RequestError(
+                503, "stream_too_slow", detail, "Read faster, or use /run, which responds once."
+            )
         return await self._task
 
 
@@ -148,7 +152,9 @@ class StreamedRun(EventSourceResponse):
         run: Ends the run when it is closed.
     """
 
-    def __init__(self, content: AsyncIterator[bytes], stream: RunStream, run: contextlib.AsyncExitStack) -> None:
+    def __init__(
+        self, content: AsyncIterator[bytes], stream: RunStream, run: contextlib.AsyncExitStack
+    ) -> None:
         super().__init__(self._read(content), headers=stream.headers)
         self._stream = stream
         self._run = run
@@ -180,7 +186,10 @@ class StreamedRun(EventSourceResponse):
 
 def _merged(last: Event, event: Event) -> Token | None:
     """Two consecutive tokens of one model call as one event, if they may be merged."""
-    if not (isinstance(last, Token) and isinstance(event, Token)) or len(last.text) > _MAX_MERGED_TEXT:
+    if (
+        not (isinstance(last, Token) and isinstance(event, Token))
+        or len(last.text) > _MAX_MERGED_TEXT
+    ):
         return None
     same_call = (last.run_id, last.call) == (event.run_id, event.call)
     return replace(event, text=last.text + event.text) if same_call else None

@@ -30,14 +30,18 @@ LIBRARY = {
 }
 """Variables that the library reads itself."""
 
-_SERVICE_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_SERVICE_LINK = re.compile(
+    r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
 _LINK_URL = re.compile(r"(tcp|udp|sctp)://")
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
 def is_service_link(name: str, value: str) -> bool:
     """Whether Kubernetes set the variable for a Service whose name begins with "podwright"."""
-    return bool(_SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINK_URL.match(value)))
+    return bool(
+        _SERVICE_LINK.fullmatch(name) or (name.endswith("_PORT") and _LINK_URL.match(value))
+    )
 
 
 def masked(value: Any) -> Any:
@@ -79,15 +83,23 @@ def unknown(known: Iterable[str], folder: Path) -> Iterator[str]:
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
     # compared without the prefix, which would make all names look alike
-    hint = did_you_mean(name.upper().removeprefix(PREFIX), sorted(name.removeprefix(PREFIX) for name in names))
-    return hint.replace("'", f"'{PREFIX}", 1) if hint.startswith("Did") else "`podwright settings` lists all settings."
+    hint = did_you_mean(
+        name.upper().removeprefix(PREFIX), sorted(name.removeprefix(PREFIX) for name in names)
+    )
+    return (
+        hint.replace("'", f"'{PREFIX}", 1)
+        if hint.startswith("Did")
+        else "`podwright settings` lists all settings."
+    )
 
 
 def secret_files(folder: Path) -> list[Path]:
     """The files of settings in the folder of secrets, which need not exist."""
     if not folder.is_dir():
         return []
-    return sorted(file for file in folder.iterdir() if file.name.upper().startswith(PREFIX) and file.is_file())
+    return sorted(
+        file for file in folder.iterdir() if file.name.upper().startswith(PREFIX) and file.is_file()
+    )
 
 
 def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
@@ -113,6 +125,10 @@ def origin(names: Sequence[str], option: str | None, folder: Path) -> str:
 def failure(mistakes: Sequence[str]) -> ConfigurationError:
     """One error for all mistakes in the settings."""
     if len(mistakes) == 1:
-        return ConfigurationError(f"Invalid setting: {mistakes[0]}", suggestion="Correct or unset it.")
+        return ConfigurationError(
+            f"Invalid setting: {mistakes[0]}", suggestion="Correct or unset it."
+        )
     lines = "".join(f"\n  - {mistake}" for mistake in mistakes)
-    return ConfigurationError(f"{len(mistakes)} invalid settings:{lines}", suggestion="Correct or unset them.")
+    return ConfigurationError(
+        f"{len(mistakes)} invalid settings:{lines}", suggestion="Correct or unset them."
+    )

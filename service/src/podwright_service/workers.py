@@ -54,7 +54,9 @@ class _Application(BaseApplication):
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,
             "logconfig_dict": logging_config(settings),
-            "timeout": max(HANG_TIMEOUT, finish),  # a worker that is replaced sends no heartbeat while its runs finish
+            "timeout": max(
+                HANG_TIMEOUT, finish
+            ),  # a worker that is replaced sends no heartbeat while its runs finish
             "graceful_timeout": int(settings.drain_delay) + 1 + finish,
             "max_requests": settings.worker_max_requests,
             "max_requests_jitter": settings.worker_max_requests // 10,
@@ -71,7 +73,9 @@ class _Application(BaseApplication):
 
 
 def _log_address(server: Any) -> None:
-    logging.getLogger("uvicorn.error").info("Uvicorn running on %s", ", ".join(map(str, server.LISTENERS)))
+    logging.getLogger("uvicorn.error").info(
+        "Uvicorn running on %s", ", ".join(map(str, server.LISTENERS))
+    )
 
 
 def _forget_worker(server: Any, worker: Any) -> None:

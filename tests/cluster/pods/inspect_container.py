@@ -15,7 +15,9 @@ def is_writable(folder):
 
 
 def files(folder):
-    return {file.name: file.read_text() for file in pathlib.Path(folder).iterdir() if file.is_file()}
+    return {
+        file.name: file.read_text() for file in pathlib.Path(folder).iterdir() if file.is_file()
+    }
 
 
 def limit(*files):
@@ -25,7 +27,9 @@ def limit(*files):
 
 
 status = dict(
-    line.split(":\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines() if ":\t" in line
+    line.split(":\t", 1)
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines()
+    if ":\t" in line
 )
 quota = limit("cpu.max", "cpu/cpu.cfs_quota_us")
 period = quota[1:] or limit("cpu/cpu.cfs_period_us")
@@ -36,7 +40,10 @@ print(
             "capabilities": [int(status[name], 16) for name in ("CapEff", "CapBnd", "CapPrm")],
             "restrictions": [int(status["NoNewPrivs"]), int(status["Seccomp"])],
             "writable": [
-                *filter(is_writable, ("/", "/component", "/run/podwright", "/opt/podwright", tempfile.gettempdir()))
+                *filter(
+                    is_writable,
+                    ("/", "/component", "/run/podwright", "/opt/podwright", tempfile.gettempdir()),
+                )
             ],
             "component": files("/component"),
             "keys": files("/run/podwright"),

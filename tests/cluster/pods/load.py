@@ -24,7 +24,9 @@ async def send(url: str) -> None:
     # the address of a Service does not change, and a name server of a busy machine may be late
     connector = aiohttp.TCPConnector(ttl_dns_cache=None)
     timeout = aiohttp.ClientTimeout(total=60)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, connector=connector) as session:
+    async with aiohttp.ClientSession(
+        headers=headers, timeout=timeout, connector=connector
+    ) as session:
         await connect(session, url)
         while not done.is_set():
             try:
@@ -54,8 +56,12 @@ async def report() -> None:
 
 
 async def main() -> None:
-    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(lambda _: done.set())
-    await asyncio.gather(report(), *(send(url) for url in ask["urls"] for _ in range(ask["clients"])))
+    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read).add_done_callback(
+        lambda _: done.set()
+    )
+    await asyncio.gather(
+        report(), *(send(url) for url in ask["urls"] for _ in range(ask["clients"]))
+    )
     print(json.dumps(outcomes), flush=True)
 
 

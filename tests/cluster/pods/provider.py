@@ -30,7 +30,9 @@ async def complete(request: web.Request) -> web.Response:
     head = {"id": "x", "model": f"{body['model']}-2026-11-01", "created": 1}
     if not body.get("stream"):
         choice = {"index": 0, "message": message, "finish_reason": reason}
-        return web.json_response({**head, "object": "chat.completion", "choices": [choice], "usage": USAGE})
+        return web.json_response(
+            {**head, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+        )
     head["object"] = "chat.completion.chunk"
     chunks = [
         {**head, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},

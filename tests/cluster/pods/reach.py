@@ -21,4 +21,12 @@ def is_reached(address: str) -> bool:
 
 
 with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
-    print(json.dumps([address for address, hit in zip(addresses, pool.map(is_reached, addresses), strict=True) if hit]))
+    print(
+        json.dumps(
+            [
+                address
+                for address, hit in zip(addresses, pool.map(is_reached, addresses), strict=True)
+                if hit
+            ]
+        )
+    )

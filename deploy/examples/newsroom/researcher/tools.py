@@ -6,7 +6,9 @@ from collections import Counter
 from pathlib import Path
 
 ARCHIVE = Path(__file__).with_name("archive.txt")
-COMMON = set("a about an and are as at be by did for from had has how in into is it its not of on or that the".split())
+COMMON = set(
+    "a about an and are as at be by did for from had has how in into is it its not of on or that the".split()
+)
 COMMON |= set("their this to was were what when where which who why with write".split())
 
 

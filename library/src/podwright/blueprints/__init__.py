@@ -1,6 +1,14 @@
 """Blueprints as data: read, write, validate. Nothing here runs a component."""
 
-from podwright.blueprints.files import SUFFIXES, digest, from_json, from_yaml, read_file, to_json, to_yaml
+from podwright.blueprints.files import (
+    SUFFIXES,
+    digest,
+    from_json,
+    from_yaml,
+    read_file,
+    to_json,
+    to_yaml,
+)
 from podwright.blueprints.schema import VERSION, json_schema
 from podwright.blueprints.steps import walk_steps
 from podwright.blueprints.validation import check, invalid, kind_of, problems, warnings

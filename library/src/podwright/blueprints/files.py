@@ -35,7 +35,9 @@ def to_yaml(blueprint: Mapping[str, Any]) -> str:
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
-        def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> yaml.ScalarNode:
+        def represent_scalar(
+            self, tag: str, value: Any, style: str | None = None
+        ) -> yaml.ScalarNode:
             # YAML 1.1 takes these characters for line breaks, except within double quotes
             quoted = isinstance(value, str) and any(char in value for char in "\x85\u2028\u2029")
             return super().represent_scalar(tag, value, '"' if quoted else style)  # pyright: ignore[reportUnknownMemberType] - untyped in its stubs
@@ -66,9 +68,18 @@ def from_yaml(text: str | bytes) -> Any:
 
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         reason = " ".join(str(error).split())
-        raise invalid([Problem("", f"Invalid YAML: {reason}.", "Check indentation and quotes.")]) from error
+        raise invalid(
+            [Problem("", f"Invalid YAML: {reason}.", "Check indentation and quotes.")]
+        ) from error
 
 
 def read_file(path: str | Path) -> Blueprint:
@@ -82,7 +93,9 @@ def read_file(path: str | Path) -> Blueprint:
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         endings = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise ConfigurationError(f"'{file}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}.")
+        raise ConfigurationError(
+            f"'{file}' is not a blueprint file.", suggestion=f"Rename it to one of {endings}."
+        )
     if not isinstance(data, dict):
         problem = Problem("", f"A blueprint must be an object, not {type(data).__name__}.")
         raise invalid([problem], f"The blueprint '{file}'")
@@ -102,7 +115,9 @@ def read_data(path: str | Path) -> Any:
         text = read_bytes(file).removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
     except (OSError, ValueError) as error:
         hint = _similar_name(file) if isinstance(error, FileNotFoundError) else None
-        raise ConfigurationError(f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint) from error
+        raise ConfigurationError(
+            f"Cannot read '{name}': {os_error_reason(error)}.", suggestion=hint
+        ) from error
     try:
         return from_json(text) if file.suffix.lower() == ".json" else from_yaml(text)
     except BlueprintValidationError as error:
@@ -129,12 +144,23 @@ def read_bytes(path: str | Path) -> bytes:
 def _similar_name(file: Path) -> str | None:
     """A suggestion: the blueprint file or folder with the most similar name."""
     siblings = sorted(file.parent.glob("*"))
-    return did_you_mean(file.name, (path.name for path in siblings if path.suffix in SUFFIXES or path.is_dir())) or None
+    return (
+        did_you_mean(
+            file.name, (path.name for path in siblings if path.suffix in SUFFIXES or path.is_dir())
+        )
+        or None
+    )
 
 
 def digest(blueprint: Mapping[str, Any]) -> str:
     """`sha256:` and 64 hexadecimal digits over the canonical JSON: sorted keys, no white space, 1.0 written as 1."""
-    text = json.dumps(_canonical(blueprint), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        _canonical(blueprint),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 

@@ -33,7 +33,9 @@ TOOL_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 """The names of tools that OpenAI, Anthropic and most other providers take."""
 PATTERNS[_NAME] = "a name without control characters, braces and slashes"
 PATTERNS[_MODEL] = "a model named '<provider>/<model_name>', for example 'openai/gpt-4o-mini'"
-PATTERNS[TOOL_NAME.pattern] = "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
+PATTERNS[TOOL_NAME.pattern] = (
+    "a name of letters a to z and A to Z, digits, '_' and '-', at most 64 characters"
+)
 
 _CONFIG = CLOSED | ConfigDict(json_schema_extra={"additionalProperties": True})
 """The pydantic configuration of `config`, whose unknown keys are judged in `validation`."""
@@ -120,12 +122,16 @@ def _unique_names(entries: list[Any]) -> list[Any]:
 
 def _known_version(version: str) -> str:
     if version not in VERSIONS:
-        raise ValueError(f"Unknown schema version {short_repr(version)}; this release reads {', '.join(VERSIONS)}")
+        raise ValueError(
+            f"Unknown schema version {short_repr(version)}; this release reads {', '.join(VERSIONS)}"
+        )
     return version
 
 
 Version = Annotated[str, AfterValidator(_known_version)]
-Tools = Annotated[list[Annotated[ToolEntry, AfterValidator(_same_names)]], AfterValidator(_unique_names)]
+Tools = Annotated[
+    list[Annotated[ToolEntry, AfterValidator(_same_names)]], AfterValidator(_unique_names)
+]
 
 
 @with_config(CLOSED)
@@ -167,7 +173,9 @@ class ConductorBlueprint(_Described, total=False):
     type: Required[Literal["Conductor"]]
     name: Required[Name]
     instructions: Required[str]
-    skills: Required[Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)]]
+    skills: Required[
+        Annotated[list[MemberBlueprint], MinLen(1), MaxLen(64), AfterValidator(_unique_names)]
+    ]
     config: Required[ConductorConfig]
 
 
@@ -319,7 +327,11 @@ _SHAPES_BY_KEY: dict[str, Any] = {
     "skills": MemberBlueprint,
     "workflow": WorkflowBlueprint,
 }
-_CONFIGS: dict[Kind, Any] = {"agent": AgentConfig, "conductor": ConductorConfig, "pipeline": PipelineConfig}
+_CONFIGS: dict[Kind, Any] = {
+    "agent": AgentConfig,
+    "conductor": ConductorConfig,
+    "pipeline": PipelineConfig,
+}
 
 
 def _keys(shape: Any) -> frozenset[str]:

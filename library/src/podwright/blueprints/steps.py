@@ -24,4 +24,6 @@ def walk_steps(steps: object, at: str = "/steps") -> Iterator[tuple[str, dict[st
             yield from walk_steps(step.get(key), f"{here}/{key}")
         for number, branch in enumerate(as_array(step.get("branches"))):
             yield from walk_steps(branch, f"{here}/branches/{number}")
-        yield from walk_steps(as_object(step.get("workflow")).get("steps"), f"{here}/workflow/steps")
+        yield from walk_steps(
+            as_object(step.get("workflow")).get("steps"), f"{here}/workflow/steps"
+        )

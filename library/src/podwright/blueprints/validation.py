@@ -35,7 +35,9 @@ _UNSAFE = re.compile(
 """Names of addresses, credentials, limits and code, which `config` may not contain at any depth."""
 _HINT = "Addresses, credentials and limits belong in the environment, code in Python, and notes in metadata."
 
-_TYPES: dict[str, Kind] = {shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()}
+_TYPES: dict[str, Kind] = {
+    shape.__name__.removesuffix("Blueprint"): kind for kind, shape in SHAPES.items()
+}
 
 
 def kind_of(blueprint: Mapping[str, Any]) -> Kind:
@@ -97,7 +99,9 @@ def check(blueprint: object, kind: Kind | None = None, validate: bool = True) ->
     return parsed
 
 
-def parse(blueprint: object, kind: Kind | None = None, validate: bool = True) -> tuple[Blueprint, list[Problem]]:
+def parse(
+    blueprint: object, kind: Kind | None = None, validate: bool = True
+) -> tuple[Blueprint, list[Problem]]:
     """As `check`, but returns the problems, so that a caller can add its own; with problems, the data is not usable."""
     if not isinstance(blueprint, Mapping):
         return {}, [Problem("", f"A blueprint must be an object, not {describe_value(blueprint)}.")]
@@ -137,14 +141,18 @@ def _json_problems(data: object) -> Iterator[Problem]:
                 yield Problem(pointer, f"Expected at most {MAX_KEYS} keys, got {len(keys)}.")
             for key in keys:
                 if not isinstance(key, str):
-                    yield Problem(pointer, f"The key {short_repr(key)} is not a string.", "Put it in quotes.")
+                    yield Problem(
+                        pointer, f"The key {short_repr(key)} is not a string.", "Put it in quotes."
+                    )
         elif isinstance(value, float) and not math.isfinite(value):
             yield Problem(pointer, f"{value} is not a JSON number.")
         elif not (value is None or isinstance(value, str | bool | int | float | list)):
             yield Problem(pointer, f"Expected JSON data, got {describe_value(value)}.")
 
 
-def _check_shape(blueprint: Blueprint, kind: Kind, validate: bool = True) -> tuple[list[Problem], list[Problem]]:
+def _check_shape(
+    blueprint: Blueprint, kind: Kind, validate: bool = True
+) -> tuple[list[Problem], list[Problem]]:
     """Its problems and its warnings; without `validate`, unknown keys are dropped first."""
     try:
         adapter(kind).validate_python(blueprint)
@@ -160,21 +168,33 @@ def _check_shape(blueprint: Blueprint, kind: Kind, validate: bool = True) -> tup
         return _check_shape(blueprint, kind)
 
     others = [error for error in errors if error["loc"] not in further]
-    problems = to_problems(others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1])))
+    problems = to_problems(
+        others, blueprint, lambda at: allowed_keys(kind, at, as_object(resolve(blueprint, at)[1]))
+    )
     problems += [
         Problem(pointer, "Unsafe key: like an address, a credential, a limit or code.", _HINT)
         for pointer in further.values()
         if pointer
     ]
     return problems, [
-        Problem(json_pointer(*at), "Unknown key, kept but not used.") for at in further if not further[at]
+        Problem(json_pointer(*at), "Unknown key, kept but not used.")
+        for at in further
+        if not further[at]
     ]
 
 
 def _further_keys(errors: Sequence[Mapping[str, Any]]) -> dict[Location, str]:
     """Unknown keys of `config` that resemble no setting, by location: the pointer of an unsafe key, "" if harmless."""
-    further = [error for error in errors if error["type"] == "extra_forbidden" and error["loc"][-2:-1] == ("config",)]
-    return {error["loc"]: _unsafe_key(error) for error in further if not resembles_setting(str(error["loc"][-1]))}
+    further = [
+        error
+        for error in errors
+        if error["type"] == "extra_forbidden" and error["loc"][-2:-1] == ("config",)
+    ]
+    return {
+        error["loc"]: _unsafe_key(error)
+        for error in further
+        if not resembles_setting(str(error["loc"][-1]))
+    }
 
 
 def _unsafe_key(error: Mapping[str, Any]) -> str:
@@ -187,4 +207,6 @@ def resembles_setting(key: str) -> bool:
     """Whether a key is a setting in `config` of some kind of component, or nearly so."""
     word = key[:50].lower().replace("-", "_")
     # swapped letters count, but "opts" and "post" are words of their own
-    return bool(get_close_matches(word, CONFIG_KEYS, 1, 0.81)) or sorted(word) in map(sorted, CONFIG_KEYS - {"stop"})
+    return bool(get_close_matches(word, CONFIG_KEYS, 1, 0.81)) or sorted(word) in map(
+        sorted, CONFIG_KEYS - {"stop"}
+    )

@@ -54,7 +54,9 @@ class Allowance:
             return request
         await self._model.prepare()
         asked = request.settings.get("max_tokens")
-        self._wanted = self._wanted or asked or self._model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
+        self._wanted = (
+            self._wanted or asked or self._model.max_output_tokens() or ASSUMED_OUTPUT_TOKENS
+        )
         allowed = self._wanted
         input_tokens = estimate_input(request)
         for budget in self._budgets:
@@ -80,7 +82,9 @@ class Allowance:
     def use(self, usage: Usage) -> None:
         """An attempt is over, and has used this; one of which nothing has arrived is no answer."""
         self._used = usage if self._used is None else self._used + usage
-        self._has_answer = self._has_answer or not usage.uncounted_model_calls or usage.output_tokens > 0
+        self._has_answer = (
+            self._has_answer or not usage.uncounted_model_calls or usage.output_tokens > 0
+        )
 
     def settle(self) -> None:
         """Release what is held back, and count what was used: a call for each answer, and one if there is none."""

@@ -96,7 +96,9 @@ class Component(ABC):
         """A result of this component as input for the next component."""
         return to_text(value)
 
-    def step_task(self, data: Any, progress: dict[str, Any], approved: tuple[int, ...] | None) -> Task:
+    def step_task(
+        self, data: Any, progress: dict[str, Any], approved: tuple[int, ...] | None
+    ) -> Task:
         """The task of a run of this component as a step of a workflow.
 
         Args:
@@ -124,7 +126,9 @@ class Component(ABC):
     async def _astream(self, task: Task) -> AsyncGenerator[Event]:
         # the run is a task of its own, so that its context variables do not leak into the reader
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
-        running = asyncio.create_task(execute(self, task, subscribers=(queue.put_nowait,), stream=True))
+        running = asyncio.create_task(
+            execute(self, task, subscribers=(queue.put_nowait,), stream=True)
+        )
         running.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
@@ -183,7 +187,9 @@ class PromptComponent(Component):
         """As `run`, from asynchronous code; cancelling it cancels the run."""
         return await self._arun(self.task(input_data, response_model, messages), stream, trace)
 
-    def stream(self, input_data: Input, response_model: Any = None, *, messages: Messages = ()) -> Iterator[Event]:
+    def stream(
+        self, input_data: Input, response_model: Any = None, *, messages: Messages = ()
+    ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         return self._stream(self.task(input_data, response_model, messages))
 
@@ -262,13 +268,17 @@ class ModelComponent(PromptComponent):
     def history_settings(self) -> HistorySettings:
         """How much of a conversation its model is given."""
         known = HistorySettings.__optional_keys__
-        return cast("HistorySettings", {key: value for key, value in self.config.items() if key in known})
+        return cast(
+            "HistorySettings", {key: value for key, value in self.config.items() if key in known}
+        )
 
     @property
     def settings(self) -> ModelSettings:
         """The model settings in the blueprint's `config`."""
         known = ModelSettings.__optional_keys__
-        return cast("ModelSettings", {key: value for key, value in self.config.items() if key in known})
+        return cast(
+            "ModelSettings", {key: value for key, value in self.config.items() if key in known}
+        )
 
 
 def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
@@ -279,5 +289,7 @@ def _loop_of_outer_run() -> asyncio.AbstractEventLoop | None:
     """
     outer = current()
     if outer is not None and outer.over:
-        raise RunCancelledError(f"The run of '{outer.component}', which this call is part of, is over.")
+        raise RunCancelledError(
+            f"The run of '{outer.component}', which this call is part of, is over."
+        )
     return outer.loop if outer else None

@@ -37,7 +37,11 @@ class ChatConfig:
     def of(cls, component: ModelComponent, task: Task, tools: Mapping[str, Tool]) -> ChatConfig:
         """The configuration of a component's chat for a task."""
         settings: ModelSettings = {**component.settings, **task.settings}
-        limits = [each["max_tokens"] for each in (component.settings, task.settings) if "max_tokens" in each]
+        limits = [
+            each["max_tokens"]
+            for each in (component.settings, task.settings)
+            if "max_tokens" in each
+        ]
         if limits:
             settings["max_tokens"] = min(limits)
         return cls(
@@ -50,7 +54,9 @@ class ChatConfig:
         )
 
 
-async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, response_model: Any = None) -> Any:
+async def run_chat(
+    run: Run, config: ChatConfig, messages: ChatMessages, response_model: Any = None
+) -> Any:
     """Call the model and the tools that it asks for, until it answers.
 
     Args:
@@ -87,14 +93,22 @@ async def run_chat(run: Run, config: ChatConfig, messages: ChatMessages, respons
             value = await output.read(response.text) if output else response.text
         except ValueError as error:
             reason = str(error)
-            order = f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
+            order = (
+                f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
+            )
             messages.add_asides(answer, order)
-            await asyncio.sleep(0)  # a model that answers at once must not keep other runs from their turn
+            await asyncio.sleep(
+                0
+            )  # a model that answers at once must not keep other runs from their turn
         else:
             messages.turn.append(answer)
             run.messages = messages.to_data()
             return value
     if reason:
         calls = f"max_loops={config.max_loops} calls"
-        raise errors.OutputError(f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}.")
-    raise errors.LoopLimitError(f"'{run.component}' still called tools after {config.max_loops} model calls.")
+        raise errors.OutputError(
+            f"'{run.component}' gave no answer that fits the response model in {calls}: {reason}."
+        )
+    raise errors.LoopLimitError(
+        f"'{run.component}' still called tools after {config.max_loops} model calls."
+    )

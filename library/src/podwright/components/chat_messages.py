@@ -69,7 +69,9 @@ class ChatMessages:
 
     def to_data(self) -> list[dict[str, Any]]:
         """The conversation as JSON data."""
-        turn = [message for message in self.turn if not any(message is aside for aside in self.asides)]
+        turn = [
+            message for message in self.turn if not any(message is aside for aside in self.asides)
+        ]
         return to_data((*self.earlier, *turn))
 
     def request(self, run: Run, model: str, **fields: Any) -> ModelRequest:
@@ -82,7 +84,9 @@ class ChatMessages:
         """
         before = (*self.system, *self.instructions)
         fields = {**fields, "component": run.component, "path": run.path}
-        request = ModelRequest(model, (*before, *self.turn), **fields, history=len(self.instructions))
+        request = ModelRequest(
+            model, (*before, *self.turn), **fields, history=len(self.instructions)
+        )
         if not self.earlier:
             return request
         kept = self._kept(request)
@@ -90,7 +94,9 @@ class ChatMessages:
         if cut != self.cut:
             self.cut = cut
             run.emit(HistoryCut(**run.stamp(), messages=cut, turns=len(turns(self.earlier[:cut]))))
-        return replace(request, messages=(*before, *kept, *self.turn), history=request.history + len(kept))
+        return replace(
+            request, messages=(*before, *kept, *self.turn), history=request.history + len(kept)
+        )
 
     def _kept(self, request: ModelRequest) -> Sequence[Message]:
         """The earlier messages that the model is given with the request."""
@@ -125,7 +131,9 @@ def to_context(data: object) -> Mapping[str, Any]:
             suggestion="Pass a string, or named inputs such as {'input': …}.",
         )
     if not context:
-        raise errors.ContextError("The object of named inputs is empty.", suggestion="Name at least one input.")
+        raise errors.ContextError(
+            "The object of named inputs is empty.", suggestion="Name at least one input."
+        )
     for key, value in context.items():
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it comes from a caller
             raise errors.ContextError(f"The name of an input must be a string, not {key!r}.")
@@ -133,5 +141,7 @@ def to_context(data: object) -> Mapping[str, Any]:
             to_text(value).encode()
         except (ValueError, RecursionError, TypeError) as error:
             hint = "Pass JSON data, with texts that can be encoded as UTF-8."
-            raise errors.ContextError(f"The input '{key}' is not JSON: {error}.", suggestion=hint) from error
+            raise errors.ContextError(
+                f"The input '{key}' is not JSON: {error}.", suggestion=hint
+            ) from error
     return context

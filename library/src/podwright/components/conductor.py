@@ -30,7 +30,17 @@ REVISE_PLAN = "revise_plan"
 """Name of the tool by which the model replaces its plan."""
 MAX_BASE_NAME = 60
 """Characters of a skill's name in the name of its tool, so that a number after it fits into 64."""
-_LETTERS = {"ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "ł": "l", "Ł": "L"}
+_LETTERS = {
+    "ß": "ss",
+    "æ": "ae",
+    "Æ": "Ae",
+    "ø": "o",
+    "Ø": "O",
+    "œ": "oe",
+    "Œ": "Oe",
+    "ł": "l",
+    "Ł": "L",
+}
 """Letters of Latin scripts that Unicode does not take apart into a letter of ASCII and an accent."""
 
 
@@ -124,18 +134,29 @@ class Conductor(ModelComponent):
         state = _PlanState(run)
         messages = ChatMessages.begin(self.instructions, task, self.history_settings)
         tools = {
-            name: _tool(name, _purpose(name, skill), _SKILL_ARGUMENTS, partial(state.call_skill, name, skill))
+            name: _tool(
+                name,
+                _purpose(name, skill),
+                _SKILL_ARGUMENTS,
+                partial(state.call_skill, name, skill),
+            )
             for name, skill in self._skills.items()
         }
         if self.planning:
             plan = _plan_type(tuple(self._skills))
             await self._plan(run, task, messages, plan, state)
-            tools[REVISE_PLAN] = _tool(REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise)
+            tools[REVISE_PLAN] = _tool(
+                REVISE_PLAN, "Replace the rest of the plan.", _adapter(plan), state.revise
+            )
         config = ChatConfig.of(self, task, tools)
         return await run_chat(run, config, messages, task.response_model)
 
-    async def _plan(self, run: Run, task: Task, messages: ChatMessages, plan: Any, state: _PlanState) -> None:
-        skills = "\n".join(f"- {name}: {_purpose(name, skill)}" for name, skill in self._skills.items())
+    async def _plan(
+        self, run: Run, task: Task, messages: ChatMessages, plan: Any, state: _PlanState
+    ) -> None:
+        skills = "\n".join(
+            f"- {name}: {_purpose(name, skill)}" for name, skill in self._skills.items()
+        )
         request = (
             "First make a plan: the steps in order, each with the skill that does it and its task.\n"
             f"The skills are:\n{skills}"
@@ -167,7 +188,9 @@ class _PlanState:
 
     def text(self) -> str:
         """The plan as text."""
-        return "\n".join(f"{number}. {step.skill}: {step.task}" for number, step in enumerate(self.steps, 1))
+        return "\n".join(
+            f"{number}. {step.skill}: {step.task}" for number, step in enumerate(self.steps, 1)
+        )
 
     async def revise(self, steps: list[dict[str, str]]) -> str:
         """Replace the plan for the model."""
@@ -178,7 +201,11 @@ class _PlanState:
         """Give a skill a task, as a nested run."""
         path = (*self.run.path, self.calls)
         self.calls += 1
-        waiting = (index for index, step in enumerate(self.steps) if step.skill == name and index not in self.begun)
+        waiting = (
+            index
+            for index, step in enumerate(self.steps)
+            if step.skill == name and index not in self.begun
+        )
         step = next(waiting, None)
         if step is not None:
             self.begun.add(step)
@@ -195,10 +222,16 @@ class _SkillArguments(TypedDict):
 _SKILL_ARGUMENTS: TypeAdapter[Any] = TypeAdapter(_SkillArguments)
 
 
-def _tool(name: str, description: str, arguments: TypeAdapter[Any], function: Callable[..., Any]) -> Tool:
+def _tool(
+    name: str, description: str, arguments: TypeAdapter[Any], function: Callable[..., Any]
+) -> Tool:
     schema: ToolSchema = {
         "type": "function",
-        "function": {"name": name, "description": description, "parameters": _json_schema(arguments)},
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": _json_schema(arguments),
+        },
     }
     return Tool(function, schema, arguments, is_nested_run=True)
 
@@ -212,13 +245,17 @@ def _plan_type(skills: tuple[str, ...]) -> Any:
     """The type of a plan over these skills; cached, because making its schema takes milliseconds."""
     typed_dict: Any = TypedDict  # its fields are known at run time only
     step = with_config(CLOSED)(typed_dict("Step", {"skill": Literal[skills], "task": str}))
-    return with_config(CLOSED)(typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]}))
+    return with_config(CLOSED)(
+        typed_dict("Plan", {"steps": Annotated[list[step], MinLen(1), MaxLen(32)]})
+    )
 
 
 def _purpose(name: str, skill: Component) -> str:
     """What a skill is for, in one line; with its own name if the model calls it by another one."""
     instructions = skill.instructions if isinstance(skill, ModelComponent) else ""
-    text = skill.description or fill(instructions, {}).strip() or f"The {skill.kind} '{skill.name}'."
+    text = (
+        skill.description or fill(instructions, {}).strip() or f"The {skill.kind} '{skill.name}'."
+    )
     line = text.splitlines()[0]
     return line if name == skill.name else f"{skill.name}: {line}"
 
@@ -245,7 +282,11 @@ def _tool_name(name: str, number: int) -> str:
         number: Its number in the conductor, which stands for a name without any letter or digit of ASCII.
     """
     letters = "".join(_LETTERS.get(letter, letter) for letter in name)
-    plain = "".join(letter for letter in unicodedata.normalize("NFKD", letters) if not unicodedata.combining(letter))
+    plain = "".join(
+        letter
+        for letter in unicodedata.normalize("NFKD", letters)
+        if not unicodedata.combining(letter)
+    )
     return re.sub(r"[^a-zA-Z0-9_-]+", "_", plain).strip("_-")[:MAX_BASE_NAME] or f"skill_{number}"
 
 

@@ -48,19 +48,35 @@ class Folder:
         try:
             files = [self.path / name for name in names if (self.path / name).is_file()]
         except OSError as error:
-            raise ConfigurationError(f"Cannot read the folder '{self.path.name}': {error.strerror}.") from error
+            raise ConfigurationError(
+                f"Cannot read the folder '{self.path.name}': {error.strerror}."
+            ) from error
         if len(files) == 1:
             return blueprints.read_file(files[0])
         if files:
             listed = ", ".join(file.name for file in files)
-            raise ConfigurationError(f"The folder '{self.path.name}' has more than one blueprint: {listed}.")
+            raise ConfigurationError(
+                f"The folder '{self.path.name}' has more than one blueprint: {listed}."
+            )
         if not self.path.is_dir():
-            siblings = (path.name for path in sorted(self.path.parent.glob("[!.]*")) if path.is_dir())
+            siblings = (
+                path.name for path in sorted(self.path.parent.glob("[!.]*")) if path.is_dir()
+            )
             hint = did_you_mean(self.path.name, siblings) or None
-            raise ConfigurationError(f"The folder '{self.path.name}' does not exist.", suggestion=hint)
-        inside = sorted({file.parent.name for name in names for file in self.path.glob(f"*/{name}")})
-        hint = f"It contains components: {', '.join(inside[:10])}." if inside else "Add a blueprint.json."
-        raise ConfigurationError(f"The folder '{self.path.name}' has no blueprint.", suggestion=hint)
+            raise ConfigurationError(
+                f"The folder '{self.path.name}' does not exist.", suggestion=hint
+            )
+        inside = sorted(
+            {file.parent.name for name in names for file in self.path.glob(f"*/{name}")}
+        )
+        hint = (
+            f"It contains components: {', '.join(inside[:10])}."
+            if inside
+            else "Add a blueprint.json."
+        )
+        raise ConfigurationError(
+            f"The folder '{self.path.name}' has no blueprint.", suggestion=hint
+        )
 
     def agent(self, name: str, within: Iterable[Path]) -> Folder | Path | None:
         """The folder or the blueprint file of an agent; None if there is none.
@@ -72,7 +88,11 @@ class Folder:
         Raises:
             ConfigurationError: The agent is one of these folders.
         """
-        if Path(name).name != name or name == ".." or len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
+        if (
+            Path(name).name != name
+            or name == ".."
+            or len(name.encode(errors="replace")) > _MAX_NAME_BYTES
+        ):
             return None  # a path could lead anywhere
         for suffix in blueprints.SUFFIXES:
             file = self.path / "agents" / f"{name}{suffix}"
@@ -99,7 +119,11 @@ class Folder:
         functions: dict[str, Callable[..., Any]] = {}
         for name in names:
             exists = callable(getattr(module, name, None))
-            chosen = [name] if exists else difflib.get_close_matches(name, _public_functions(module), n=1)
+            chosen = (
+                [name]
+                if exists
+                else difflib.get_close_matches(name, _public_functions(module), n=1)
+            )
             functions |= {choice: getattr(module, choice) for choice in chosen}
         return functions
 
@@ -112,7 +136,9 @@ class Folder:
 
 def tool_names(blueprint: Mapping[str, Any]) -> set[str]:
     """The tools that a blueprint and its members name; a name that no tool can have is a problem of the blueprint."""
-    lists = [value for pointer, value, _ in walk_json(dict(blueprint)) if pointer.endswith("/tools")]
+    lists = [
+        value for pointer, value, _ in walk_json(dict(blueprint)) if pointer.endswith("/tools")
+    ]
     names = [as_object(entry).get("name") for entries in lists for entry in as_array(entries)]
     return {name for name in names if isinstance(name, str) and TOOL_NAME.fullmatch(name)}
 
@@ -134,7 +160,11 @@ def agent_names(blueprint: Mapping[str, Any]) -> list[str]:
     reference_keys = {"type", "name", "version", "description"}
     for key in ("skills", "steps"):
         members = [as_object(member) for member in as_array(blueprint.get(key))]
-        names += [one.get("name") for one in members if one.get("type") == "Agent" and set(one) <= reference_keys]
+        names += [
+            one.get("name")
+            for one in members
+            if one.get("type") == "Agent" and set(one) <= reference_keys
+        ]
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
@@ -142,7 +172,9 @@ def _public_functions(module: ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+        if inspect.isfunction(value)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
     ]
 
 

@@ -89,15 +89,21 @@ def _build(blueprint: Mapping[str, Any], parts: _Parts, options: Mapping[str, An
     except BlueprintValidationError:
         raise blueprints.invalid(blueprints.problems(blueprint)) from None
     if kind == "workflow":
-        return Workflow.from_blueprint(blueprint, parts.agents, parts.conditions, parts.validate, **options)
+        return Workflow.from_blueprint(
+            blueprint, parts.agents, parts.conditions, parts.validate, **options
+        )
     model = {} if parts.model is None else {"model": parts.model}
     if kind == "agent":
         return Agent.from_blueprint(blueprint, parts.tools, parts.validate, **model, **options)
     team = Conductor if kind == "conductor" else Pipeline
-    return team.from_blueprint(blueprint, parts.tools, parts.validate, agents=parts.agents, **model, **options)
+    return team.from_blueprint(
+        blueprint, parts.tools, parts.validate, agents=parts.agents, **model, **options
+    )
 
 
-def _load_folder(folder: Folder, given: _Parts, options: Mapping[str, Any], within: tuple[Path, ...]) -> AnyComponent:
+def _load_folder(
+    folder: Folder, given: _Parts, options: Mapping[str, Any], within: tuple[Path, ...]
+) -> AnyComponent:
     blueprint = folder.blueprint()
     agents = dict(given.agents)
     for name in agent_names(blueprint):
@@ -107,11 +113,15 @@ def _load_folder(folder: Folder, given: _Parts, options: Mapping[str, Any], with
         elif source is not None:
             data = cast("Mapping[str, Any]", blueprints.read_file(source))
             agents[name] = _build(data, _with_functions(given, folder, data), {})
-    return _build(blueprint, replace(_with_functions(given, folder, blueprint), agents=agents), options)
+    return _build(
+        blueprint, replace(_with_functions(given, folder, blueprint), agents=agents), options
+    )
 
 
 def _with_functions(given: _Parts, folder: Folder, blueprint: Mapping[str, Any]) -> _Parts:
     """What the caller supplies, and the functions of the folder that a blueprint names."""
     tools = folder.functions("tools.py", tool_names(blueprint)).values()
     conditions = folder.functions("conditions.py", condition_names(blueprint))
-    return replace(given, tools=(*given.tools, *tools), conditions={**conditions, **given.conditions})
+    return replace(
+        given, tools=(*given.tools, *tools), conditions={**conditions, **given.conditions}
+    )

@@ -29,11 +29,15 @@ _START = re.compile(r"""[\[{]\s*+["']|\[\s*+[{\[]""")
 _START_ON_LINE = re.compile(r"\[[ \t]*+(?:$|//|/\*)|\{\s*+[A-Za-z_]\w*+\s*+:", re.MULTILINE)
 """The start of a list or an object if nothing stands before it on its line."""
 _START_OF_SCALARS = re.compile(r"\[\s*+(?:-?\d[\d.eE+-]*+|true|false|null)\s*+,")
-_SCALARS = re.compile(r"\[\s*+(?:(?:-?\d[\d.eE+-]*+|true|false|null)\s*+(?:,\s*+|(?=\])))*+\]|\{\s*+\}")
+_SCALARS = re.compile(
+    r"\[\s*+(?:(?:-?\d[\d.eE+-]*+|true|false|null)\s*+(?:,\s*+|(?=\])))*+\]|\{\s*+\}"
+)
 """A list of numbers, or an empty list or object: people also write citations and boxes to tick in this way."""
 _CITATION = re.compile(r"\[\s*+\d*+\s*+\]|\{\s*+\}")
 _BRACKETED = re.compile(r"\s*+(?:\[[^\[\]]*+\]|\{[^{}]*+\})\s*+")
-_END_OF_LINE_IN_BRACKETS = re.compile(r"(?:^|[:\uff1a=])[ \t`*_]*+\[([^\[\]\n]*+)\][ \t.`*_]*+$", re.MULTILINE)
+_END_OF_LINE_IN_BRACKETS = re.compile(
+    r"(?:^|[:\uff1a=])[ \t`*_]*+\[([^\[\]\n]*+)\][ \t.`*_]*+$", re.MULTILINE
+)
 _REST_OF_LIST = re.compile(r'["}\]]\s*+\]\s*+$')
 _INTRODUCTION = re.compile(r"[:\uff1a=][ \t`*_]*+$")  # U+FF1A is the colon of Chinese and Japanese
 _NEARBY = 50
@@ -254,7 +258,9 @@ def _whole_document(text: str) -> object:
 
 def _looks_like_json(text: str) -> bool:
     """Whether a text without a JSON document has a list of another kind, or the rest of one."""
-    if _BRACKETED.fullmatch(text) or any("," in end[1] for end in _END_OF_LINE_IN_BRACKETS.finditer(text)):
+    if _BRACKETED.fullmatch(text) or any(
+        "," in end[1] for end in _END_OF_LINE_IN_BRACKETS.finditer(text)
+    ):
         return True
     if "[" not in text and _REST_OF_LIST.search(text):
         return True
@@ -287,7 +293,9 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
         end = number
     before = [line.strip() for line in lines[:first]]
     after = lines[end + 1 :]
-    is_introduced = not any(before) or not before[-1] or before[-1].strip("*_").endswith((":", "\uff1a"))
+    is_introduced = (
+        not any(before) or not before[-1] or before[-1].strip("*_").endswith((":", "\uff1a"))
+    )
     is_concluded = not after or not lines[end].strip() or len(items) > 1
     has_words = any(before) or bool(after)
     is_whole = end >= max(starts) and (len(items) > 1 or not has_words)
@@ -296,4 +304,6 @@ def _markdown_items(lines: Sequence[str]) -> list[str] | None:
 
 def _counts_up(numbers: Sequence[int]) -> bool:
     """Whether the numbers of a list begin with 0 or 1 and have no gap."""
-    return numbers[0] in (0, 1) and list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
+    return numbers[0] in (0, 1) and list(numbers) == list(
+        range(numbers[0], numbers[0] + len(numbers))
+    )

@@ -31,8 +31,12 @@ def entries_of(components: object, what: str) -> list[Blueprint]:
     entries: list[Blueprint] = []
     for component in components:  # pyright: ignore[reportUnknownVariableType] - a caller's iterable
         if not isinstance(component, Component):
-            raise ConfigurationError(f"A {what} must be a component such as Agent(…), not {component!r}.")
-        data = component.to_blueprint() if isinstance(component, Agent) else {"name": component.name}
+            raise ConfigurationError(
+                f"A {what} must be a component such as Agent(…), not {component!r}."
+            )
+        data = (
+            component.to_blueprint() if isinstance(component, Agent) else {"name": component.name}
+        )
         entries.append({"type": "Agent", **data})
     return entries
 
@@ -54,7 +58,9 @@ def parse_team(
     parsed = parse_with_overrides(blueprint, kind, validate, overrides)
     config = as_object(parsed.data.get("config"))
     fallback = {name: config[name] for name in _FALLBACK_KEYS if name in config}
-    team = _Team(parsed.model or config.get("model"), named_map(agents, "agents"), tools, fallback=fallback)
+    team = _Team(
+        parsed.model or config.get("model"), named_map(agents, "agents"), tools, fallback=fallback
+    )
     key = "skills" if kind == "conductor" else "steps"
     problems: list[Problem] = []
     for number, entry in enumerate(as_array(parsed.data.get(key))):
@@ -93,7 +99,10 @@ class _Team:
         if not isinstance(name, str):
             return []
         if not any(key in entry for key in _OWN_KEYS):
-            hint = did_you_mean(name, self._agents) or "Pass it in agents={…}, or add its instructions."
+            hint = (
+                did_you_mean(name, self._agents)
+                or "Pass it in agents={…}, or add its instructions."
+            )
             return [] if name in self._agents else [Problem(at, f"Missing agent '{name}'.", hint)]
         found = attach(entry.get("tools"), self._tools, f"{at}/tools")[1] if validate else []
         if self._model is None and "model" not in as_object(entry.get("config")):

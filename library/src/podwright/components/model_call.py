@@ -15,7 +15,14 @@ from podwright.components.allowance import Allowance, CallSlot
 from podwright.components.chat_messages import ChatMessages
 from podwright.components.models_of_chat import ChatModels
 from podwright.components.tool_calls import error_details
-from podwright.messages import Message, ModelRequest, ModelResponse, ModelSettings, OutputSchema, ToolSchema
+from podwright.messages import (
+    Message,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    OutputSchema,
+    ToolSchema,
+)
 from podwright.models import Model
 from podwright.models.base import check_tool_calls, noted_attempt
 from podwright.models.circuit_breaker import circuits
@@ -60,7 +67,9 @@ async def call_model(
         LimitExceededError: The call does not fit the limits of the run.
         ModelError: The model failed, or its answer was cut off.
     """
-    request = messages.request(run, models.first.name, tools=tuple(tools), settings=settings, output=output)
+    request = messages.request(
+        run, models.first.name, tools=tuple(tools), settings=settings, output=output
+    )
     answer = _replay_answer(run)
     if answer is None:
         # before: a call that may not begin holds nothing back
@@ -87,7 +96,9 @@ def _replay_answer(run: Run) -> _Answer | None:
     if recorded is None:
         return None
     run.calls += 1
-    run.count_recorded_usage(recorded.failed_usage + recorded.response.usage.as_call(recorded.model))
+    run.count_recorded_usage(
+        recorded.failed_usage + recorded.response.usage.as_call(recorded.model)
+    )
     return _Answer(recorded.model, recorded.response)
 
 
@@ -98,7 +109,9 @@ def _check_end(answer: _Answer, *, may_cut_off: bool) -> None:
     if response.finish_reason != "length":
         return
     if limit:
-        raise errors.LimitExceededError(f"The answer of '{model}' was cut off at the run's limits.", limit=limit)
+        raise errors.LimitExceededError(
+            f"The answer of '{model}' was cut off at the run's limits.", limit=limit
+        )
     if not may_cut_off or response.tool_calls:
         raise errors.ModelError(
             f"The answer of '{model}' was cut off at its limit of output tokens.",
@@ -206,11 +219,19 @@ class _ModelCall:
             circuits.record_cancellation(model)
             raise
         circuits.record_success(model)
-        return response if response.provider else replace(response, provider=model.name.partition("/")[0])
+        return (
+            response
+            if response.provider
+            else replace(response, provider=model.name.partition("/")[0])
+        )
 
-    async def _ask(self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool) -> ModelResponse:
+    async def _ask(
+        self, model: Model, request: ModelRequest, allowance: Allowance, *, is_last: bool
+    ) -> ModelResponse:
         """The response of a model, which is retried where that can help; its usage is counted."""
-        left = request.settings.get("timeout", model.timeouts.total) - (perf_counter() - self._started)
+        left = request.settings.get("timeout", model.timeouts.total) - (
+            perf_counter() - self._started
+        )
         # a model that does not begin to answer leaves the next ones a part of the time
         seconds = math.inf if is_last else left / 2
         attempts = _Attempts(self, model, request, allowance, is_last=is_last, seconds=seconds)
@@ -337,8 +358,13 @@ class _Attempts:
             raise
         except errors.PodwrightError:
             raise
-        except (Exception, SystemExit) as error:  # a SystemExit would end the event loop of all runs
-            raise errors.error_from(errors.ModelError, f"Model '{self._model.name}'", error) from error
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a SystemExit would end the event loop of all runs
+            raise errors.error_from(
+                errors.ModelError, f"Model '{self._model.name}'", error
+            ) from error
         usage = _with_cost(self._model, response.usage)
         return response if usage is response.usage else replace(response, usage=usage)
 
@@ -357,9 +383,8 @@ class _Attempts:
                 return await self._complete()
         except TimeoutError as error:
             cancellation = error.__cause__
-            reason = (
-                f"'{self._model.name}' gave no answer within {self._seconds:.3g} s, half of the time that was left."
-            )
+            half = f"{self._seconds:.3g} s, half of the time that was left"
+            reason = f"'{self._model.name}' gave no answer within {half}."
             final = errors.ModelTimeoutError(reason)
             final.transient = False
             if isinstance(cancellation, CancelledError):
@@ -381,13 +406,19 @@ class _Attempts:
     def may_repeat(self, error: errors.ModelError) -> bool:
         """Whether the model is asked again after an error that may pass, and not the next one."""
         is_slow = isinstance(error, errors.ModelTimeoutError)
-        return self._is_last or not (is_slow or (error.retry_after or 0.0) > self._call.longest_wait)
+        return self._is_last or not (
+            is_slow or (error.retry_after or 0.0) > self._call.longest_wait
+        )
 
     def on_retry(self, tries: int, error: errors.ModelError, wait: float) -> None:
         """Tell that the model is asked again."""
         wait_ms = round(wait * 1000, 3)
         self._call.emit(
-            events.ModelCallRetried, tries=tries, error=error.to_dict(), wait_ms=wait_ms, model=self._model.name
+            events.ModelCallRetried,
+            tries=tries,
+            error=error.to_dict(),
+            wait_ms=wait_ms,
+            model=self._model.name,
         )
 
     async def _complete(self) -> ModelResponse:
@@ -412,7 +443,9 @@ def _with_notice(request: ModelRequest, error: errors.ModelToolCallError) -> Mod
     """The request with a message about a tool call that the provider could not read."""
     wrote = f" You wrote: {error.failed_generation}" if error.failed_generation else ""
     reason = f" The reason: {error.provider_error}" if error.provider_error else ""
-    text = f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
+    text = (
+        f"Error: your tool call was invalid, and was not executed.{reason}{wrote} Correct the call."
+    )
     return replace(request, messages=(*request.messages, Message("user", text)))
 
 

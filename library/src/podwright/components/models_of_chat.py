@@ -48,4 +48,8 @@ class ChatModels:
 
 
 def _marked(message: Message, provider: str) -> Message:
-    return message if message.provider or message.role != "assistant" else replace(message, provider=provider)
+    return (
+        message
+        if message.provider or message.role != "assistant"
+        else replace(message, provider=provider)
+    )

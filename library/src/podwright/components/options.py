@@ -61,7 +61,9 @@ class AgentOptions(ModelSettings, HistorySettings, DescribedOptions, total=False
 _OPTION_KEYS = Options.__optional_keys__
 
 
-def apply_options(blueprint: Blueprint, options: Mapping[str, Any], settings: bool = True) -> Options:
+def apply_options(
+    blueprint: Blueprint, options: Mapping[str, Any], settings: bool = True
+) -> Options:
     """Move the keyword arguments of a constructor into the blueprint, and return those that are options.
 
     Args:
@@ -79,11 +81,17 @@ def apply_options(blueprint: Blueprint, options: Mapping[str, Any], settings: bo
         elif key in ("description", "metadata"):
             blueprint[key] = value
         elif settings and resembles_setting(key):
-            blueprint.setdefault("config", {})[key] = value  # a misspelt setting is reported with all other problems
+            blueprint.setdefault("config", {})[key] = (
+                value  # a misspelt setting is reported with all other problems
+            )
         else:
-            known = sorted(DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]()))
+            known = sorted(
+                DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]())
+            )
             hint = "Pass the tools to its agents." if key == "tools" else did_you_mean(key, known)
-            raise ConfigurationError(f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint)
+            raise ConfigurationError(
+                f"Unknown option '{key}' of '{blueprint['name']}'.", suggestion=hint
+            )
     return kept
 
 
@@ -109,7 +117,9 @@ class ParsedBlueprint:
             raise invalid(problems, f"The {self.kind} {short_repr(self.data.get('name'))}")
 
 
-def parse_arguments(kind: Kind, fields: Mapping[str, Any], options: Mapping[str, Any]) -> ParsedBlueprint:
+def parse_arguments(
+    kind: Kind, fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> ParsedBlueprint:
     """Parse the arguments of a constructor.
 
     Args:
@@ -160,7 +170,9 @@ def parse_with_overrides(
             changed[key] = value
         else:
             hint = did_you_mean(key, sorted(top | config_keys | _OPTION_KEYS))
-            raise ConfigurationError(f"Unknown keyword '{key}' for a blueprint of kind {kind}.", suggestion=hint)
+            raise ConfigurationError(
+                f"Unknown keyword '{key}' for a blueprint of kind {kind}.", suggestion=hint
+            )
     data, problems = parse(changed if isinstance(blueprint, dict) else blueprint, kind, validate)
     return ParsedBlueprint(kind, data or {"name": changed.get("name")}, problems, options, model)
 
@@ -174,7 +186,9 @@ def option_subscribers(options: Options) -> tuple[Subscriber, ...]:
     for name, expected in (("limits", RunLimits), ("event_manager", EventManager)):
         value = options.get(name)
         if value is not None and not isinstance(value, expected):
-            raise ConfigurationError(f"'{name}' must be of type {expected.__name__}, not {short_repr(value)}.")
+            raise ConfigurationError(
+                f"'{name}' must be of type {expected.__name__}, not {short_repr(value)}."
+            )
     subscribers: list[Subscriber] = []
     if options.get("verbose"):
         subscribers.append(Printer())

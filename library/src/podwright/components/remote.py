@@ -79,7 +79,9 @@ class Remote(PromptComponent):
         super().__init__(ParsedBlueprint(kind, blueprint, options=kept))
         self.kind = kind  # pyright: ignore[reportAttributeAccessIssue] - the only component whose instances differ in it
         if timeout is not None and not timeout >= 0:
-            raise ConfigurationError(f"The timeout of the remote component '{name}' must be 0 seconds or more.")
+            raise ConfigurationError(
+                f"The timeout of the remote component '{name}' must be 0 seconds or more."
+            )
         self._timeout = timeout
         self._url = _stream_url(name, url)
         self._headers = {
@@ -89,7 +91,9 @@ class Remote(PromptComponent):
         }
         key = (options.get("api_key") or "").strip()
         if not is_header_value(key):
-            raise ConfigurationError(f"The API key for the remote component '{name}' has invalid characters.")
+            raise ConfigurationError(
+                f"The API key for the remote component '{name}' has invalid characters."
+            )
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
 
@@ -117,7 +121,9 @@ class Remote(PromptComponent):
         self._check(run, task)
         body = to_json_bytes(_request_body(task))
         stream = RemoteStream(run, self.name)
-        async with run.journal.call(in_tool=run.in_tool):  # before: a call that may not begin holds nothing back
+        async with run.journal.call(
+            in_tool=run.in_tool
+        ):  # before: a call that may not begin holds nothing back
             loan = await borrow(run.budgets)
             try:
                 return await self._call_in_time(run, body, loan.limits, stream)
@@ -137,9 +143,13 @@ class Remote(PromptComponent):
                 suggestion="Leave them out, or call its own service.",
             )
         if run.hops < 1:
-            raise remote_error(RemoteHopsError, self.name, "was not called: the run may pass no further container.")
+            raise remote_error(
+                RemoteHopsError, self.name, "was not called: the run may pass no further container."
+            )
 
-    async def _call_in_time(self, run: Run, body: bytes, limits: RunLimits, stream: RemoteStream) -> Any:
+    async def _call_in_time(
+        self, run: Run, body: bytes, limits: RunLimits, stream: RemoteStream
+    ) -> Any:
         own_headers = {
             **self._headers,
             "Idempotency-Key": _idempotency_key(run, body),
@@ -153,7 +163,12 @@ class Remote(PromptComponent):
             first_byte = self.timeouts.first_byte
             try:
                 async with post(
-                    self._url, body, request_headers, self.timeouts, first_byte=first_byte, max_bytes=MAX_STREAM
+                    self._url,
+                    body,
+                    request_headers,
+                    self.timeouts,
+                    first_byte=first_byte,
+                    max_bytes=MAX_STREAM,
                 ) as response:
                     return await stream.read(response)
             except TransportError as error:
@@ -162,7 +177,9 @@ class Remote(PromptComponent):
         deadline = asyncio.timeout(self._timeout)
         try:
             async with deadline:
-                return await with_retries(attempt, math.inf, self.retries, left=lambda: run.time_left)
+                return await with_retries(
+                    attempt, math.inf, self.retries, left=lambda: run.time_left
+                )
         except TimeoutError as error:
             if not deadline.expired():
                 raise
@@ -173,7 +190,9 @@ class Remote(PromptComponent):
         """The headers with what the remote run may use, and how many more containers it may pass."""
         time_left = min(run.time_left, math.inf if self._timeout is None else self._timeout)
         wall_time = max(0.0, time_left) if time_left < math.inf else None
-        budget = headers.format_budget(RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost))
+        budget = headers.format_budget(
+            RunLimits(wall_time, limits.model_calls, limits.tokens, limits.cost)
+        )
         return {headers.HOPS: str(run.hops - 1)} | ({headers.BUDGET: budget} if budget else {})
 
 
@@ -212,7 +231,9 @@ def _check_name(name: str) -> str:
         return TypeAdapter(Name).validate_python(name)
     except ValidationError as error:
         reason = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise ConfigurationError(f"Invalid name of a remote component {name!r}: {reason}.") from error
+        raise ConfigurationError(
+            f"Invalid name of a remote component {name!r}: {reason}."
+        ) from error
 
 
 def _stream_url(name: str, url: object) -> str:

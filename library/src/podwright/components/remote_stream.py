@@ -80,7 +80,9 @@ class RemoteStream:
             return self._reported
         usage = self._counted
         for event in self._open.values():
-            usage += as_uncounted(Usage(estimate_input(event.request))).as_failed_call(event.request.model)
+            usage += as_uncounted(Usage(estimate_input(event.request))).as_failed_call(
+                event.request.model
+            )
         return usage
 
     async def read(self, response: Response) -> Any:
@@ -101,13 +103,19 @@ class RemoteStream:
                     raise self._failed(as_object(_json(event.data)))
                 self._relay(event.data)
             if parser.pending > MAX_EVENT:
-                raise self._error(errors.RemoteResponseError, f"sent an event of more than {MAX_EVENT} bytes.")
-        raise self._error(errors.RemoteConnectionError, "closed the stream before the end of its run.")
+                raise self._error(
+                    errors.RemoteResponseError, f"sent an event of more than {MAX_EVENT} bytes."
+                )
+        raise self._error(
+            errors.RemoteConnectionError, "closed the stream before the end of its run."
+        )
 
     def transport_error(self, error: TransportError) -> errors.RemoteError:
         """The error for a request without a complete response."""
         kind = _TRANSPORT_ERRORS.get(error.fault, errors.RemoteConnectionError)
-        remote_error = self._error(kind, f"did not answer: {error}.", {"suggestion": error.suggestion})
+        remote_error = self._error(
+            kind, f"did not answer: {error}.", {"suggestion": error.suggestion}
+        )
         remote_error.transient = error.fault in _REPEATABLE
         return remote_error
 
@@ -115,7 +123,9 @@ class RemoteStream:
         try:
             event = adapter().validate_json(data)
         except ValidationError as error:
-            if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":  # a type of a newer release
+            if (
+                error.errors(include_url=False)[0]["type"] == "union_tag_invalid"
+            ):  # a type of a newer release
                 return
             raise self._error(errors.RemoteResponseError, "sent an invalid event.") from None
         self._count(event)
@@ -170,14 +180,18 @@ class RemoteStream:
             case "run_cancelled":
                 return self._error(errors.RemoteUnavailableError, failed, problem)
             case _:
-                return self._error(errors.RemoteError, failed, problem, code if _CODE.fullmatch(code) else None)
+                return self._error(
+                    errors.RemoteError, failed, problem, code if _CODE.fullmatch(code) else None
+                )
 
     async def _refused(self, response: Response) -> errors.RemoteError:
         """The error for a response that is no stream of events; only a problem document is quoted."""
         problem: dict[str, Any] = {}
         if response.media_type == "application/problem+json":
             problem = as_object(_json(await response.read()))
-        answered = f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
+        answered = (
+            f"answered {response.status}: {_text(problem, 'detail') or 'no problem document.'}"
+        )
         wait = retry_after(response.headers)
         match response.status // 100:
             case 5:
@@ -188,25 +202,35 @@ class RemoteStream:
             case 4:
                 error = self._error(errors.RemoteRejectedError, answered, problem)
                 # an earlier attempt, whose connection was lost, still runs there
-                error.transient = error.remote_code == "idempotency_in_progress" and wait is not None
+                error.transient = (
+                    error.remote_code == "idempotency_in_progress" and wait is not None
+                )
             case 3:
                 error = self._error(
-                    errors.RemoteResponseError, f"answered {response.status}: redirects are not followed."
+                    errors.RemoteResponseError,
+                    f"answered {response.status}: redirects are not followed.",
                 )
             case _:
                 error = self._error(
-                    errors.RemoteResponseError, f"answered {response.status} without a stream of events."
+                    errors.RemoteResponseError,
+                    f"answered {response.status} without a stream of events.",
                 )
         error.retry_after = wait if error.transient else None
         error.status = response.status
         return error
 
-    def _error(self, kind: type[E], text: str, problem: Mapping[str, Any] = _EMPTY, code: str | None = None) -> E:
+    def _error(
+        self, kind: type[E], text: str, problem: Mapping[str, Any] = _EMPTY, code: str | None = None
+    ) -> E:
         return remote_error(kind, self._name, text, problem, code)
 
 
 def remote_error(
-    kind: type[E], name: str, text: str, problem: Mapping[str, Any] = _EMPTY, code: str | None = None
+    kind: type[E],
+    name: str,
+    text: str,
+    problem: Mapping[str, Any] = _EMPTY,
+    code: str | None = None,
 ) -> E:
     """An error of a remote component.
 
@@ -218,7 +242,9 @@ def remote_error(
         code: The error's own code, if it is finer than that of its class.
     """
     remote_code = _text(problem, "code")
-    error = kind(f"The remote '{name}' {text}", suggestion=_text(problem, "suggestion") or None, code=code)
+    error = kind(
+        f"The remote '{name}' {text}", suggestion=_text(problem, "suggestion") or None, code=code
+    )
     error.remote = name
     error.remote_code = remote_code if _CODE.fullmatch(remote_code) else None
     error.component = _text(problem, "component") or None

@@ -39,7 +39,9 @@ class ResponseFormat:
         InputError: The type has no JSON Schema.
     """
 
-    def __init__(self, response_model: Any, schema: Mapping[str, Any] | None = None, visits: int = 0) -> None:
+    def __init__(
+        self, response_model: Any, schema: Mapping[str, Any] | None = None, visits: int = 0
+    ) -> None:
         self._visits = visits
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(response_model)
@@ -51,7 +53,9 @@ class ResponseFormat:
         shown = object_root(schema)
         self._wrapped = shown is None
         name = str((shown or schema).get("title", "answer"))
-        self.schema = OutputSchema(name if _NAME.fullmatch(name) else "answer", shown or _wrap(schema))
+        self.schema = OutputSchema(
+            name if _NAME.fullmatch(name) else "answer", shown or _wrap(schema)
+        )
 
     async def read(self, text: str) -> Any:
         """As `parse`; what may take long is done in a thread."""
@@ -66,7 +70,9 @@ class ResponseFormat:
         """
         try:
             answer = after_thoughts(text)
-            data: Any = json.loads(answer if answer.lstrip().startswith("{") else _inside_fence(answer))
+            data: Any = json.loads(
+                answer if answer.lstrip().startswith("{") else _inside_fence(answer)
+            )
             json.dumps(data, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"invalid JSON: {error}") from error
@@ -87,7 +93,12 @@ def _wrap(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of an object with an answer, because providers require an object at the top level."""
     answer = dict(schema)
     definitions = {key: answer.pop(key) for key in ("$defs", "definitions") if key in answer}
-    wrapped = {"type": "object", "properties": {"answer": answer}, "required": ["answer"], **definitions}
+    wrapped = {
+        "type": "object",
+        "properties": {"answer": answer},
+        "required": ["answer"],
+        **definitions,
+    }
     return cast("dict[str, Any]", _with_moved_references(wrapped))
 
 
@@ -123,7 +134,9 @@ def _type_of(schema: dict[str, Any]) -> Any:
         base.check_schema(schema)
     except jsonschema.SchemaError as error:
         place = json_pointer(*error.absolute_path)
-        raise _invalid(f"{place or 'the whole'} is wrong: {truncate(error.message, 200)}") from error
+        raise _invalid(
+            f"{place or 'the whole'} is wrong: {truncate(error.message, 200)}"
+        ) from error
     registry = referencing.Registry[Any]()  # loads no remote schemas
     followed = _Followed(base.VALIDATORS["$ref"])
     validator = jsonschema.validators.extend(base, {"$ref": followed})(schema, registry=registry)
@@ -145,7 +158,9 @@ def _type_of(schema: dict[str, Any]) -> Any:
 
 def _invalid(reason: str) -> InputError:
     hint = "Parts of the schema are named by '$ref' with a JSON pointer, such as '#/$defs/city'; no other is loaded."
-    return InputError(f"The response model cannot be used as a JSON Schema: {reason}.", suggestion=hint)
+    return InputError(
+        f"The response model cannot be used as a JSON Schema: {reason}.", suggestion=hint
+    )
 
 
 class _Followed:

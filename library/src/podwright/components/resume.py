@@ -33,7 +33,11 @@ _closed = with_config(extra="forbid")
 _Index = Annotated[int, Field(strict=True, ge=0, lt=10**9)]
 _Sequence = _closed(TypedDict("_Sequence", {"step": _Index, "in": "_Step"}, total=False))
 _Step = _closed(
-    TypedDict("_Step", {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node}, total=False)
+    TypedDict(
+        "_Step",
+        {"at": _Index, "in": _Sequence, "parts": "dict[str, _Part]", "context": Node},
+        total=False,
+    )
 )
 _Part = _closed(TypedDict("_Part", {"set": Node, "in": _Sequence}, total=False))
 
@@ -70,13 +74,19 @@ def initial_progress(steps: int, saved: object, start_step: object, resume_path:
     start = _validated(_INDEX, start_step, "start_step must be an integer, 0 or more")
     path: list[int] = [start]
     if resume_path is not None:
-        path = _validated(_PATH, resume_path, "resume_path must be a list of indices, each 0 or more")
+        path = _validated(
+            _PATH, resume_path, "resume_path must be a list of indices, each 0 or more"
+        )
         if start not in (0, path[0]):
-            raise ResumePathError(f"start_step={start} and resume_path={path} begin at different steps.")
+            raise ResumePathError(
+                f"start_step={start} and resume_path={path} begin at different steps."
+            )
     if path[0] >= steps:
         raise ResumePathError(f"Step {path[0]} is out of range: the steps are 0 to {steps - 1}.")
     if saved is not None and resume_path is not None:
-        progress = _validated(_SEQUENCE, saved, f"Expected the progress of a stopped run under '{KEY}' of the context")
+        progress = _validated(
+            _SEQUENCE, saved, f"Expected the progress of a stopped run under '{KEY}' of the context"
+        )
         if path_of(progress) == path:
             return progress
     if len(path) > 1:

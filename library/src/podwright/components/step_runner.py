@@ -16,7 +16,13 @@ from podwright.components.map_items import UnreadableItemsError, after_thoughts,
 from podwright.components.resume import MAX_ITEMS, Node
 from podwright.components.steps import STEP_TYPES, Step, output_names, resolved
 from podwright.conditions import Conditions, calls_function, holds
-from podwright.errors import ApprovalRequired, ConfigurationError, ContextError, LoopExhaustedError, ResumePathError
+from podwright.errors import (
+    ApprovalRequired,
+    ConfigurationError,
+    ContextError,
+    LoopExhaustedError,
+    ResumePathError,
+)
 from podwright.events import ConditionChecked, LoopExhausted, Outcome
 from podwright.json_data import to_text
 from podwright.run import Run, Task, gather_or_cancel
@@ -46,7 +52,10 @@ class Scope:
     """
 
     def __init__(
-        self, context: dict[str, Any], written: dict[str, Any] | None = None, iteration: int | None = None
+        self,
+        context: dict[str, Any],
+        written: dict[str, Any] | None = None,
+        iteration: int | None = None,
     ) -> None:
         self.context = context
         self.written = written
@@ -101,14 +110,18 @@ class StepRunner:
         conditions: The conditions by name.
     """
 
-    def __init__(self, run: Run, task: WorkflowTask, agents: Mapping[str, Component], conditions: Conditions) -> None:
+    def __init__(
+        self, run: Run, task: WorkflowTask, agents: Mapping[str, Component], conditions: Conditions
+    ) -> None:
         self._run = run
         self._agents = agents
         self._conditions = conditions
         self._approved = None if task.approved is None else (*run.path, *task.approved)
         self._hidden = task.hidden
 
-    async def run_sequence(self, sequence: Sequence[Step | Component], scope: Scope, node: Node, path: Path) -> None:
+    async def run_sequence(
+        self, sequence: Sequence[Step | Component], scope: Scope, node: Node, path: Path
+    ) -> None:
         """Run the steps of a sequence that are not finished, one after the other.
 
         Args:
@@ -124,7 +137,9 @@ class StepRunner:
         while (index := cast("int", node["step"])) < len(sequence):
             step = resolved(sequence)[index]
             here = (*path, index)
-            await asyncio.sleep(0)  # steps that never wait must not block other tasks and time limits
+            await asyncio.sleep(
+                0
+            )  # steps that never wait must not block other tasks and time limits
             with self._run.step(step.name or "", STEP_TYPES[type(step)], here) as result:
                 result.outcome = await self._run_step(step, scope, node.setdefault("in", {}), here)
             node["step"] = index + 1
@@ -157,7 +172,10 @@ class StepRunner:
         """The question of an approval; no more of a long text is read than it shows."""
         values = scope.values
         used = {name: values[name] for name in names(step.message) if name in values}
-        message = fill(step.message, {name: truncate(to_text(value), _MAX_MESSAGE) for name, value in used.items()})
+        message = fill(
+            step.message,
+            {name: truncate(to_text(value), _MAX_MESSAGE) for name, value in used.items()},
+        )
         self._run.count_text(len(message))
         return truncate(message, _MAX_MESSAGE)
 
@@ -171,11 +189,15 @@ class StepRunner:
         if step.input is not None:
             data = fill_all(step.input, scope.values, f"Step '{step.name}'")
             self._run.count_text(len(data))
-        task = replace(agent.step_task(data, node, self._approved_inside(path)), values=scope.loop_values)
+        task = replace(
+            agent.step_task(data, node, self._approved_inside(path)), values=scope.loop_values
+        )
         value = await self._run.child(agent, path).execute(agent, task)
         scope.write(step.output or f"{name}_output", agent.text(value))
 
-    async def _run_workflow(self, step: steps.WorkflowStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_workflow(
+        self, step: steps.WorkflowStep, scope: Scope, node: Node, path: Path
+    ) -> None:
         task = WorkflowTask(
             input=visible(scope.context),
             scope=scope,
@@ -196,7 +218,10 @@ class StepRunner:
         self, step: steps.ConditionStep | steps.LoopStep, scope: Scope, path: Path, number: int = 0
     ) -> bool:
         """Whether the condition of a step holds, which it has checked `number` times before."""
-        reference = cast("Mapping[str, Any]", step.condition if isinstance(step, steps.ConditionStep) else step.until)
+        reference = cast(
+            "Mapping[str, Any]",
+            step.condition if isinstance(step, steps.ConditionStep) else step.until,
+        )
         recorded = self._run.journal.condition(self._run.id, path, number)
         if recorded is not None:
             return recorded
@@ -205,7 +230,9 @@ class StepRunner:
         async with self._run.journal.call(in_tool=self._run.in_tool):
             return await self._check(step, reference, scope, path)
 
-    async def _check(self, step: Step, reference: Mapping[str, Any], scope: Scope, path: Path) -> bool:
+    async def _check(
+        self, step: Step, reference: Mapping[str, Any], scope: Scope, path: Path
+    ) -> bool:
         result = await holds(
             reference,
             scope.context,
@@ -217,17 +244,23 @@ class StepRunner:
         self._run.emit(ConditionChecked(**self._run.stamp(path), **names, result=result))
         return result
 
-    async def _run_condition(self, step: steps.ConditionStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_condition(
+        self, step: steps.ConditionStep, scope: Scope, node: Node, path: Path
+    ) -> None:
         if "at" not in node:
             node["at"] = 0 if await self._holds(step, scope, path) else 1
         chosen = step.then if node["at"] == 0 else step.else_
         await self.run_sequence(chosen, scope, node.setdefault("in", {}), (*path, node["at"]))
 
-    async def _run_loop(self, step: steps.LoopStep, scope: Scope, node: Node, path: Path) -> Outcome:
+    async def _run_loop(
+        self, step: steps.LoopStep, scope: Scope, node: Node, path: Path
+    ) -> Outcome:
         node.setdefault("at", 0)
         while True:
             inner = scope.in_iteration(node["at"] + 1)
-            await self.run_sequence(step.steps, inner, node.setdefault("in", {}), (*path, node["at"]))
+            await self.run_sequence(
+                step.steps, inner, node.setdefault("in", {}), (*path, node["at"])
+            )
             if await self._holds(step, inner, path, node["at"]):
                 return "ok"
             if node["at"] + 1 >= step.max_iterations:
@@ -242,25 +275,35 @@ class StepRunner:
         Raises:
             LoopExhaustedError: The run fails in this case.
         """
-        self._run.emit(LoopExhausted(**self._run.stamp(path), step=step.name or "", iterations=iterations))
+        self._run.emit(
+            LoopExhausted(**self._run.stamp(path), step=step.name or "", iterations=iterations)
+        )
         if step.on_exhausted == "fail":
             condition = cast("Mapping[str, Any]", step.until)["name"]
             raise LoopExhaustedError(
                 f"The condition '{condition}' of the loop '{step.name}' did not hold after {iterations} iterations."
             )
 
-    async def _run_parallel(self, step: steps.ParallelStep, scope: Scope, node: Node, path: Path) -> None:
+    async def _run_parallel(
+        self, step: steps.ParallelStep, scope: Scope, node: Node, path: Path
+    ) -> None:
         contexts: list[Mapping[str, Any]] = [{}] * len(step.branches)
-        for written in await self._run_all(step.branches, contexts, len(contexts), scope, node, path):
+        for written in await self._run_all(
+            step.branches, contexts, len(contexts), scope, node, path
+        ):
             for key, value in written.items():
                 scope.write(key, value)
 
     async def _run_map(self, step: steps.MapStep, scope: Scope, node: Node, path: Path) -> None:
         value = scope.context.get(step.over)
         is_large = isinstance(value, str) and len(value) > _LARGE
-        items = await compute(_items, step, scope.context) if is_large else _items(step, scope.context)
+        items = (
+            await compute(_items, step, scope.context) if is_large else _items(step, scope.context)
+        )
         if node.get("at", 0) >= max(1, len(items)):
-            raise ResumePathError(f"Step '{step.name}' has no item {node['at']}, only {len(items)} items.")
+            raise ResumePathError(
+                f"Step '{step.name}' has no item {node['at']}, only {len(items)} items."
+            )
         contexts = [{step.as_: item} for item in items]
         sequences = [step.steps] * len(items)
         outputs = await self._run_all(sequences, contexts, step.max_concurrency, scope, node, path)
@@ -296,9 +339,13 @@ class StepRunner:
             for number in waiting:
                 part = parts.setdefault(str(number), {})
                 written = part.setdefault("set", {})
-                inner = Scope({**scope.context, **contexts[number], **written}, written, scope.iteration)
+                inner = Scope(
+                    {**scope.context, **contexts[number], **written}, written, scope.iteration
+                )
                 try:
-                    await self.run_sequence(sequences[number], inner, part.setdefault("in", {}), (*path, number))
+                    await self.run_sequence(
+                        sequences[number], inner, part.setdefault("in", {}), (*path, number)
+                    )
                     finished.add(number)
                 except ApprovalRequired as pause:
                     if not paused or number < min(paused):
@@ -312,7 +359,9 @@ class StepRunner:
             with contextlib.suppress(Exception):  # it is in `failed`, perhaps with others
                 await gather_or_cancel(work() for _ in range(min(concurrency, len(sequences))))
         finally:
-            node["at"] = next((number for number in range(len(sequences)) if number not in finished), 0)
+            node["at"] = next(
+                (number for number in range(len(sequences)) if number not in finished), 0
+            )
         if stopped := failed or paused:
             node["at"] = min(stopped)
             raise stopped[node["at"]]

@@ -159,7 +159,9 @@ class References:
         if not isinstance(agent, Component):
             raise ConfigurationError(f"The agent '{name}' must be a component, not {agent!r}.")
         if self.agents.setdefault(name, agent) is not agent:
-            raise ConfigurationError(f"Two agents are called '{name}'.", suggestion="Give each its own name.")
+            raise ConfigurationError(
+                f"Two agents are called '{name}'.", suggestion="Give each its own name."
+            )
 
     def add_condition(self, name: str, condition: Callable[..., Any]) -> None:
         """Add a condition under a name.
@@ -168,7 +170,9 @@ class References:
             ConfigurationError: Another one has that name.
         """
         if self.conditions.setdefault(name, condition) is not condition:
-            raise ConfigurationError(f"Two conditions are called '{name}'.", suggestion="Rename one of them.")
+            raise ConfigurationError(
+                f"Two conditions are called '{name}'.", suggestion="Rename one of them."
+            )
 
     def resolve(self, steps: object) -> tuple[Step, ...]:
         """Steps as a caller gives them, with names and defaults filled in; they refer to agents by name.
@@ -184,12 +188,16 @@ class References:
         if isinstance(step, Component):
             step = AgentStep(step)
         if not isinstance(step, Step):
-            raise ConfigurationError(f"Expected a step such as AgentStep or LoopStep, not {step!r}.")
+            raise ConfigurationError(
+                f"Expected a step such as AgentStep or LoopStep, not {step!r}."
+            )
         if isinstance(step, AgentStep):
             return self._resolve_agent(step)
         if isinstance(step, WorkflowStep):
             return self._resolve_workflow(step)
-        changes: dict[str, Any] = {"name": step.name or STEP_TYPES[type(step)].removesuffix("_step")}
+        changes: dict[str, Any] = {
+            "name": step.name or STEP_TYPES[type(step)].removesuffix("_step")
+        }
         for name in _SEQUENCES:
             if hasattr(step, name):
                 changes[name] = self.resolve(getattr(step, name))
@@ -258,7 +266,9 @@ def _to_data(step: Step) -> Blueprint:
     return data
 
 
-def steps_from_data(entries: Sequence[Blueprint], make_workflow: Callable[[Blueprint], Workflow]) -> tuple[Step, ...]:
+def steps_from_data(
+    entries: Sequence[Blueprint], make_workflow: Callable[[Blueprint], Workflow]
+) -> tuple[Step, ...]:
     """The steps of valid blueprint data.
 
     Args:
@@ -274,9 +284,13 @@ def steps_from_data(entries: Sequence[Blueprint], make_workflow: Callable[[Bluep
             if key in values:
                 values[key] = steps_from_data(values[key], make_workflow)
         if "branches" in values:
-            values["branches"] = [steps_from_data(branch, make_workflow) for branch in values["branches"]]
+            values["branches"] = [
+                steps_from_data(branch, make_workflow) for branch in values["branches"]
+            ]
         if "workflow" in values:
             values["workflow"] = make_workflow(values["workflow"])
-        renamed = {{"as": "as_", "else": "else_"}.get(key, key): value for key, value in values.items()}
+        renamed = {
+            {"as": "as_", "else": "else_"}.get(key, key): value for key, value in values.items()
+        }
         steps.append(step_class(**renamed))
     return tuple(steps)

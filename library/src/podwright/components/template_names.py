@@ -36,7 +36,9 @@ class Findings:
     """Names that stay as text in instructions."""
 
 
-def check_names(blueprint: Mapping[str, Any], instructions: Mapping[str, str] | None = None) -> Findings:
+def check_names(
+    blueprint: Mapping[str, Any], instructions: Mapping[str, str] | None = None
+) -> Findings:
     """The names in the templates of a valid blueprint that nothing can fill.
 
     Args:
@@ -50,7 +52,9 @@ def check_names(blueprint: Mapping[str, Any], instructions: Mapping[str, str] | 
             names_of_steps = _StepNames(findings, instructions or {}, set(_written(steps)))
             names_of_steps.check(steps, "/steps", set(_INPUT), in_loop=False)
         case "conductor":
-            findings.warnings += _member_warnings(blueprint, "skills", 0, "a skill is given its task only")
+            findings.warnings += _member_warnings(
+                blueprint, "skills", 0, "a skill is given its task only"
+            )
         case "pipeline":
             reason = "it is given the output of the step before only"
             findings.warnings += _member_warnings(blueprint, "steps", 1, reason)
@@ -64,10 +68,14 @@ def instructions_of(component: Component | None) -> dict[str, str]:
     if component is None:
         return {}
     members = component.members().items()
-    return {name: member.instructions for name, member in members if isinstance(member, ModelComponent)}
+    return {
+        name: member.instructions for name, member in members if isinstance(member, ModelComponent)
+    }
 
 
-def _member_warnings(blueprint: Mapping[str, Any], key: str, first: int, reason: str) -> Iterator[Problem]:
+def _member_warnings(
+    blueprint: Mapping[str, Any], key: str, first: int, reason: str
+) -> Iterator[Problem]:
     for number, member in enumerate(as_array(blueprint.get(key))):
         if number >= first:
             at = f"/{key}/{number}/instructions"
@@ -77,7 +85,9 @@ def _member_warnings(blueprint: Mapping[str, Any], key: str, first: int, reason:
 def _warnings(template: str, at: str, known: frozenset[str], reason: str) -> Iterator[Problem]:
     """A warning for each name in instructions that is filled from these names only."""
     for name in missing_names(template, known):
-        detail = f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text."
+        detail = (
+            f"Nothing fills '{{{name}}}' in the instructions, because {reason}: it stays as text."
+        )
         yield Problem(at, detail, suggest_name(name, known))
 
 
@@ -130,7 +140,9 @@ class _StepNames:
             inside = set(known)
             if in_loop and ITERATION in (step.get("output"), step.get("as")):
                 detail = f"The name '{ITERATION}' hides the number of the iteration from the templates of the loop."
-                self.findings.warnings.append(Problem(here, detail, "Choose another name if they need the number."))
+                self.findings.warnings.append(
+                    Problem(here, detail, "Choose another name if they need the number.")
+                )
             match step.get("type"):
                 case "agent_step":
                     self._check_agent(step, here, known)
@@ -140,7 +152,9 @@ class _StepNames:
                 case "condition_step":
                     self._check_condition(step.get("condition"), f"{here}/condition", known)
                 case "map_step":
-                    self._check_name(str(step.get("over")), f"{here}/over", known, is_template=False)
+                    self._check_name(
+                        str(step.get("over")), f"{here}/over", known, is_template=False
+                    )
                     inside.add(str(step.get("as")))
                 case "loop_step":
                     inside |= {ITERATION, *_written(as_array(step.get("steps")))}
@@ -158,7 +172,9 @@ class _StepNames:
         if "input" in step:
             filled = _INPUT | ({ITERATION} & known)
             reason = "this step gives the agent its 'input' only"
-            self.findings.warnings += _warnings(instructions, f"{at}/agent", frozenset(filled), reason)
+            self.findings.warnings += _warnings(
+                instructions, f"{at}/agent", frozenset(filled), reason
+            )
             return
         for name in missing_names(instructions, known):
             if problem := self._problem(name, f"{at}/agent", known, is_template=True):
@@ -183,7 +199,9 @@ class _StepNames:
             return None
         if name in self.written:
             return Problem(
-                at, f"Nothing fills '{shown}' here: only a later step writes '{name}'.", "Move that step up."
+                at,
+                f"Nothing fills '{shown}' here: only a later step writes '{name}'.",
+                "Move that step up.",
             )
         if meant := next((other for other in sorted(known) if _is_misspelt(name, other)), None):
             return Problem(at, f"Nothing fills '{shown}'.", suggest_name(name, [meant]))

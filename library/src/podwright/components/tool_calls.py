@@ -70,12 +70,16 @@ class ToolCaller:
             async with slots:
                 return await self._call_once(call, number, call.name in reported)
 
-        answers = await gather_or_cancel(call_in_turn(call, number) for number, call in enumerate(calls, first))
+        answers = await gather_or_cancel(
+            call_in_turn(call, number) for number, call in enumerate(calls, first)
+        )
         self._count_wrong_turns(calls, answers)
         return [answer.message for answer in answers]
 
     def _count_wrong_turns(self, calls: Sequence[ToolCall], answers: Sequence[_Answer]) -> None:
-        right = {call.name for call, answer in zip(calls, answers, strict=True) if not answer.is_report}
+        right = {
+            call.name for call, answer in zip(calls, answers, strict=True) if not answer.is_report
+        }
         for name in {call.name for call in calls}:
             self._wrong_turns[name] = 0 if name in right else self._wrong_turns[name] + 1
 
@@ -101,7 +105,9 @@ class ToolCaller:
                 async with journal.call(in_tool=self._run.in_tool):
                     return await self._call_and_report(call, tool, number, is_reported)
 
-    async def _call_and_report(self, call: ToolCall, tool: Tool | None, number: int, is_reported: bool) -> _Answer:
+    async def _call_and_report(
+        self, call: ToolCall, tool: Tool | None, number: int, is_reported: bool
+    ) -> _Answer:
         started = perf_counter()
         try:
             text = await self._started(call, tool, number)
@@ -110,10 +116,16 @@ class ToolCaller:
             duration = milliseconds_since(started)
             self._emit(ToolCallFailed, call, number, error=details, duration_ms=duration)
             # with a run_id the error comes from a nested run
-            if not isinstance(error, ToolArgumentsError) or error.run_id is not None or not is_reported:
+            if (
+                not isinstance(error, ToolArgumentsError)
+                or error.run_id is not None
+                or not is_reported
+            ):
                 raise
             return _report(call, error.message)
-        self._emit(ToolCallFinished, call, number, output=text, duration_ms=milliseconds_since(started))
+        self._emit(
+            ToolCallFinished, call, number, output=text, duration_ms=milliseconds_since(started)
+        )
         return _answer(call, text)
 
     async def _started(self, call: ToolCall, tool: Tool | None, number: int) -> str:
@@ -130,7 +142,9 @@ class ToolCaller:
     async def _result(self, call: ToolCall, tool: Tool | None, arguments: dict[str, Any]) -> str:
         if tool is None:
             hint = did_you_mean(call.name, self._tools) or "It has no tools."
-            raise ToolArgumentsError(f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}")
+            raise ToolArgumentsError(
+                f"Unknown tool '{call.name}' in '{self._run.component}'. {hint}"
+            )
         try:
             return to_text(await tool.call(arguments))
         except PodwrightError:
@@ -138,8 +152,12 @@ class ToolCaller:
         except Exception as error:
             raise error_from(ToolError, f"Tool '{call.name}'", error) from error
 
-    def _emit(self, event: Callable[..., Event], call: ToolCall, number: int, **fields: Any) -> None:
-        self._run.emit(event(**self._run.stamp(), call=number, tool=call.name, call_id=call.id, **fields))
+    def _emit(
+        self, event: Callable[..., Event], call: ToolCall, number: int, **fields: Any
+    ) -> None:
+        self._run.emit(
+            event(**self._run.stamp(), call=number, tool=call.name, call_id=call.id, **fields)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +181,13 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     try:
         arguments: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError) as error:
-        raise ToolArgumentsError(f"The arguments of tool '{call.name}' are not valid JSON: {error}.") from error
+        raise ToolArgumentsError(
+            f"The arguments of tool '{call.name}' are not valid JSON: {error}."
+        ) from error
     items = as_array(arguments)
-    if len(items) == 1 and isinstance(items[0], dict):  # arguments are one object, so that a list with one holds them
+    if len(items) == 1 and isinstance(
+        items[0], dict
+    ):  # arguments are one object, so that a list with one holds them
         arguments = cast("dict[str, Any]", items[0])
     if not isinstance(arguments, dict):
         message = f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."

@@ -21,7 +21,13 @@ from podwright.components.options import (
 )
 from podwright.components.resume import KEY, Node, initial_progress, path_of
 from podwright.components.step_runner import Path, Scope, StepRunner, WorkflowTask
-from podwright.components.steps import References, Step, output_names, steps_from_data, steps_to_data
+from podwright.components.steps import (
+    References,
+    Step,
+    output_names,
+    steps_from_data,
+    steps_to_data,
+)
 from podwright.conditions import Conditions
 from podwright.conditions import problems as condition_problems
 from podwright.errors import ContextError, Problem
@@ -65,7 +71,9 @@ class Workflow(Component):
         self._steps = references.resolve(steps)
         self._agents = references.agents
         self._conditions = references.conditions
-        parsed = parse_arguments("workflow", {"name": name, "steps": steps_to_data(self._steps)}, options)
+        parsed = parse_arguments(
+            "workflow", {"name": name, "steps": steps_to_data(self._steps)}, options
+        )
         super().__init__(parsed, _reference_problems(parsed.data, references))
 
     @classmethod
@@ -96,10 +104,14 @@ class Workflow(Component):
         parsed = parse_with_overrides(blueprint, "workflow", validate, kwargs)
         if event_manager is not None:
             parsed.options["event_manager"] = event_manager
-        return cls._build(parsed, references, _reference_problems(parsed.data, references) if validate else ())
+        return cls._build(
+            parsed, references, _reference_problems(parsed.data, references) if validate else ()
+        )
 
     @classmethod
-    def _build(cls, parsed: ParsedBlueprint, references: References, problems: Sequence[Problem] = ()) -> Self:
+    def _build(
+        cls, parsed: ParsedBlueprint, references: References, problems: Sequence[Problem] = ()
+    ) -> Self:
         def nested(blueprint: Blueprint) -> Workflow:
             return Workflow._build(ParsedBlueprint("workflow", blueprint), references)
 
@@ -172,18 +184,28 @@ class Workflow(Component):
         return await self._arun(self._task(context, start_step, resume_path, kwargs), False, trace)
 
     def stream(
-        self, context: Context = None, start_step: int = 0, resume_path: ResumePath = None, **kwargs: Any
+        self,
+        context: Context = None,
+        start_step: int = 0,
+        resume_path: ResumePath = None,
+        **kwargs: Any,
     ) -> Iterator[Event]:
         """Run and yield each event as it happens, tokens included; leaving early cancels the run."""
         return self._stream(self._task(context, start_step, resume_path, kwargs))
 
     def astream(
-        self, context: Context = None, start_step: int = 0, resume_path: ResumePath = None, **kwargs: Any
+        self,
+        context: Context = None,
+        start_step: int = 0,
+        resume_path: ResumePath = None,
+        **kwargs: Any,
     ) -> AsyncGenerator[Event]:
         """As `stream`, from asynchronous code."""
         return self._astream(self._task(context, start_step, resume_path, kwargs))
 
-    def task(self, context: object, start_step: object = 0, resume_path: object = None) -> WorkflowTask:
+    def task(
+        self, context: object, start_step: object = 0, resume_path: object = None
+    ) -> WorkflowTask:
         """The task of a run with these arguments, for `podwright.run.execute`.
 
         Raises:
@@ -191,7 +213,9 @@ class Workflow(Component):
         """
         named = dict(to_context({"input": ""} if context is None else context))
         progress = initial_progress(len(self._steps), named.pop(KEY, None), start_step, resume_path)
-        inputs = {key: value for key, value in named.items() if key not in ("input", *self.output_names)}
+        inputs = {
+            key: value for key, value in named.items() if key not in ("input", *self.output_names)
+        }
         combined = sections(inputs)
         if "input" not in named:
             named = {"input": combined, **named}
@@ -232,7 +256,9 @@ class Workflow(Component):
             await runner.run_sequence(self._steps, own.scope, own.progress, run.path)
         except BaseException:
             if not own.nested:
-                run.checkpoint = Checkpoint(copy_json({**context, KEY: own.progress}), path_of(own.progress))
+                run.checkpoint = Checkpoint(
+                    copy_json({**context, KEY: own.progress}), path_of(own.progress)
+                )
             raise
         return {key: to_text(value) for key, value in visible(context).items()}
 
@@ -253,7 +279,11 @@ def _reference_problems(blueprint: object, references: References) -> list[Probl
     problems: list[Problem] = []
     for pointer, step in walk_steps(as_object(blueprint).get("steps")):
         agent = step.get("agent")
-        if step.get("type") == "agent_step" and isinstance(agent, str) and agent not in references.agents:
+        if (
+            step.get("type") == "agent_step"
+            and isinstance(agent, str)
+            and agent not in references.agents
+        ):
             hint = did_you_mean(agent, references.agents) or f"Pass it in agents={{'{agent}': …}}."
             problems.append(Problem(f"{pointer}/agent", f"Missing agent '{agent}'.", hint))
         for key in ("condition", "until"):

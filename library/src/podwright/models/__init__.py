@@ -3,7 +3,14 @@
 from podwright.messages import ModelRequest, ModelResponse
 from podwright.models.base import Connection, Model, TokenCallback
 from podwright.models.offline import EchoModel, FunctionModel, ReplayModel, ScriptedModel
-from podwright.models.registry import MODEL_CLIENTS, ClientChoice, choose_client, register_provider, resolve, use_model
+from podwright.models.registry import (
+    MODEL_CLIENTS,
+    ClientChoice,
+    choose_client,
+    register_provider,
+    resolve,
+    use_model,
+)
 
 __all__ = [
     "MODEL_CLIENTS",

@@ -47,7 +47,9 @@ def from_answer_tool(response: ModelResponse, name: str) -> ModelResponse:
         return replace(response, tool_calls=others)
     reason = "stop" if response.finish_reason == "tool_calls" else response.finish_reason
     fields = _with_text_of(response.provider_fields, answer)
-    return replace(response, text=answer.arguments, tool_calls=(), finish_reason=reason, provider_fields=fields)
+    return replace(
+        response, text=answer.arguments, tool_calls=(), finish_reason=reason, provider_fields=fields
+    )
 
 
 def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, Any]:
@@ -56,4 +58,7 @@ def _with_text_of(fields: Mapping[str, Any], answer: ToolCall) -> Mapping[str, A
         return fields
     blocks = [as_object(block) for block in as_array(fields["content"])]
     text = {"type": "text", "text": answer.arguments}
-    return {**fields, "content": [text if block.get("id") == answer.id else block for block in blocks]}
+    return {
+        **fields,
+        "content": [text if block.get("id") == answer.id else block for block in blocks],
+    }

@@ -63,16 +63,23 @@ class MessagesModel(HTTPModel):
         return max_output_tokens(self._model)
 
     async def attempt(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """Send one request; a further one while the answer is paused, and one without the thoughts that are refused."""
         paused: list[ModelResponse] = []
         try:
-            request, response = await self._complete_without_refused_thoughts(request, on_token, on_reasoning)
+            request, response = await self._complete_without_refused_thoughts(
+                request, on_token, on_reasoning
+            )
             while response.finish_reason == PAUSED:
                 paused.append(response)
                 if len(paused) > _MAX_PAUSES:
-                    raise errors.ModelResponseError(f"'{self.name}': the answer was paused too often.")
+                    raise errors.ModelResponseError(
+                        f"'{self.name}': the answer was paused too often."
+                    )
                 request = replace(request, messages=(*request.messages, response.message()))
                 response = await self._ask_once(request, on_token, on_reasoning)
         except errors.ModelError as error:
@@ -86,7 +93,10 @@ class MessagesModel(HTTPModel):
         return _joined([*paused, response]) if paused else response
 
     async def _complete_without_refused_thoughts(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> tuple[ModelRequest, ModelResponse]:
         """The request that was answered, and its response."""
         try:
@@ -99,7 +109,10 @@ class MessagesModel(HTTPModel):
         return plain, await self._ask_once(plain, on_token, on_reasoning)
 
     async def _ask_once(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """Send one request; refused thoughts are an error like others."""
         try:

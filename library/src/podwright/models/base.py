@@ -43,7 +43,9 @@ class Model(ABC):
     """Whether its responses say what they cost, whatever `cost` knows of it."""
 
     @abstractmethod
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """Answer one request in one attempt; the caller repeats it with `podwright.models.retries.with_retries`.
 
         Args:

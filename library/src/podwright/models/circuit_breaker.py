@@ -25,7 +25,9 @@ class CircuitBreaker:
     recovery_time: float = RECOVERY_TIME
     """Seconds that a circuit stays open."""
     clock: Callable[[], float] = time.monotonic
-    _open_until: WeakKeyDictionary[Model, float] = field(default_factory=WeakKeyDictionary[Model, float])
+    _open_until: WeakKeyDictionary[Model, float] = field(
+        default_factory=WeakKeyDictionary[Model, float]
+    )
 
     def is_open(self, model: Model) -> bool:
         """Whether a model is to be passed over."""

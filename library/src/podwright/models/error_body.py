@@ -105,7 +105,9 @@ def read_error(data: object) -> ErrorBody:
 def _with_code_of(fields: Mapping[str, Any], error: ErrorBody) -> ErrorBody:
     """The error with the code of the object around it, if it has none of its own."""
     code = error.code or _first(fields, _CODES)
-    return replace(error, code=code, status=error.status or _status((code, _first(fields, ("status",)))))
+    return replace(
+        error, code=code, status=error.status or _status((code, _first(fields, ("status",))))
+    )
 
 
 def _read_fields(fields: Mapping[str, Any]) -> ErrorBody:
@@ -147,7 +149,9 @@ def _message(fields: Mapping[str, Any]) -> str:
             case str(text) if text:
                 return text
             case [_, *_] as problems:  # of pydantic, as FastAPI has them
-                return "; ".join(_problem(as_object(problem) or problem) for problem in problems[:20])
+                return "; ".join(
+                    _problem(as_object(problem) or problem) for problem in problems[:20]
+                )
             case dict():
                 inner = as_object(fields[name])
                 return _message(inner) or to_text(inner)[:_MAX_TEXT]

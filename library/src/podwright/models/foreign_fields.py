@@ -23,7 +23,9 @@ def without_foreign_fields(messages: Sequence[Message], source: str) -> list[Mes
             renamed = {}
         if message.role == "assistant" and message.provider not in ("", source):
             renamed = {call.id: short_id(call.id) for call in message.tool_calls}
-            calls = tuple(ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls)
+            calls = tuple(
+                ToolCall(renamed[call.id], call.name, call.arguments) for call in message.tool_calls
+            )
             own.append(Message("assistant", message.content, calls))
         elif message.role == "tool" and message.tool_call_id in renamed:
             own.append(replace(message, tool_call_id=renamed[message.tool_call_id]))

@@ -22,7 +22,15 @@ from podwright.models.retries import Timeouts
 from podwright.text import causes, os_error_reason
 
 Fault = Literal[
-    "dns", "connect", "connect_timeout", "tls", "timeout", "disconnected", "truncated", "not_http", "too_large"
+    "dns",
+    "connect",
+    "connect_timeout",
+    "tls",
+    "timeout",
+    "disconnected",
+    "truncated",
+    "not_http",
+    "too_large",
 ]
 """What failed: `disconnected` before the response, `truncated` within it; `timeout` is that of first byte or idle."""
 
@@ -61,7 +69,11 @@ class Response:
     """A response whose headers have arrived; valid within the `post` that made it."""
 
     def __init__(
-        self, response: aiohttp.ClientResponse, deadline: asyncio.Timeout, idle: float, max_bytes: int
+        self,
+        response: aiohttp.ClientResponse,
+        deadline: asyncio.Timeout,
+        idle: float,
+        max_bytes: int,
     ) -> None:
         self._content = response.content
         self._deadline = deadline
@@ -84,10 +96,14 @@ class Response:
         try:
             chunk = await self._content.readany()
         except aiohttp.ClientError:  # its message may quote the response
-            raise TransportError("truncated", "the response is truncated or cannot be decompressed") from None
+            raise TransportError(
+                "truncated", "the response is truncated or cannot be decompressed"
+            ) from None
         self.size += len(chunk)
         if self.size > self._max_bytes:
-            raise TransportError("too_large", f"the response is longer than {self._max_bytes} bytes")
+            raise TransportError(
+                "too_large", f"the response is longer than {self._max_bytes} bytes"
+            )
         if not self._content.at_eof():
             now = asyncio.get_running_loop().time()
             self._deadline.reschedule(now + self._idle if self._idle < math.inf else None)
@@ -170,7 +186,9 @@ async def post(
                 response = Response(raw, deadline, timeouts.idle, max_bytes)
                 yield response
     except aiohttp.ClientError as error:
-        known = next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind))
+        known = next(
+            TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(error, kind)
+        )
         fault = certificate_fault(error) or known
         if isinstance(error, aiohttp.ClientResponseError):  # its message may quote the response
             raise fault from None
@@ -179,7 +197,9 @@ async def post(
         if not deadline.expired():
             raise
         begun = response is not None and response.size > 0
-        message = f"no data for {timeouts.idle:g} s" if begun else f"no response within {first_byte:g} s"
+        message = (
+            f"no data for {timeouts.idle:g} s" if begun else f"no response within {first_byte:g} s"
+        )
         raise TransportError("timeout", message) from error
 
 
@@ -208,14 +228,18 @@ def certificate_fault(error: BaseException) -> TransportError | None:
         return None
     trust = "Set SSL_CERT_FILE to a PEM file with the certificate of its authority, or with itself if self-signed."
     suggestion = _CERTIFICATE_SUGGESTIONS.get(cause.verify_code, trust)
-    return TransportError("tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion)
+    return TransportError(
+        "tls", f"invalid certificate of the server: {cause.verify_message.rstrip('.')}", suggestion
+    )
 
 
 def connection_fault(error: BaseException) -> TransportError | None:
     """The fault if an exception of another client, or one of its causes, is about a connection; else None."""
     for cause in causes(error):
         if isinstance(cause, aiohttp.ClientConnectionError):
-            return next(TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(cause, kind))
+            return next(
+                TransportError(*fault) for kind, fault in _FAULTS.items() if isinstance(cause, kind)
+            )
         if isinstance(cause, ConnectionResetError | BrokenPipeError):
             return TransportError("disconnected", "the connection was lost before a response")
         if isinstance(cause, ConnectionError):
@@ -223,7 +247,9 @@ def connection_fault(error: BaseException) -> TransportError | None:
     return None
 
 
-_sessions: dict[AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]] = {}
+_sessions: dict[
+    AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[aiohttp.ClientSession]]
+] = {}
 """The session of each event loop, with the generator that closes it."""
 
 
@@ -232,14 +258,19 @@ async def _session() -> aiohttp.ClientSession:
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
         keeper = _keep_session(loop)
-        _sessions[loop] = await anext(keeper), keeper  # nothing is awaited before, so no other task makes a second one
+        _sessions[loop] = (
+            await anext(keeper),
+            keeper,
+        )  # nothing is awaited before, so no other task makes a second one
     return _sessions[loop][0]
 
 
 async def _keep_session(loop: AbstractEventLoop) -> AsyncGenerator[aiohttp.ClientSession]:
     """Make a session, and close it when the loop shuts down: a loop closes the asynchronous generators begun on it."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()),
+        connector=aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_KEEP_ALIVE, ssl=trusted_certificates()
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=trusts_environment(),
         max_line_size=_MAX_HEADER,
@@ -263,5 +294,9 @@ def trusted_certificates() -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file or None)
     except OSError as error:
-        message = f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
-        raise TransportError("tls", message, "Set SSL_CERT_FILE to a readable PEM file, or unset it.") from error
+        message = (
+            f"cannot read the certificates in '{file}' (SSL_CERT_FILE): {os_error_reason(error)}"
+        )
+        raise TransportError(
+            "tls", message, "Set SSL_CERT_FILE to a readable PEM file, or unset it."
+        ) from error

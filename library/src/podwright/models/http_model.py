@@ -110,7 +110,10 @@ class HTTPModel(ProviderModel):
         """An answer of which nothing has arrived."""
 
     async def attempt(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
         url, headers, key = await self._prepare()
@@ -207,7 +210,11 @@ class HTTPModel(ProviderModel):
                 f"Invalid base URL of '{self.name}'.",
                 suggestion="Write base_url, PODWRIGHT_MODEL_BASE_URL or the provider's variable as https://host/path.",
             ) from None
-        headers = {"Content-Type": "application/json", "User-Agent": f"podwright/{__version__}", **self.headers}
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"podwright/{__version__}",
+            **self.headers,
+        }
         key = self._key(base_url)
         if key:
             is_token = endpoint.key_header == "Authorization"
@@ -232,9 +239,13 @@ class HTTPModel(ProviderModel):
         needs_key = self._needs_key_at(base_url) or (endpoint.needs_key and given is None)
         if not key and needs_key:
             hint = f"Set {' or '.join(endpoint.keys)}, or api_key."
-            raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+            raise errors.ModelAuthenticationError(
+                f"Missing API key for '{self.name}'.", suggestion=hint
+            )
         if not is_header_value(key):
-            raise errors.ModelAuthenticationError(f"The API key for '{self.name}' has invalid characters.")
+            raise errors.ModelAuthenticationError(
+                f"The API key for '{self.name}' has invalid characters."
+            )
         return key
 
 
@@ -242,7 +253,10 @@ class _Reading:
     """The reading of one response."""
 
     def __init__(
-        self, answer: DocumentAnswer, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        answer: DocumentAnswer,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> None:
         self.answer = answer
         self._on_token = on_token
@@ -259,7 +273,9 @@ class _Reading:
             InvalidResponseError, json.JSONDecodeError: It cannot be read, or the answer was cut off.
         """
         if response.status != 200:
-            raise RefusedError(read_error(await _body_of(response)), response.status, response.headers)
+            raise RefusedError(
+                read_error(await _body_of(response)), response.status, response.headers
+            )
         self._type = response.media_type
         documents = 0
         while not (self._reader.is_done or self.answer.is_over):

@@ -34,26 +34,48 @@ from podwright.text import causes
 from podwright.usage import Usage
 
 _ERRORS: dict[str, tuple[type[errors.ModelError], str]] = {
-    "ContextWindowExceededError": (errors.ContextWindowError, "the request is too long for the model."),
-    "ContentPolicyViolationError": (errors.ContentFilterError, "the content filter stopped the request."),
-    "ImageFetchError": (errors.ModelRequestError, "it takes no URLs of images; pass the image as a data URL."),
+    "ContextWindowExceededError": (
+        errors.ContextWindowError,
+        "the request is too long for the model.",
+    ),
+    "ContentPolicyViolationError": (
+        errors.ContentFilterError,
+        "the content filter stopped the request.",
+    ),
+    "ImageFetchError": (
+        errors.ModelRequestError,
+        "it takes no URLs of images; pass the image as a data URL.",
+    ),
     "Timeout": (errors.ModelTimeoutError, "no answer in time."),
     "APIConnectionError": (errors.ModelConnectionError, "no connection, or it was lost."),
-    "APIResponseValidationError": (errors.ModelResponseError, "the response cannot be read as an answer of a model."),
+    "APIResponseValidationError": (
+        errors.ModelResponseError,
+        "the response cannot be read as an answer of a model.",
+    ),
 }
 """What LiteLLM's public exceptions mean."""
-_UNREADABLE = ("Invalid response object", "Empty or invalid response", "'choices' that is not a list", "no 'choices'")
+_UNREADABLE = (
+    "Invalid response object",
+    "Empty or invalid response",
+    "'choices' that is not a list",
+    "no 'choices'",
+)
 """What LiteLLM says of responses that are no completions."""
 _ALSO_FOR_ANSWERS = ("Timeout", "APIConnectionError")
 """Those of them that LiteLLM raises for errors of the provider, too."""
 _PACKAGES = {"google": "google-auth", "azure": "azure-identity", "databricks": "databricks-sdk"}
 """Packages whose modules have other names."""
-_CREDENTIAL_ERRORS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "RefreshError")
-"""Errors of the packages of AWS and Google."""
-_NO_KEY = re.compile(r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)", re.IGNORECASE)
-_HOW_TO_AUTHENTICATE = (
-    "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
+_CREDENTIAL_ERRORS = (
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "DefaultCredentialsError",
+    "RefreshError",
 )
+"""Errors of the packages of AWS and Google."""
+_NO_KEY = re.compile(
+    r"missing .{0,40}(key|token)|(key|token).{0,40}(not set|missing|required)", re.IGNORECASE
+)
+_HOW_TO_AUTHENTICATE = "Install what the provider needs, and set its credentials: https://docs.litellm.ai/docs/providers"
 _FAULTS_OF_LITELLM = (KeyError, IndexError, TypeError, AttributeError)
 """What LiteLLM fails with on a response that it does not expect, and reports as a lost connection."""
 _OWN_PROTOCOLS = ("anthropic", "cohere", "cohere_chat", "gemini")
@@ -82,7 +104,9 @@ class LiteLLMModel(ProviderModel):
         self.name = name
         self._provider = name.partition("/")[0]
         self._endpoint = ENDPOINTS.get(self._provider, ANY)
-        self._speaks_chat_completions = self._provider in ENDPOINTS and self._provider not in _OWN_PROTOCOLS
+        self._speaks_chat_completions = (
+            self._provider in ENDPOINTS and self._provider not in _OWN_PROTOCOLS
+        )
         self._connection = connection
         # LiteLLM does not pass headers on
         self.reports_cost = self._endpoint.reports_cost and not self._endpoint.cost_header
@@ -91,7 +115,10 @@ class LiteLLMModel(ProviderModel):
         """Whether our client is passed to LiteLLM; where it does not use it, as for Cohere, the wire has no status."""
 
     async def attempt(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """See `ProviderModel.attempt`."""
         answer_tool = ""
@@ -129,11 +156,15 @@ class LiteLLMModel(ProviderModel):
             is_refused = (wire.status or 0) >= 300 or bool(error_body.code or error_body.message)
             bill.may_be_billed = not is_refused and _was_sent(error, model_error)
         # outside the handlers: LiteLLM's error quotes the provider and must not become the context of ours
-        model_error.provider_error = provider_error(error_body, request, self._connection.api_key or "")
+        model_error.provider_error = provider_error(
+            error_body, request, self._connection.api_key or ""
+        )
         model_error.attempt_usage = bill.of_failure()
         raise model_error
 
-    def _failure(self, error: Exception, wire: Wire, request: ModelRequest) -> tuple[errors.ModelError, ErrorBody]:
+    def _failure(
+        self, error: Exception, wire: Wire, request: ModelRequest
+    ) -> tuple[errors.ModelError, ErrorBody]:
         """Our error for one of LiteLLM's, or of a library behind it, and the provider's."""
         if wire.fault is not None:
             return transport_error(self.name, wire.fault), ErrorBody()
@@ -149,23 +180,35 @@ class LiteLLMModel(ProviderModel):
         self._load()
         report = litellm_loader.loaded().validate_environment(self.name, self._connection.api_key)
         # not settings that may have a default, and not keys that an identity of AWS or Azure may replace
-        missing = [name for name in report["missing_keys"] if "API_KEY" in name and "AZURE" not in name]
+        missing = [
+            name for name in report["missing_keys"] if "API_KEY" in name and "AZURE" not in name
+        ]
         if missing and self._connection.base_url is None:
             hint = f"Set {' or '.join(missing)}, or api_key."
-            raise errors.ModelAuthenticationError(f"Missing API key for '{self.name}'.", suggestion=hint)
+            raise errors.ModelAuthenticationError(
+                f"Missing API key for '{self.name}'.", suggestion=hint
+            )
 
     def max_output_tokens(self) -> int | None:
         """See `Model.max_output_tokens`; LiteLLM sends it to some providers if a request has no `max_tokens`."""
         litellm = litellm_loader.loaded()
         facts: Any = {}
         if litellm is not None:
-            facts = litellm.model_cost.get(self.name) or litellm.model_cost.get(self.name.partition("/")[2]) or {}
+            facts = (
+                litellm.model_cost.get(self.name)
+                or litellm.model_cost.get(self.name.partition("/")[2])
+                or {}
+            )
         return facts.get("max_output_tokens")
 
     def load_prices(self) -> None:
         """See `Model.load_prices`."""
-        url = self._connection.base_url or next(filter(None, map(os.environ.get, self._endpoint.urls)), None)
-        self.is_at_vendor = not self._endpoint.self_hosted and (url is None or is_vendors(self._provider, url))
+        url = self._connection.base_url or next(
+            filter(None, map(os.environ.get, self._endpoint.urls)), None
+        )
+        self.is_at_vendor = not self._endpoint.self_hosted and (
+            url is None or is_vendors(self._provider, url)
+        )
         self.cost(Usage(1, 1))
 
     async def prepare(self) -> None:
@@ -188,9 +231,16 @@ class LiteLLMModel(ProviderModel):
             raise errors.UnknownModelError(f"LiteLLM knows no provider of '{self.name}'.") from None
         if self._provider.startswith("ollama"):
             # else LiteLLM asks the server for the model after each call, and the event loop waits for the answer
-            facts = {"litellm_provider": self._provider, "mode": "chat", "supports_function_calling": True}
+            facts = {
+                "litellm_provider": self._provider,
+                "mode": "chat",
+                "supports_function_calling": True,
+            }
             litellm.register_model({self.name: facts})
-        self._takes_client = self._provider not in (*_BY_SDK, *map(str, litellm.openai_compatible_providers))
+        self._takes_client = self._provider not in (
+            *_BY_SDK,
+            *map(str, litellm.openai_compatible_providers),
+        )
         # loads its tokenizer here, and not on the event loop when a stream has no count
         litellm.token_counter(model=self.name, text="a")
         return bool(litellm.supports_response_schema(self.name))
@@ -288,12 +338,18 @@ class LiteLLMModel(ProviderModel):
         reason = choice["finish_reason"]
         if reason != "stop":
             return reason
-        native = wire.stop_reason or as_object(choice.get("provider_specific_fields")).get("native_finish_reason")
+        native = wire.stop_reason or as_object(choice.get("provider_specific_fields")).get(
+            "native_finish_reason"
+        )
         return native or (UNKNOWN if self._hides_reason(wire) else reason)
 
-    async def _arguments(self, request: ModelRequest, seconds: float, *, stream: bool) -> dict[str, Any]:
+    async def _arguments(
+        self, request: ModelRequest, seconds: float, *, stream: bool
+    ) -> dict[str, Any]:
         body = request_body(request, self.name, ANY, provider=self._provider, stream=stream)
-        own_client = {"client": await client()} if self._takes_client else {"extra_headers": propagated()}
+        own_client = (
+            {"client": await client()} if self._takes_client else {"extra_headers": propagated()}
+        )
         return {
             **_encodable(body),
             **own_client,
@@ -305,13 +361,17 @@ class LiteLLMModel(ProviderModel):
             "max_retries": 0,
         }
 
-    def _translate(self, error: Any, error_body: ErrorBody, request: ModelRequest) -> errors.ModelError:
+    def _translate(
+        self, error: Any, error_body: ErrorBody, request: ModelRequest
+    ) -> errors.ModelError:
         """Our error for one of LiteLLM's exceptions, by its public class and `status_code`."""
         litellm = litellm_loader.loaded()
         if fault := certificate_fault(error):
             return transport_error(self.name, fault)
         if missing := _missing_credentials(error):
-            return errors.ModelAuthenticationError(f"'{self.name}': {missing}", suggestion=_HOW_TO_AUTHENTICATE)
+            return errors.ModelAuthenticationError(
+                f"'{self.name}': {missing}", suggestion=_HOW_TO_AUTHENTICATE
+            )
         text = str(error)
         if isinstance(error, litellm.UnsupportedParamsError):
             names = ", ".join(f"'{name}'" for name in request.settings if f"'{name}'" in text)
@@ -323,18 +383,26 @@ class LiteLLMModel(ProviderModel):
         is_answer = bool(headers or error_body.code or error_body.message or is_timeout_of_provider)
         if not is_answer and isinstance(error.__cause__ or error.__context__, _FAULTS_OF_LITELLM):
             fault_name = type(error.__cause__ or error.__context__).__name__
-            return errors.ModelResponseError(f"'{self.name}': LiteLLM cannot read the response ({fault_name}).")
+            return errors.ModelResponseError(
+                f"'{self.name}': LiteLLM cannot read the response ({fault_name})."
+            )
         if not (error_body.code or error_body.message) and _is_unreadable(error):
             return errors.ModelResponseError(f"'{self.name}': {InvalidResponseError()}.")
         for name, (kind, reason) in _ERRORS.items():
-            if isinstance(error, getattr(litellm, name)) and not (is_answer and name in _ALSO_FOR_ANSWERS):
+            if isinstance(error, getattr(litellm, name)) and not (
+                is_answer and name in _ALSO_FOR_ANSWERS
+            ):
                 return kind(f"'{self.name}': {reason}")
         if not is_answer and (fault := connection_fault(error)):
             return transport_error(self.name, fault)
         if not hasattr(error, "status_code"):
-            return errors.ModelResponseError(f"'{self.name}': LiteLLM failed with {type(error).__name__}.")
+            return errors.ModelResponseError(
+                f"'{self.name}': LiteLLM failed with {type(error).__name__}."
+            )
         status = error.status_code
-        has_own_status = isinstance(error, litellm.APIConnectionError) or "Error in response object" in text
+        has_own_status = (
+            isinstance(error, litellm.APIConnectionError) or "Error in response object" in text
+        )
         if has_own_status or not isinstance(status, int) or status < 300:
             status = error_body.status or 500
         return refusal(self.name, error_body, status, headers)
@@ -392,7 +460,9 @@ def _said_reason(stream: Any) -> str:
 
 
 @asynccontextmanager
-async def _counting(stream: Any, builder: ResponseBuilder, *, begins_with_count: bool) -> AsyncGenerator[None]:
+async def _counting(
+    stream: Any, builder: ResponseBuilder, *, begins_with_count: bool
+) -> AsyncGenerator[None]:
     """Close a stream at its end, and add the counts of its chunks; those that LiteLLM makes itself may be estimates.
 
     Args:
@@ -408,7 +478,9 @@ async def _counting(stream: Any, builder: ResponseBuilder, *, begins_with_count:
             if usage := getattr(chunk, "usage", None):
                 counts = usage.model_dump(warnings=False)
                 if begins_with_count and not _said_reason(stream):
-                    counts = {key: value for key, value in counts.items() if key not in _COUNTS_OF_ANSWER}
+                    counts = {
+                        key: value for key, value in counts.items() if key not in _COUNTS_OF_ANSWER
+                    }
                 builder.add({"usage": counts})
 
 
@@ -428,7 +500,9 @@ def _take_own_fields(delta: dict[str, Any]) -> bool:
 
 def _error_body(error: BaseException) -> ErrorBody:
     """The provider's error, from LiteLLM's exception: `body` of it or of a cause, or the JSON in its message."""
-    body = next((body for cause in causes(error) if is_object(body := getattr(cause, "body", None))), None)
+    body = next(
+        (body for cause in causes(error) if is_object(body := getattr(cause, "body", None))), None
+    )
     text = str(error).replace("\\'", "'")  # some messages have the `repr` of bytes
     start = min((at for at in map(text.find, "{[") if at >= 0), default=-1)
     if body is None and start >= 0:

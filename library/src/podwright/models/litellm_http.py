@@ -18,10 +18,20 @@ from typing import Any
 
 import httpx
 
-from podwright.models.http import MAX_RESPONSE, TransportError, propagated, trusted_certificates, trusts_environment
+from podwright.models.http import (
+    MAX_RESPONSE,
+    TransportError,
+    propagated,
+    trusted_certificates,
+    trusts_environment,
+)
 
-_STOP_REASON = re.compile(rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE)
-_COUNT = re.compile(rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE)
+_STOP_REASON = re.compile(
+    rb'"(?:stop_?reason|finish_?reason|done_reason)"\s*:\s*"([^"\\]+)"', re.IGNORECASE
+)
+_COUNT = re.compile(
+    rb'"(?:prompt_eval_count|prompt_?token\w*|input_?tokens)"\s*:\s*\d', re.IGNORECASE
+)
 _ENCODED = re.compile(rb'"bytes"\s*:\s*"')
 """How AWS encodes the events of a provider within its own."""
 _OVERLAP = 200
@@ -68,7 +78,9 @@ class Wire:
         self.on_data()
         self._size += len(data)
         if self._size > MAX_RESPONSE:
-            self.fault = TransportError("too_large", f"the response is longer than {MAX_RESPONSE} bytes")
+            self.fault = TransportError(
+                "too_large", f"the response is longer than {MAX_RESPONSE} bytes"
+            )
             raise self.fault
         if self.status is not None and self.status >= 300:
             self.error = (self.error + data)[:_MAX_ERROR]
@@ -140,7 +152,11 @@ async def _keep_client(loop: AbstractEventLoop) -> AsyncGenerator[Any]:
     handlers: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     certificates = trusted_certificates()
     # without a transport, LiteLLM takes one of its own, which uses the proxies of the environment
-    transport = None if trusts_environment() else httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
+    transport = (
+        None
+        if trusts_environment()
+        else httpx.AsyncHTTPTransport(verify=certificates, limits=_NO_LIMITS)
+    )
     handler = handlers.AsyncHTTPHandler(
         ssl_verify=certificates,
         transport=transport,

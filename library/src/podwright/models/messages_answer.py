@@ -64,13 +64,18 @@ class _Block:
         elif key := _DELTAS.get(kind):
             text = to_text(delta.get(key) or "")
             self.pieces.setdefault(key, []).append(text)
-            return Piece(text) if key == "text" else Piece(reasoning=text if key == "thinking" else "")
+            return (
+                Piece(text) if key == "text" else Piece(reasoning=text if key == "thinking" else "")
+            )
         return Piece()
 
     @property
     def data(self) -> dict[str, Any]:
         """The block as it would be in a whole answer."""
-        texts = {key: to_text(self.fields.get(key) or "") + "".join(pieces) for key, pieces in self.pieces.items()}
+        texts = {
+            key: to_text(self.fields.get(key) or "") + "".join(pieces)
+            for key, pieces in self.pieces.items()
+        }
         data = {**self.fields, **texts}
         if self.citations:
             data["citations"] = [*as_array(self.fields.get("citations")), *self.citations]
@@ -82,7 +87,9 @@ class _Block:
     def arguments_text(self) -> str:
         """The arguments of a tool call as JSON text."""
         text = "".join(self.arguments)
-        return text if text.strip() else json.dumps(self.fields.get("input") or {}, ensure_ascii=False)
+        return (
+            text if text.strip() else json.dumps(self.fields.get("input") or {}, ensure_ascii=False)
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -154,7 +161,9 @@ class MessageAnswer:
             case "error" | "":
                 error = read_error(fields)
                 raise InvalidResponseError if error == ErrorBody() else RefusedError(error)
-            case _:  # the end of a block, and events to come, which the documentation asks to ignore
+            case (
+                _
+            ):  # the end of a block, and events to come, which the documentation asks to ignore
                 pass
         return Piece()
 
@@ -167,7 +176,9 @@ class MessageAnswer:
         if self.is_streamed:  # the answer has not begun: the last event has its count
             usage.pop("output_tokens", None)
         self._end(message, usage)
-        return Piece("".join(piece.text for piece in pieces), "".join(piece.reasoning for piece in pieces))
+        return Piece(
+            "".join(piece.text for piece in pieces), "".join(piece.reasoning for piece in pieces)
+        )
 
     def _add_block(self, index: int, block: Mapping[str, Any]) -> Piece:
         fields = dict(block)
@@ -178,7 +189,10 @@ class MessageAnswer:
                 fields["id"] = f"toolu_{os.urandom(8).hex()}"  # each result belongs to one call
         self._blocks[index] = _Block(fields)
         if fields["type"] == "tool_use":
-            check_tool_calls(self._name, sum(block.fields["type"] == "tool_use" for block in self._blocks.values()))
+            check_tool_calls(
+                self._name,
+                sum(block.fields["type"] == "tool_use" for block in self._blocks.values()),
+            )
         if fields["type"] == "text":
             return Piece(to_text(fields.get("text") or ""))
         return Piece(reasoning=to_text(fields.get("thinking") or ""))
@@ -205,7 +219,9 @@ class MessageAnswer:
         if not self.has_choice:
             raise InvalidResponseError
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
-        text = "".join(str(block.data.get("text") or "") for block in blocks if block.fields["type"] == "text")
+        text = "".join(
+            str(block.data.get("text") or "") for block in blocks if block.fields["type"] == "text"
+        )
         calls = tuple(_tool_call(block) for block in blocks if block.fields["type"] == "tool_use")
         reason = _FINISH_REASONS.get(self.finish_reason, "stop")
         if not (text or calls or reason in ("length", "content_filter", PAUSED)):
@@ -227,7 +243,9 @@ class MessageAnswer:
         )
 
     def _reasoning(self) -> str:
-        return "\n\n".join(thought for block in self.content if (thought := to_text(block.get("thinking") or "")))
+        return "\n\n".join(
+            thought for block in self.content if (thought := to_text(block.get("thinking") or ""))
+        )
 
     def usage_so_far(self, request: ModelRequest) -> Usage | None:
         """The usage of an answer that has failed; None if it had not begun."""
@@ -257,7 +275,9 @@ class MessageAnswer:
 
 
 def _tool_call(block: _Block) -> ToolCall:
-    return ToolCall(str(block.fields["id"]), str(block.fields["name"]), clean_arguments(block.arguments_text))
+    return ToolCall(
+        str(block.fields["id"]), str(block.fields["name"]), clean_arguments(block.arguments_text)
+    )
 
 
 def _usual_counts(counts: Mapping[str, Any]) -> dict[str, Any]:

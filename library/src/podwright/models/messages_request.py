@@ -16,7 +16,15 @@ from podwright.json_data import as_array, as_object
 from podwright.messages import ContentPart, Message, ModelRequest, ModelSettings, ToolCall
 from podwright.models.foreign_fields import short_id, without_foreign_fields
 
-_SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "parallel_tool_calls", "reasoning_effort", "timeout")
+_SETTINGS = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "stop",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "timeout",
+)
 """The model settings that the protocol has."""
 _SAME_NAME = ("temperature", "top_p")
 _VERSION = re.compile(r"(\d+)(?:[-.](\d{1,2}))?(?!\d)")
@@ -138,12 +146,17 @@ def _may_think(turns: list[dict[str, Any]]) -> bool:
 
 
 def _tools_used_in(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    names = [block["name"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
+    names = [
+        block["name"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"
+    ]
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
 
 def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
-    tool: dict[str, Any] = {"name": function["name"], "input_schema": {"type": "object", **function["parameters"]}}
+    tool: dict[str, Any] = {
+        "name": function["name"],
+        "input_schema": {"type": "object", **function["parameters"]},
+    }
     for name in ("description", "strict"):
         if function.get(name):
             tool[name] = function[name]
@@ -210,11 +223,18 @@ def _text(text: str) -> dict[str, Any]:
 
 def _user_blocks(message: Message, ids: _CallIds) -> list[dict[str, Any]]:
     if message.role == "tool":
-        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": ids[message.tool_call_id or ""]}
+        result: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": ids[message.tool_call_id or ""],
+        }
         if message.text.strip():
             result["content"] = message.text
         return [result]
-    parts = [_text(message.content)] if isinstance(message.content, str) else list(map(_part, message.content))
+    parts = (
+        [_text(message.content)]
+        if isinstance(message.content, str)
+        else list(map(_part, message.content))
+    )
     blocks = [part for part in parts if part["type"] != "text" or part["text"].strip()]
     return blocks or [_text(_NOTHING)]
 
@@ -227,7 +247,10 @@ def _part(part: ContentPart) -> dict[str, Any]:
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}
     media_type = _IMAGE_TYPES.get(data[1], data[1])
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data[2]}}
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": media_type, "data": data[2]},
+    }
 
 
 def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dict[str, Any]]:
@@ -242,7 +265,9 @@ def _answer_blocks(message: Message, ids: _CallIds, *, is_own: bool) -> list[dic
     blocks: list[dict[str, Any]] = []
     kept = [as_object(block) for block in as_array(message.provider_fields.get("content"))]
     # as LiteLLM has them
-    thoughts = [as_object(block) for block in as_array(message.provider_fields.get("thinking_blocks"))]
+    thoughts = [
+        as_object(block) for block in as_array(message.provider_fields.get("thinking_blocks"))
+    ]
     for block in kept or [*thoughts, _text(message.text)]:
         kind = block.get("type")
         if kind == "tool_use":

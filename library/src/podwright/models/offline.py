@@ -42,7 +42,11 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """An estimate of the tokens of one message."""
-    images = 0 if isinstance(message.content, str) else sum(part["type"] == "image_url" for part in message.content)
+    images = (
+        0
+        if isinstance(message.content, str)
+        else sum(part["type"] == "image_url" for part in message.content)
+    )
     calls = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
     fields = [message.provider_fields, *(call.provider_fields for call in message.tool_calls)]
     # a content in parts has the text once more
@@ -54,7 +58,11 @@ def estimate_message(message: Message) -> int:
 def estimate_input(request: ModelRequest) -> int:
     """An estimate of a request's input tokens, tools and schemas included."""
     schemas: list[Any] = [*request.tools, *([request.output.schema] if request.output else [])]
-    return 3 + sum(map(estimate_message, request.messages)) + sum(estimate_tokens(json.dumps(s)) for s in schemas)
+    return (
+        3
+        + sum(map(estimate_message, request.messages))
+        + sum(estimate_tokens(json.dumps(s)) for s in schemas)
+    )
 
 
 class OfflineModel(Model):
@@ -75,7 +83,9 @@ class OfflineModel(Model):
         _hand_out(response.text, on_token)
         return response
 
-    def _finish(self, request: ModelRequest, response: ModelResponse, on_token: TokenCallback | None) -> ModelResponse:
+    def _finish(
+        self, request: ModelRequest, response: ModelResponse, on_token: TokenCallback | None
+    ) -> ModelResponse:
         """The response with its usage estimated if it has none; its text is handed to `on_token`."""
         if on_token is not None:
             _hand_out(response.text, on_token)
@@ -106,29 +116,43 @@ class EchoModel(OfflineModel):
 
     name = "offline/echo"
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """Answer with an echo."""
         return self._finish(request, self._echo(request), on_token)
 
     def _echo(self, request: ModelRequest) -> ModelResponse:
-        messages = [message for message in request.messages if message.role != "system"][request.history :]
-        question = _one_line(next((message.text for message in messages if message.role == "user"), ""), 160)
+        messages = [message for message in request.messages if message.role != "system"][
+            request.history :
+        ]
+        question = _one_line(
+            next((message.text for message in messages if message.role == "user"), ""), 160
+        )
         if request.output:
             return ModelResponse(json.dumps(example(request.output.schema, question)))
         called = {call.name for message in messages for call in message.tool_calls}
         functions = [tool["function"] for tool in request.tools]
         if request.tool_choice:
-            functions = [function for function in functions if function["name"] == request.tool_choice]
+            functions = [
+                function for function in functions if function["name"] == request.tool_choice
+            ]
         else:
             functions = [function for function in functions if function["name"] not in called]
         if functions:
             calls = tuple(
-                ToolCall(f"call_{number}", function["name"], json.dumps(example(function["parameters"], question)))
+                ToolCall(
+                    f"call_{number}",
+                    function["name"],
+                    json.dumps(example(function["parameters"], question)),
+                )
                 for number, function in enumerate(functions[:8], len(called))
             )
             return ModelResponse(tool_calls=calls, finish_reason="tool_calls")
         outputs = [_one_line(message.text, 80) for message in messages if message.role == "tool"]
-        return ModelResponse(f"Echo: {question}" + (f" (found: {'; '.join(outputs)})" if outputs else ""))
+        return ModelResponse(
+            f"Echo: {question}" + (f" (found: {'; '.join(outputs)})" if outputs else "")
+        )
 
 
 def _one_line(text: str, limit: int) -> str:
@@ -166,7 +190,9 @@ class ScriptedModel(OfflineModel):
         self.requests: list[ModelRequest] = []
         self._answers = deque(answers)
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """Give the next answer of the script.
 
         Raises:
@@ -189,11 +215,15 @@ class FunctionModel(OfflineModel):
         name: Its name in requests, events and usage.
     """
 
-    def __init__(self, function: Callable[[ModelRequest], Any], name: str = "offline/function") -> None:
+    def __init__(
+        self, function: Callable[[ModelRequest], Any], name: str = "offline/function"
+    ) -> None:
         self.name = name
         self._function = function
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """Answer with the function's result."""
         answer = self._function(request)
         if inspect.isawaitable(answer):
@@ -228,7 +258,9 @@ class ReplayModel(OfflineModel):
                 self._recorded[event.component, event.path].append(call)
             elif isinstance(event, ModelCallFinished | ModelCallFailed):
                 if (event.run_id, event.call) not in calls:
-                    raise TraceError(f"Invalid trace: model call {event.call} ended before it started.")
+                    raise TraceError(
+                        f"Invalid trace: model call {event.call} ended before it started."
+                    )
                 calls[event.run_id, event.call].end = event
 
     @property
@@ -236,7 +268,9 @@ class ReplayModel(OfflineModel):
         """Recorded requests that were not made again; empty after a complete replay."""
         return [call.request for queue in self._recorded.values() for call in queue]
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """Give the recorded answer.
 
         Raises:
@@ -249,7 +283,9 @@ class ReplayModel(OfflineModel):
             raise ReplayMismatchError(f"{place} made a model call that is not in the trace.")
         call = queue.popleft()
         if difference := differences(call.request, request):
-            raise ReplayMismatchError(f"Model call {call.number} of the trace, by {place}, differs: {difference}.")
+            raise ReplayMismatchError(
+                f"Model call {call.number} of the trace, by {place}, differs: {difference}."
+            )
         if isinstance(call.end, ModelCallFinished):
             return self._finish(request, call.end.response, on_token)
         reason = call.end.error.get("message") if call.end else "the call did not finish."
@@ -278,4 +314,6 @@ def _without_names(request: ModelRequest) -> ModelRequest:
 
 def _lines(request: ModelRequest) -> list[str]:
     # the order of keys is another one after the trace was saved and read
-    return json.dumps(to_json_data(request), indent=0, ensure_ascii=False, sort_keys=True).splitlines()
+    return json.dumps(
+        to_json_data(request), indent=0, ensure_ascii=False, sort_keys=True
+    ).splitlines()

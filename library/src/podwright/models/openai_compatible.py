@@ -27,7 +27,9 @@ class ChatModel(HTTPModel):
 
     def body(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         """See `HTTPModel.body`."""
-        return request_body(request, self._model, self._endpoint, provider=self._provider, stream=stream)
+        return request_body(
+            request, self._model, self._endpoint, provider=self._provider, stream=stream
+        )
 
     def new_answer(self) -> ResponseBuilder:
         """See `HTTPModel.new_answer`."""

@@ -42,7 +42,11 @@ def _merged(key: str, values: list[Any]) -> Any:
     values = [value for value in values if value != ""] or values[:1]
     kinds = set(map(type, values))
     if kinds == {str}:
-        return next((value for value in reversed(values) if value), "") if key in _LABELS else _joined(key, values)
+        return (
+            next((value for value in reversed(values) if value), "")
+            if key in _LABELS
+            else _joined(key, values)
+        )
     if kinds == {dict}:
         return merge_fields(values)
     if kinds == {list}:
@@ -86,14 +90,21 @@ def merge_items(pieces: Iterable[Any]) -> list[Any]:
         item: _PartialItem | None = None
         if index is not None:
             item = by_index.get((repr(index), "" if kind is None else repr(kind)))
-        elif items and items[-1].type in _CONTINUED and kind in (items[-1].type, None) and not items[-1].is_signed:
+        elif (
+            items
+            and items[-1].type in _CONTINUED
+            and kind in (items[-1].type, None)
+            and not items[-1].is_signed
+        ):
             item = items[-1]
         if item is None:
             item = _PartialItem(index, kind, [], is_signed=False)
             items.append(item)
         if index is not None:
             by_index[repr(index), repr(item.type)] = item
-            by_index[repr(index), ""] = item  # the last one of this index, for pieces without a type
+            by_index[repr(index), ""] = (
+                item  # the last one of this index, for pieces without a type
+            )
         item.pieces.append(piece)
         item.is_signed = item.is_signed or bool(fields.get("signature"))
     return [_merged("", item.pieces) for item in items]
@@ -173,10 +184,14 @@ class ToolCallPieces:
         call.id = call.id or id_
         if name.strip() != call.name.strip():  # some providers repeat the whole name in each piece
             call.name += name
-        if not (_repeats(call, arguments) and call.arguments.is_whole):  # and some the whole call at its end
+        if not (
+            _repeats(call, arguments) and call.arguments.is_whole
+        ):  # and some the whole call at its end
             call.arguments.add(arguments)
         fields = {key: value for key, value in piece.items() if key not in _OWN_CALL_KEYS}
-        if in_function := {key: value for key, value in function.items() if key not in _OWN_FUNCTION_KEYS}:
+        if in_function := {
+            key: value for key, value in function.items() if key not in _OWN_FUNCTION_KEYS
+        }:
             fields["function"] = in_function
         if fields:
             call.fields.append(fields)
@@ -203,9 +218,13 @@ class ToolCallPieces:
             return candidates[-1] if candidates else None
         if same_id:
             last = same_id[-1]
-            is_other = _begins_again(last, arguments) and not (last.index == index and _repeats(last, arguments))
+            is_other = _begins_again(last, arguments) and not (
+                last.index == index and _repeats(last, arguments)
+            )
             return None if is_other else last
-        last = by_index[-1] if by_index else self._calls[-1] if index is None and self._calls else None
+        last = (
+            by_index[-1] if by_index else self._calls[-1] if index is None and self._calls else None
+        )
         if last is None:
             return None
         goes_on = arguments.strip() != "" and not _begins_object(arguments)
@@ -231,7 +250,9 @@ class ToolCallPieces:
         for call in self._calls:
             id_ = f"call_{os.urandom(8).hex()}" if call.id in ids else call.id
             ids.add(id_)
-            fields = {key: value for key, value in merge_fields(call.fields).items() if is_set(value)}
+            fields = {
+                key: value for key, value in merge_fields(call.fields).items() if is_set(value)
+            }
             yield ToolCall(id_, call.name.strip(), clean_arguments(call.arguments.text), fields)
 
 
@@ -239,7 +260,9 @@ def _begins_again(call: _PartialCall, arguments: str) -> bool:
     """Whether arguments are those of another call with the same id or index, and not a continuation."""
     if not _begins_object(arguments):
         return False
-    return call.arguments.is_whole or (arguments.strip() == "{}" and call.arguments.text.strip() == "{}")
+    return call.arguments.is_whole or (
+        arguments.strip() == "{}" and call.arguments.text.strip() == "{}"
+    )
 
 
 def _repeats(call: _PartialCall, arguments: str) -> bool:

@@ -91,7 +91,9 @@ class PriceFile:
         self._entries = entries
         self._aliases = aliases
         self._names = frozenset({*entries, *aliases})
-        self._patterns = sorted((name for name in self._names if "*" in name), key=len, reverse=True)
+        self._patterns = sorted(
+            (name for name in self._names if "*" in name), key=len, reverse=True
+        )
 
     def find(self, *models: str) -> Iterator[Match]:
         """What the file says of a model that has several names, what counts first coming first.
@@ -129,7 +131,9 @@ class PriceFile:
             if any(entry == name or _fits(entry, name) for name in names):
                 continue
             hint = did_you_mean(entry, names)
-            detail = f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
+            detail = (
+                f"The entry {short_repr(entry)} of {VARIABLE} fits no model that is named here."
+            )
             problems.append(Problem(json_pointer(entry), detail, hint))
         return problems
 
@@ -196,7 +200,11 @@ def _parse(file: str) -> PriceFile:
     aliases = {name: entry for name, entry in models.items() if "as" in as_object(entry)}
     entries = {name: entry for name, entry in models.items() if name not in aliases}
     problems = [*_entry_problems(entries), *_alias_problems(aliases)]
-    problems += [Problem(json_pointer(name), "A name has one '*' at most.") for name in models if name.count("*") > 1]
+    problems += [
+        Problem(json_pointer(name), "A name has one '*' at most.")
+        for name in models
+        if name.count("*") > 1
+    ]
     if problems:
         raise _invalid(file, map(str, problems))
     return PriceFile(

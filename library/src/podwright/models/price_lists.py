@@ -73,7 +73,9 @@ def _rates(source: Source, model: str, count: int) -> dict[str, float] | None:
     """USD per million tokens by kind; None if the list does not know the model."""
     rates: dict[str, float] = {}
     for kind, tokens_of in _TOKENS.items():
-        amount = cost_in_list(source, model, tokens_of(count), datetime.fromtimestamp(time.time(), UTC))
+        amount = cost_in_list(
+            source, model, tokens_of(count), datetime.fromtimestamp(time.time(), UTC)
+        )
         if amount is None:
             return None
         rates[kind] = round(amount / count * 1_000_000, 6)

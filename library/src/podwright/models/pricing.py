@@ -105,7 +105,12 @@ class _Amount(NamedTuple):
 
 
 def lookup(
-    model: str, usage: Usage, terms: Terms = PLAIN, *, at_vendor: bool = True, at: float | None = None
+    model: str,
+    usage: Usage,
+    terms: Terms = PLAIN,
+    *,
+    at_vendor: bool = True,
+    at: float | None = None,
 ) -> Cost | None:
     """What `usage` costs; None if the price is unknown.
 
@@ -167,7 +172,9 @@ def operators_file() -> PriceFile:
 
 # Some prices depend on the time of day and the file may change, so a result is valid for one minute.
 @lru_cache(maxsize=4096)
-def _lookup(model: str, tokens: Tokens, terms: Terms, prices: PriceFile, minute: int, at_vendor: bool) -> Cost | None:
+def _lookup(
+    model: str, tokens: Tokens, terms: Terms, prices: PriceFile, minute: int, at_vendor: bool
+) -> Cost | None:
     call = _Call(tokens, terms, datetime.fromtimestamp(minute * 60, UTC))
     names = _names(model, terms)
     cost = _from_file(prices, *names, call=call)
@@ -241,7 +248,9 @@ def _from_entry(entry: Entry, call: _Call) -> _Amount:
     terms = call.terms
     conditions = call.conditions()
     service_tier = entry.get("service_tiers", {}).get(conditions.pop("service_tier", ""))
-    is_complete = not conditions and (service_tier is not None or "service_tier" not in call.conditions())
+    is_complete = not conditions and (
+        service_tier is not None or "service_tier" not in call.conditions()
+    )
     rates = _long_rates(entry, tokens.input)
     if service_tier is not None:
         is_long = rates != {**entry}
@@ -312,7 +321,9 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
         )
     except LookupError:
         return None
-    except ValueError:  # a combination of counts that it cannot take apart, such as audio and cached input
+    except (
+        ValueError
+    ):  # a combination of counts that it cannot take apart, such as audio and cached input
         if not (terms.input_audio or terms.output_audio):
             raise
         plain = call._replace(terms=terms._replace(input_audio=0, output_audio=0))
@@ -323,7 +334,9 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
     if result.provider.id != provider or rates.input_mtok is None or rates.output_mtok is None:
         return None
     variants = [variant.when for variant in result.model.price_variants or ()]
-    is_complete = all(any(when.get(name) == value for when in variants) for name, value in conditions.items())
+    is_complete = all(
+        any(when.get(name) == value for when in variants) for name, value in conditions.items()
+    )
     unpriced = (
         (rates.web_searches_kcount, terms.searches),
         (rates.input_audio_mtok, terms.input_audio),
@@ -355,7 +368,10 @@ def _from_litellm(model: str, call: _Call) -> _Amount | None:
                 "ephemeral_1h_input_tokens": tokens.cache_write_1h,
             },
         },
-        completion_tokens_details={"reasoning_tokens": tokens.reasoning, "audio_tokens": terms.output_audio},
+        completion_tokens_details={
+            "reasoning_tokens": tokens.reasoning,
+            "audio_tokens": terms.output_audio,
+        },
         cache_read_input_tokens=tokens.cached,
         cache_creation_input_tokens=tokens.cache_write,
     )

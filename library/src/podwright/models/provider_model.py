@@ -43,7 +43,9 @@ class Bill:
         endpoint: What is known of the provider.
     """
 
-    def __init__(self, model: ProviderModel, answer: Answer, request: ModelRequest, endpoint: Endpoint) -> None:
+    def __init__(
+        self, model: ProviderModel, answer: Answer, request: ModelRequest, endpoint: Endpoint
+    ) -> None:
         self._model = model
         self._answer = answer
         self._request = request
@@ -91,7 +93,11 @@ class Bill:
         """The cost that the provider reports, in USD; in a header, 0 may also mean that it does not know."""
         if not self._reports_cost:
             return None
-        return self._answer.reported_cost if self._answer.reported_cost is not None else self.cost_header or None
+        return (
+            self._answer.reported_cost
+            if self._answer.reported_cost is not None
+            else self.cost_header or None
+        )
 
 
 def _with(usage: Usage, cost: pricing.Cost) -> Usage:
@@ -112,7 +118,10 @@ class ProviderModel(Model):
 
     @abstractmethod
     async def attempt(
-        self, request: ModelRequest, on_token: TokenCallback | None, on_reasoning: TokenCallback | None
+        self,
+        request: ModelRequest,
+        on_token: TokenCallback | None,
+        on_reasoning: TokenCallback | None,
     ) -> ModelResponse:
         """Ask the provider once; a protocol may need several requests for that.
 
@@ -127,7 +136,9 @@ class ProviderModel(Model):
             UnknownModelError: The client does not know the provider.
         """
 
-    async def complete(self, request: ModelRequest, on_token: TokenCallback | None = None) -> ModelResponse:
+    async def complete(
+        self, request: ModelRequest, on_token: TokenCallback | None = None
+    ) -> ModelResponse:
         """See `Model.complete` and `attempt`."""
         return await self.attempt(request, on_token, None)
 

@@ -15,7 +15,10 @@ from pydantic import TypeAdapter
 Protocol = Literal["chat_completions", "messages"]
 """OpenAI's Chat Completions, or Anthropic's Messages."""
 
-PROTOCOL_NAMES: dict[Protocol, str] = {"chat_completions": "Chat Completions", "messages": "the Messages protocol"}
+PROTOCOL_NAMES: dict[Protocol, str] = {
+    "chat_completions": "Chat Completions",
+    "messages": "the Messages protocol",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,11 @@ def reasoning_text(fields: Mapping[str, Any]) -> str:
         if text and isinstance(text, str):
             return text
     for name in _LISTS:
-        parts = [part for part in map(as_object, as_array(fields.get(name))) if part.get("type") != "text"]
+        parts = [
+            part
+            for part in map(as_object, as_array(fields.get(name)))
+            if part.get("type") != "text"
+        ]
         if text := "".join(map(_text_of, parts)):
             return text
     return ""

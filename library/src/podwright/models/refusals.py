@@ -51,14 +51,18 @@ class RefusedError(Exception):
         headers: The response headers.
     """
 
-    def __init__(self, error: ErrorBody, status: int | None = None, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, error: ErrorBody, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         self.error = error
         self.status = status or error.status or 500
         self.headers = headers
 
 
-def refusal(model: str, error: ErrorBody, status: int, headers: Mapping[str, str] | None = None) -> errors.ModelError:
+def refusal(
+    model: str, error: ErrorBody, status: int, headers: Mapping[str, str] | None = None
+) -> errors.ModelError:
     """The error for a refused request.
 
     Its message has none of the provider's words, which may repeat the request or a part of the key; its
@@ -84,12 +88,16 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
         return any(phrase in text for phrase in phrases)
 
     if status in (400, 422, 500) and mentions(_BAD_TOOL_CALL):
-        return errors.ModelToolCallError(f"{prefix}: it cannot read a tool call that its own model wrote.")
+        return errors.ModelToolCallError(
+            f"{prefix}: it cannot read a tool call that its own model wrote."
+        )
     if status >= 400 and mentions(_BAD_KEY):
         return errors.ModelAuthenticationError(f"{prefix}: the API key is not accepted.")
     if status == 402 or (status >= 400 and mentions(_NO_CREDIT)):
         hint = "Add credit to the account, or use another one."
-        error = errors.ModelRateLimitError(f"{prefix}: the account has no credit left.", suggestion=hint)
+        error = errors.ModelRateLimitError(
+            f"{prefix}: the account has no credit left.", suggestion=hint
+        )
         error.transient = False
         return error
     if status in (400, 403, 413, 422) and mentions(_FILTERED):
@@ -100,8 +108,14 @@ def _by_text(prefix: str, status: int, text: str) -> errors.ModelError:
 
 
 _BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
-    401: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
-    403: (errors.ModelAuthenticationError, "the API key is missing or not accepted for this model."),
+    401: (
+        errors.ModelAuthenticationError,
+        "the API key is missing or not accepted for this model.",
+    ),
+    403: (
+        errors.ModelAuthenticationError,
+        "the API key is missing or not accepted for this model.",
+    ),
     404: (errors.ModelRequestError, "unknown model, or wrong base URL."),
     408: (errors.ModelTimeoutError, "time-out at the provider."),
     409: (errors.ModelUnavailableError, "temporary conflict at the provider."),
@@ -110,7 +124,10 @@ _BY_STATUS: dict[int, tuple[type[errors.ModelError], str]] = {
     429: (errors.ModelRateLimitError, "too many requests or tokens."),
 }
 _BY_CLASS: dict[int, tuple[type[errors.ModelError], str]] = {
-    3: (errors.ModelResponseError, "redirects are not followed, because the API key would go along."),
+    3: (
+        errors.ModelResponseError,
+        "redirects are not followed, because the API key would go along.",
+    ),
     4: (errors.ModelRequestError, "the provider refused the request."),
     5: (errors.ModelUnavailableError, "the provider cannot serve requests now."),
 }
@@ -129,5 +146,8 @@ def transport_error(model: str, error: TransportError) -> errors.ModelError:
     """The error for a request of a model without a complete response."""
     kind = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)
     model_error = kind(f"'{model}': {error}.", suggestion=error.suggestion)
-    model_error.transient = error.fault not in ("tls", "too_large")  # another attempt would meet them again
+    model_error.transient = error.fault not in (
+        "tls",
+        "too_large",
+    )  # another attempt would meet them again
     return model_error

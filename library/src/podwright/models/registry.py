@@ -97,7 +97,9 @@ def _by_name(name: str, connection: Connection) -> Model:
         factory = _providers.get(provider)
         model = factory(model_name, connection) if factory else _by_client(name, connection)
         if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's function made it
-            raise ConfigurationError(f"The provider '{provider}' returned {model!r} for '{name}', not a Model.")
+            raise ConfigurationError(
+                f"The provider '{provider}' returned {model!r} for '{name}', not a Model."
+            )
         if model.name == Model.name:  # it has none of its own
             model.name = name
         _resolved[name, connection] = model
@@ -135,11 +137,16 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
     wanted = os.environ.get("PODWRIGHT_MODEL_CLIENT") or "auto"
     if wanted not in MODEL_CLIENTS:
         message = f"PODWRIGHT_MODEL_CLIENT is '{wanted}'."
-        raise ConfigurationError(message, suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}.")
+        raise ConfigurationError(
+            message, suggestion=f"Set it to one of: {', '.join(MODEL_CLIENTS)}."
+        )
     provider = name.partition("/")[0]
     if provider in _providers:
         is_offline = _providers[provider] is _offline
-        return ClientChoice("own", "it needs no provider" if is_offline else f"the provider '{provider}' is registered")
+        return ClientChoice(
+            "own",
+            "it needs no provider" if is_offline else f"the provider '{provider}' is registered",
+        )
     endpoint = ENDPOINTS.get(provider)
     url = os.environ.get("PODWRIGHT_MODEL_BASE_URL")
     if connection.base_url is None and url:
@@ -154,7 +161,9 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
             raise _unknown(name)
         reason = "no other client knows its provider"
     if wanted == "litellm":
-        return ClientChoice("litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection)
+        return ClientChoice(
+            "litellm", "PODWRIGHT_MODEL_CLIENT is litellm", endpoint or ANY, connection
+        )
     if wanted == "openai" and (endpoint is None or endpoint.protocol != "chat_completions"):
         if connection.base_url is None and endpoint is None:
             raise _unknown(name)
@@ -174,7 +183,9 @@ def choose_client(name: str, connection: Connection = DEFAULT) -> ClientChoice:
 def _identity(endpoint: Endpoint, connection: Connection) -> str:
     """The variable of an identity that stands for a key which is not set; empty if there is none."""
     has_key = connection.api_key is not None or any(os.environ.get(name) for name in endpoint.keys)
-    return "" if has_key else next((name for name in endpoint.identities if os.environ.get(name)), "")
+    return (
+        "" if has_key else next((name for name in endpoint.identities if os.environ.get(name)), "")
+    )
 
 
 def _by_client(name: str, connection: Connection) -> Model:
@@ -186,7 +197,9 @@ def _by_client(name: str, connection: Connection) -> Model:
                 hint = "Install it: pip install 'podwright[litellm]'."
                 if name.partition("/")[0] not in ENDPOINTS:  # it may be misspelt as well
                     raise _unknown(name, f"Or it needs LiteLLM. {hint}")
-                message = f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
+                message = (
+                    f"The model '{name}' needs LiteLLM, which is not installed: {choice.reason}."
+                )
                 raise UnknownModelError(message, suggestion=hint)
             from podwright.models.litellm import LiteLLMModel
 
@@ -207,7 +220,8 @@ def _shared_endpoint(url: str, connection: Connection) -> Connection:
         join_url(url, "/")
     except ValueError:
         raise ConfigurationError(
-            "PODWRIGHT_MODEL_BASE_URL is not a valid base URL.", suggestion="Write it as https://host/path."
+            "PODWRIGHT_MODEL_BASE_URL is not a valid base URL.",
+            suggestion="Write it as https://host/path.",
         ) from None
     key = connection.api_key
     return Connection(os.environ.get("PODWRIGHT_MODEL_API_KEY", "") if key is None else key, url)

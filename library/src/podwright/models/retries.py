@@ -105,12 +105,16 @@ async def with_retries(
     except TimeoutError as error:
         if not timeout.expired():
             raise
-        final = ModelTimeoutError(f"{who} gave no complete answer within {round(total, 3):g} s (tries: {tries}).")
+        final = ModelTimeoutError(
+            f"{who} gave no complete answer within {round(total, 3):g} s (tries: {tries})."
+        )
         final.transient = False
         raise final from error
 
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
+_DURATION = re.compile(
+    r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII
+)
 _EPOCH = 10**9
 """A larger number of seconds is a time since 1970, and one that is a thousand times larger is one in milliseconds."""
 

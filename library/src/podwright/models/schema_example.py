@@ -47,7 +47,10 @@ class _Example:
             return None
         if "$ref" in schema:
             return self._of_target(self._target(schema), depth + 1)
-        for choice in [*(schema[key] for key in ("const", "default") if key in schema), *as_array(schema.get("enum"))]:
+        for choice in [
+            *(schema[key] for key in ("const", "default") if key in schema),
+            *as_array(schema.get("enum")),
+        ]:
             return choice
         for key in ("anyOf", "oneOf", "allOf"):
             if options := as_array(schema.get(key)):
@@ -68,7 +71,9 @@ class _Example:
                 return None
             case _:
                 text = _FORMATS.get(str(schema.get("format")), self._text)
-                return text[: schema.get("maxLength", len(text))].ljust(min(schema.get("minLength", 0), _MAX_TEXT), ".")
+                return text[: schema.get("maxLength", len(text))].ljust(
+                    min(schema.get("minLength", 0), _MAX_TEXT), "."
+                )
 
     def _target(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         return as_object(subschema(self._root, str(schema["$ref"])))
@@ -115,7 +120,9 @@ class _Example:
         for name, inner in as_object(target.get("properties")).items():
             if choices := as_array(as_object(inner).get("enum")):
                 most = min(schema.get("maxItems", _MAX_ITEMS), _MAX_ITEMS)
-                return [{**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]]
+                return [
+                    {**as_object(self.of(item, depth)), name: choice} for choice in choices[:most]
+                ]
         if prefix := as_array(schema.get("prefixItems")):
             return [self.of(entry, depth) for entry in prefix]
         count = min(max(1, schema.get("minItems", 1)), _MAX_VALUES)
@@ -131,7 +138,16 @@ def _number(schema: Mapping[str, Any], *, whole: bool) -> int | float:
     step = schema.get("multipleOf", 1)
     low = max(least, above)
     high = min(most, below)
-    for number in (1, step, low, high, low + step, high - step, (low + high) / 2, -(-low // step) * step):
+    for number in (
+        1,
+        step,
+        low,
+        high,
+        low + step,
+        high - step,
+        (low + high) / 2,
+        -(-low // step) * step,
+    ):
         multiple = number % step == 0 if whole or "multipleOf" in schema else math.isfinite(number)
         if multiple and least <= number <= most and above < number < below:
             return int(number) if whole else float(number)

@@ -83,8 +83,12 @@ class TokenCounts:
         cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
         if cost is None:
             return
-        if usage.get("is_byok"):  # OpenRouter's own fee; the provider behind it bills the owner of the key
-            upstream = read_amount(as_object(usage.get("cost_details")).get("upstream_inference_cost"))
+        if usage.get(
+            "is_byok"
+        ):  # OpenRouter's own fee; the provider behind it bills the owner of the key
+            upstream = read_amount(
+                as_object(usage.get("cost_details")).get("upstream_inference_cost")
+            )
             cost = None if upstream is None else cost + upstream
         if cost is not None:
             self.cost = max(self.cost or 0.0, cost)
@@ -136,7 +140,11 @@ class TokenCounts:
         Args:
             model: The model that answered, in the provider's words.
         """
-        sent = self.counts.get("input", 0) - self.counts.get("cached", 0) - self.counts.get("written", 0)
+        sent = (
+            self.counts.get("input", 0)
+            - self.counts.get("cached", 0)
+            - self.counts.get("written", 0)
+        )
         produced = self.counts.get("output", 0) - self.counts.get("reasoning", 0)
         return Terms(
             model,

@@ -21,7 +21,12 @@ from podwright_service.background.stored_journal import StoredJournal, Writer
 from podwright_service.execution import result_content, task_of
 from podwright_service.limits import granted_limits
 from podwright_service.observability import Observability
-from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
+from podwright_service.observability.tracing import (
+    current_traceparent,
+    link_to,
+    resumed_run,
+    trace_of,
+)
 from podwright_service.origin import Origin, current_origin
 from podwright_service.problems import problem_of, run_problem
 from podwright_service.schemas import RunRequest, RunStatus
@@ -30,7 +35,9 @@ from podwright_service.settings import Settings
 MAX_TAKEOVERS = 10
 """Processes that may end during a run, one after the other, before it waits for a person."""
 
-_AFTER_UNKNOWN_CALL = "Find out what the call did; then resume the run, which repeats the call, or cancel it."
+_AFTER_UNKNOWN_CALL = (
+    "Find out what the call did; then resume the run, which repeats the call, or cancel it."
+)
 
 End = tuple[str, dict[str, Any]]
 """How an attempt ended: a status, `moved` or `lost`, and the columns of the run that change."""
@@ -61,7 +68,9 @@ class Attempt:
     ) -> None:
         self._run = run
         may_repeat = run["repeat_calls"] or settings.unfinished_tool_calls == "repeat"
-        self._journal = StoredJournal(run, writer, keep_content=settings.log_content, may_repeat=may_repeat)
+        self._journal = StoredJournal(
+            run, writer, keep_content=settings.log_content, may_repeat=may_repeat
+        )
         self._component = component
         self._settings = settings
         self._observability = observability
@@ -130,7 +139,9 @@ class Attempt:
         if not unknown or self._journal.may_repeat:
             return None
         names = ", ".join(sorted({f"'{call.tool}' of '{call.component}'" for call in unknown}))
-        detail = f"The process ended during a call of the tool {names}; nobody knows what the call did."
+        detail = (
+            f"The process ended during a call of the tool {names}; nobody knows what the call did."
+        )
         return self._interrupted(detail, _AFTER_UNKNOWN_CALL)
 
     async def _execute(self) -> End:
@@ -139,10 +150,16 @@ class Attempt:
         request = self._run["request"]
         limits, hops = granted_limits(Headers(request["headers"]), self._settings)
         self._journal.set(repeat_calls=False)
-        subscribers: tuple[Subscriber, ...] = (*self._observability.subscribers, self._journal, self._note_span)
+        subscribers: tuple[Subscriber, ...] = (
+            *self._observability.subscribers,
+            self._journal,
+            self._note_span,
+        )
         stored: dict[str, Any] = self._run["origin"] or {}
         origin = current_origin.set(Origin(**stored))
-        link = resumed_run.set(link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None)
+        link = resumed_run.set(
+            link_to(self._run["traceparent"]) if self._run["attempt"] > 1 else None
+        )
         try:
             with trace_of(request.get("traceparent")), use_model(self._settings.model):
                 result = await execute(
@@ -161,7 +178,9 @@ class Attempt:
         finally:
             resumed_run.reset(link)
             current_origin.reset(origin)
-        return self._ended("succeeded", result=result_content(component, result), usage=result.usage)
+        return self._ended(
+            "succeeded", result=result_content(component, result), usage=result.usage
+        )
 
     def _end_of(self, task: asyncio.Task[End]) -> End:
         """How the attempt ended, whose task is done."""
@@ -182,7 +201,9 @@ class Attempt:
 
     def _failed(self, error: BaseException) -> End:
         if not isinstance(error, PodwrightError):
-            _log.error("The background run %s failed unexpectedly.", self._run["id"], exc_info=error)
+            _log.error(
+                "The background run %s failed unexpectedly.", self._run["id"], exc_info=error
+            )
         problem = problem_of(self._run["id"], error, self._settings.provider_errors)
         return self._ended("failed", problem=problem, usage=_usage_of(error))
 
@@ -198,12 +219,24 @@ class Attempt:
         if not self._knows_usage:  # the row has it
             return status, {"status": status, **columns}
         usages = [self._journal.used] if usage is None else [usage, self._journal.used]
-        most = max(usages, key=lambda each: (each.model_calls, each.tool_calls, each.total_tokens, each.known_cost))
+        most = max(
+            usages,
+            key=lambda each: (
+                each.model_calls,
+                each.tool_calls,
+                each.total_tokens,
+                each.known_cost,
+            ),
+        )
         return status, {"status": status, "usage": most.to_dict(), **columns}
 
     def _still_allowed(self) -> dict[str, Any]:
         """The permission to repeat unfinished calls, if the attempt ended before it repeated them."""
-        if self._run["repeat_calls"] and not self._was_cut_off and self._journal.unfinished_tool_calls():
+        if (
+            self._run["repeat_calls"]
+            and not self._was_cut_off
+            and self._journal.unfinished_tool_calls()
+        ):
             return {"repeat_calls": True}
         return {}
 

@@ -68,7 +68,9 @@ class Transaction:
         """Take a connection from the pool."""
         await self._run(self._connection.start())
 
-    async def execute(self, statement: Executable, parameters: Any = None) -> CursorResult[*tuple[Any, ...]]:
+    async def execute(
+        self, statement: Executable, parameters: Any = None
+    ) -> CursorResult[*tuple[Any, ...]]:
         """Execute a statement.
 
         Args:
@@ -159,7 +161,9 @@ class Database:
             if self.reached_since is None:
                 self.reached_since = time.monotonic()
         except (DataError, OverflowError) as error:
-            detail = "The request has a value that the database of background runs cannot represent."
+            detail = (
+                "The request has a value that the database of background runs cannot represent."
+            )
             raise RequestError(422, "request_invalid", detail) from error
         except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
             if isinstance(getattr(error, "orig", None), UndefinedTable | UndefinedColumn):
@@ -173,7 +177,9 @@ class Database:
     @contextlib.asynccontextmanager
     async def _open_transaction(self) -> AsyncGenerator[Transaction]:
         # SQLite works in threads, which cannot be cut off; it has time-outs of its own
-        transaction = Transaction(self._engine.connect(), None if self.is_sqlite else TRANSACTION_TIMEOUT)
+        transaction = Transaction(
+            self._engine.connect(), None if self.is_sqlite else TRANSACTION_TIMEOUT
+        )
         end = asyncio.Event()
         closing = asyncio.create_task(transaction.close_after(end))
         self._closing.add(closing)
@@ -193,10 +199,18 @@ def database_url(text: str) -> URL:
     Raises:
         ConfigurationError: It is neither a SQLite nor a PostgreSQL URL. The message does not repeat it.
     """
-    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+    drivers = {
+        "sqlite": "sqlite+aiosqlite",
+        "postgresql": "postgresql+psycopg",
+        "postgres": "postgresql+psycopg",
+    }
     try:
         url = make_url(text)
-        if (driver := drivers.get(url.drivername)) is None or url.database in (None, "", ":memory:"):
+        if (driver := drivers.get(url.drivername)) is None or url.database in (
+            None,
+            "",
+            ":memory:",
+        ):
             raise ArgumentError
     except (ArgumentError, ValueError):
         raise ConfigurationError(
@@ -240,12 +254,19 @@ def _engine(url: URL) -> AsyncEngine:
     }
     if url.drivername.startswith("sqlite"):
         connect_args = {"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}
-        engine = create_async_engine(url, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options)
+        engine = create_async_engine(
+            url, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options
+        )
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         return engine
     connect_args = {"connect_timeout": 5}
     return create_async_engine(
-        url, pool_size=8, max_overflow=0, pool_timeout=TRANSACTION_TIMEOUT, connect_args=connect_args, **options
+        url,
+        pool_size=8,
+        max_overflow=0,
+        pool_timeout=TRANSACTION_TIMEOUT,
+        connect_args=connect_args,
+        **options,
     )
 
 

@@ -92,22 +92,34 @@ class RunStore:
             row |= {"status": "running", "attempt": 1, "worker": worker}
             times["started_at"] = now
         statement = self._insert(runs).values(times)
-        statement = statement.on_conflict_do_nothing(index_elements=["component", "idempotency_key"])
+        statement = statement.on_conflict_do_nothing(
+            index_elements=["component", "idempotency_key"]
+        )
         async with self._database.transaction() as connection:
             added = (await connection.execute(statement.returning(runs), row)).mappings().first()
             if added is not None:
                 return added
-            same_key = (runs.c.component == run["component"]) & (runs.c.idempotency_key == run.get("idempotency_key"))
+            same_key = (runs.c.component == run["component"]) & (
+                runs.c.idempotency_key == run.get("idempotency_key")
+            )
             known = select(runs).where(same_key)
             return (await connection.execute(known)).mappings().one()
 
     async def get(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
         async with self._database.transaction() as connection:
-            return (await connection.execute(select(runs).where(runs.c.id == run_id))).mappings().first()
+            return (
+                (await connection.execute(select(runs).where(runs.c.id == run_id)))
+                .mappings()
+                .first()
+            )
 
     async def page(
-        self, statuses: Sequence[RunStatus], component: str | None, before: tuple[float, str] | None, size: int
+        self,
+        statuses: Sequence[RunStatus],
+        component: str | None,
+        before: tuple[float, str] | None,
+        size: int,
     ) -> Sequence[StoredRun]:
         """Runs, newest first.
 
@@ -117,7 +129,9 @@ class RunStore:
             before: Time of creation and id of the last run of the page before.
             size: How many.
         """
-        shown = [column for column in runs.c if column is not runs.c.request]  # which may be megabytes
+        shown = [
+            column for column in runs.c if column is not runs.c.request
+        ]  # which may be megabytes
         query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
@@ -134,7 +148,9 @@ class RunStore:
     async def status(self, run_id: str) -> RunStatus | None:
         """The status of a run."""
         async with self._database.transaction() as connection:
-            return (await connection.execute(select(runs.c.status).where(runs.c.id == run_id))).scalar()
+            return (
+                await connection.execute(select(runs.c.status).where(runs.c.id == run_id))
+            ).scalar()
 
     async def events(
         self, run_id: str, after: int = -1, most: int | None = None
@@ -147,7 +163,9 @@ class RunStore:
             most: How many at most; None is all.
         """
         columns = run_events.c
-        query = select(columns.seq, columns.event).where(columns.run_id == run_id, columns.seq > after)
+        query = select(columns.seq, columns.event).where(
+            columns.run_id == run_id, columns.seq > after
+        )
         async with self._database.transaction() as connection:
             rows = await connection.execute(query.order_by(columns.seq).limit(most))
             return [(row.seq, row.event) for row in rows]
@@ -155,12 +173,18 @@ class RunStore:
     async def cancel(self, run_id: str) -> StoredRun | None:
         """Cancel a run: at once if no process performs it, else have that process do so."""
         waiting = runs.c.status.in_(("queued", "waiting_for_approval", "interrupted"))
-        cancel_now = {"status": "cancelled", "ended_at": self._database.now(), "problem": cancelled_problem(run_id)}
+        cancel_now = {
+            "status": "cancelled",
+            "ended_at": self._database.now(),
+            "problem": cancelled_problem(run_id),
+        }
         return await self._change(
             run_id, (waiting, cancel_now), (runs.c.status == "running", {"cancel_requested": True})
         )
 
-    async def decide(self, run_id: str, attempt: int, decision: Mapping[str, Any]) -> StoredRun | None:
+    async def decide(
+        self, run_id: str, attempt: int, decision: Mapping[str, Any]
+    ) -> StoredRun | None:
         """Approve or reject what a run waits for.
 
         Args:
@@ -174,7 +198,11 @@ class RunStore:
         decision = {**decision, "attempt": attempt}
         async with self._database.transaction() as connection:
             is_run = runs.c.id == run_id
-            run = (await connection.execute(select(runs).where(is_run).with_for_update())).mappings().first()
+            run = (
+                (await connection.execute(select(runs).where(is_run).with_for_update()))
+                .mappings()
+                .first()
+            )
             if run is None:
                 return None
             if run["status"] != "waiting_for_approval" or run["attempt"] != attempt:
@@ -184,8 +212,15 @@ class RunStore:
                 values = self._queued()
             else:
                 problem = _rejected_problem(run_id, decision["comment"])
-                values = {"status": "cancelled", "ended_at": self._database.now(), "problem": problem}
-            values["decisions"] = [*run["decisions"], {**run["approval"], **decision, "at": time.time()}]
+                values = {
+                    "status": "cancelled",
+                    "ended_at": self._database.now(),
+                    "problem": problem,
+                }
+            values["decisions"] = [
+                *run["decisions"],
+                {**run["approval"], **decision, "at": time.time()},
+            ]
             changed = update(runs).where(is_run).values(values).returning(runs)
             return (await connection.execute(changed)).mappings().first()
 
@@ -199,20 +234,31 @@ class RunStore:
     def _queued(self) -> dict[str, Any]:
         return {"status": "queued", "queued_at": self._database.now()}
 
-    async def _change(self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]) -> StoredRun | None:
+    async def _change(
+        self, run_id: str, *changes: tuple[ColumnElement[bool], Mapping[str, Any]]
+    ) -> StoredRun | None:
         """Apply the first change whose condition holds; None if none does."""
         async with self._database.transaction() as connection:
             # locked, because between two statements the run could go from one condition to another
             await connection.execute(select(runs.c.id).where(runs.c.id == run_id).with_for_update())
             for condition, values in changes:
-                statement = update(runs).where(runs.c.id == run_id, condition).values(values).returning(runs)
-                if (changed := (await connection.execute(statement)).mappings().first()) is not None:
+                statement = (
+                    update(runs)
+                    .where(runs.c.id == run_id, condition)
+                    .values(values)
+                    .returning(runs)
+                )
+                if (
+                    changed := (await connection.execute(statement)).mappings().first()
+                ) is not None:
                     return changed
         return None
 
     # --- Processes that perform runs ----------------------------------------------------------------------------------
 
-    async def claim(self, worker: str, component: str, digest: str, most: int) -> Sequence[StoredRun]:
+    async def claim(
+        self, worker: str, component: str, digest: str, most: int
+    ) -> Sequence[StoredRun]:
         """Take over runs that wait for a process, oldest first.
 
         Args:
@@ -221,7 +267,9 @@ class RunStore:
             digest: Digest of its blueprint.
             most: How many at most.
         """
-        return await self._take(worker, component, digest, most, runs.c.status == "queued", takeovers=0)
+        return await self._take(
+            worker, component, digest, most, runs.c.status == "queued", takeovers=0
+        )
 
     async def claim_orphans(
         self, worker: str, component: str, digest: str, most: int, unknown: Collection[str]
@@ -242,10 +290,18 @@ class RunStore:
             # not before, because after an outage of the database the others have to renew their leases first
             is_orphan |= ~is_held & (runs.c.worker != worker)
         is_orphan &= runs.c.status == "running"
-        return await self._take(worker, component, digest, most, is_orphan, takeovers=runs.c.takeovers + 1)
+        return await self._take(
+            worker, component, digest, most, is_orphan, takeovers=runs.c.takeovers + 1
+        )
 
     async def _take(
-        self, worker: str, component: str, digest: str, most: int, which: ColumnElement[bool], takeovers: Any
+        self,
+        worker: str,
+        component: str,
+        digest: str,
+        most: int,
+        which: ColumnElement[bool],
+        takeovers: Any,
     ) -> Sequence[StoredRun]:
         candidates = (
             select(runs.c.id)
@@ -275,7 +331,9 @@ class RunStore:
         Only if some process has renewed its lease recently: else the database may just be back after an outage.
         """
         async with self._database.transaction() as connection:
-            left = await connection.scalar(select(func.max(workers.c.lease_until) - self._database.now()))
+            left = await connection.scalar(
+                select(func.max(workers.c.lease_until) - self._database.now())
+            )
         if left is not None and left > LEASE_SECONDS - RECENT_SECONDS:
             self._database.reached_since = -math.inf
         await self.renew(worker, component)
@@ -288,7 +346,11 @@ class RunStore:
         query = select(runs.c.id, runs.c.attempt, runs.c.cancel_requested)
         async with self._database.transaction() as connection:
             await connection.execute(lease)
-            is_held = (runs.c.component == component) & (runs.c.status == "running") & (runs.c.worker == worker)
+            is_held = (
+                (runs.c.component == component)
+                & (runs.c.status == "running")
+                & (runs.c.worker == worker)
+            )
             rows = await connection.execute(query.where(is_open, is_held))
             return {row.id: (row.attempt, row.cancel_requested) for row in rows}
 
@@ -306,12 +368,16 @@ class RunStore:
         superseded = set[str]()
         rows = list[dict[str, Any]]()
         async with self._database.transaction() as connection:
-            for each in sorted(updates, key=lambda each: each.run_id):  # an order in which no transactions deadlock
+            for each in sorted(
+                updates, key=lambda each: each.run_id
+            ):  # an order in which no transactions deadlock
                 values = {"held_id": each.run_id, "held_attempt": each.attempt, **each.values}
                 if each.events:
                     values["seq"] = each.events[-1][0] + 1
                 statement = _UPDATE_HELD
-                if values.get("status") == "waiting_for_approval":  # if it was cancelled meanwhile, it ends at its turn
+                if (
+                    values.get("status") == "waiting_for_approval"
+                ):  # if it was cancelled meanwhile, it ends at its turn
                     status = case((runs.c.cancel_requested, "queued"), else_=values.pop("status"))
                     statement = statement.values(status=status, queued_at=self._database.now())
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):
@@ -319,7 +385,10 @@ class RunStore:
                 if (await connection.execute(statement, values)).first() is None:
                     superseded.add(each.run_id)
                 else:
-                    rows += [{"run_id": each.run_id, "seq": seq, "event": data} for seq, data in each.events]
+                    rows += [
+                        {"run_id": each.run_id, "seq": seq, "event": data}
+                        for seq, data in each.events
+                    ]
             if rows:
                 await connection.execute(self._insert(run_events).on_conflict_do_nothing(), rows)
         return superseded
@@ -332,19 +401,31 @@ class RunStore:
             .group_by(runs.c.status)
         )
         async with self._database.transaction() as connection:
-            by_status = {status: (count, float(age)) for status, count, age in await connection.execute(query)}
+            by_status = {
+                status: (count, float(age))
+                for status, count, age in await connection.execute(query)
+            }
         return {status: by_status.get(status, (0, 0.0)) for status in OPEN}
 
     async def delete_ended(self, component: str, seconds: float) -> int:
         """Delete old leases, and the runs of a component that ended at least some seconds ago; returns how many."""
         now = self._database.now()
         before = now - seconds
-        is_old = (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < before)
+        is_old = (
+            (runs.c.component == component) & runs.c.status.in_(ENDED) & (runs.c.ended_at < before)
+        )
         # what ended then was created before: an index has that
-        old = select(runs.c.id).where(is_old, runs.c.created_at < before).order_by(runs.c.created_at).limit(1000)
+        old = (
+            select(runs.c.id)
+            .where(is_old, runs.c.created_at < before)
+            .order_by(runs.c.created_at)
+            .limit(1000)
+        )
         old = old.with_for_update(skip_locked=True)  # another process may delete at the same time
         async with self._database.transaction() as connection:
-            await connection.execute(delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS))
+            await connection.execute(
+                delete(workers).where(workers.c.lease_until < now - LEASE_SECONDS)
+            )
             ids = (await connection.execute(old)).scalars().all()
             if ids:
                 await connection.execute(delete(run_events).where(run_events.c.run_id.in_(ids)))
@@ -355,7 +436,11 @@ class RunStore:
 _TIME_OF_STATUS: Mapping[str, str] = {**dict.fromkeys(ENDED, "ended_at"), "queued": "queued_at"}
 _UPDATE_HELD = (
     update(runs)
-    .where(runs.c.id == bindparam("held_id"), runs.c.attempt == bindparam("held_attempt"), runs.c.status == "running")
+    .where(
+        runs.c.id == bindparam("held_id"),
+        runs.c.attempt == bindparam("held_attempt"),
+        runs.c.status == "running",
+    )
     .returning(runs.c.id)
 )
 """Changes the run `held_id` unless another attempt than `held_attempt` has begun."""
@@ -363,7 +448,9 @@ _UPDATE_HELD = (
 
 def cancelled_problem(run_id: str) -> dict[str, Any]:
     """The problem of a run that a caller cancelled."""
-    return run_problem(run_id, 503, "run_cancelled", "The run was cancelled by a caller.", "Start another run.")
+    return run_problem(
+        run_id, 503, "run_cancelled", "The run was cancelled by a caller.", "Start another run."
+    )
 
 
 def _rejected_problem(run_id: str, comment: str) -> dict[str, Any]:

@@ -41,9 +41,15 @@ class StoredJournal(Journal):
         may_repeat: Whether tool calls may be repeated of which nobody knows how they ended.
     """
 
-    def __init__(self, run: StoredRun, writer: Writer, *, keep_content: bool, may_repeat: bool = False) -> None:
+    def __init__(
+        self, run: StoredRun, writer: Writer, *, keep_content: bool, may_repeat: bool = False
+    ) -> None:
         super().__init__(
-            approved=[(each["run_id"], tuple(each["path"])) for each in run["decisions"] if each["approved"]],
+            approved=[
+                (each["run_id"], tuple(each["path"]))
+                for each in run["decisions"]
+                if each["approved"]
+            ],
             seconds=run["seconds"],
         )
         self.run_id: str = run["id"]
@@ -104,7 +110,10 @@ class StoredJournal(Journal):
             self.used += event.failed_usage + event.response.usage.as_call(event.model)
         elif isinstance(event, events.ModelCallFailed):
             self.used += event.usage
-        elif isinstance(event, events.ToolCallStarted) and (event.run_id, event.call) not in self._tools_called:
+        elif (
+            isinstance(event, events.ToolCallStarted)
+            and (event.run_id, event.call) not in self._tools_called
+        ):
             self._tools_called.add((event.run_id, event.call))
             self.used += Usage(tool_calls=1)
         else:
@@ -157,7 +166,9 @@ class StoredJournal(Journal):
 
     def pending_update(self) -> tuple[int, AttemptUpdate]:
         """What is to be stored now, and the version of the journal that this makes."""
-        return self._version, AttemptUpdate(self.run_id, self.attempt, tuple(self._pending), dict(self._values))
+        return self._version, AttemptUpdate(
+            self.run_id, self.attempt, tuple(self._pending), dict(self._values)
+        )
 
     def mark_stored(self, version: int, update: AttemptUpdate) -> None:
         """Forget what has been stored, and wake those who wait for it."""
@@ -187,7 +198,9 @@ class StoredJournal(Journal):
         for name in dropped:
             data.pop(name, None)
         if isinstance(event, events.RunFailed):
-            data["error"] = {key: value for key, value in data["error"].items() if key not in _CONTEXTS}
+            data["error"] = {
+                key: value for key, value in data["error"].items() if key not in _CONTEXTS
+            }
         return to_json_data(data)
 
 

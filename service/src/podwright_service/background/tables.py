@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, String, Table, UniqueConstraint, text
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    text,
+)
 
 from podwright_service.schemas import RunStatus
 
@@ -25,23 +37,56 @@ runs = Table(
     metadata,
     Column("id", String(32), primary_key=True),
     Column("component", String, nullable=False),
-    Column("digest", String, nullable=False, comment="digest of the blueprint that the run began with"),
+    Column(
+        "digest", String, nullable=False, comment="digest of the blueprint that the run began with"
+    ),
     Column("status", String(20), nullable=False, default="queued"),
     Column("request", JSON, nullable=False, comment="what it is to do, and within which limits"),
     Column("origin", JSON, comment="where it comes from, and for whom it is"),
-    Column("idempotency_key", String(64), comment="SHA-256 of the caller and its key, if it sent one"),
+    Column(
+        "idempotency_key", String(64), comment="SHA-256 of the caller and its key, if it sent one"
+    ),
     Column("fingerprint", String(64), comment="SHA-256 of the request with that key"),
     Column("created_at", Float, nullable=False, comment="Unix time in seconds, as all times"),
-    Column("queued_at", Float, nullable=False, comment="when it last began to wait for a process or an approval"),
+    Column(
+        "queued_at",
+        Float,
+        nullable=False,
+        comment="when it last began to wait for a process or an approval",
+    ),
     Column("started_at", Float),
     Column("ended_at", Float),
-    Column("attempt", Integer, nullable=False, default=0, comment="number of the last attempt; 0 before the first"),
-    Column("takeovers", Integer, nullable=False, default=0, comment="processes that ended in it, in succession"),
+    Column(
+        "attempt",
+        Integer,
+        nullable=False,
+        default=0,
+        comment="number of the last attempt; 0 before the first",
+    ),
+    Column(
+        "takeovers",
+        Integer,
+        nullable=False,
+        default=0,
+        comment="processes that ended in it, in succession",
+    ),
     Column("worker", String(32), comment="the process that performs it"),
-    Column("seconds", Float, nullable=False, default=0.0, comment="how long its attempts ran that were not killed"),
+    Column(
+        "seconds",
+        Float,
+        nullable=False,
+        default=0.0,
+        comment="how long its attempts ran that were not killed",
+    ),
     Column("traceparent", String(55), comment="the span of the last attempt"),
     Column("cancel_requested", Boolean, nullable=False, default=False),
-    Column("repeat_calls", Boolean, nullable=False, default=False, comment="a person accepts repeated tool calls"),
+    Column(
+        "repeat_calls",
+        Boolean,
+        nullable=False,
+        default=False,
+        comment="a person accepts repeated tool calls",
+    ),
     Column("approval", JSON, comment="what it waits for: message and path"),
     Column("decisions", JSON, nullable=False, default=list, comment="what persons have decided"),
     Column("seq", Integer, nullable=False, default=0, comment="how many events it has"),
@@ -62,14 +107,22 @@ runs = Table(
         postgresql_where=is_open,
         sqlite_where=is_open,
     ),
-    Index("podwright_runs_failed", "created_at", "id", postgresql_where=is_unsuccessful, sqlite_where=is_unsuccessful),
+    Index(
+        "podwright_runs_failed",
+        "created_at",
+        "id",
+        postgresql_where=is_unsuccessful,
+        sqlite_where=is_unsuccessful,
+    ),
 )
 
 workers = Table(
     "podwright_workers",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("lease_until", Float, nullable=False, comment="when other processes may take its runs over"),
+    Column(
+        "lease_until", Float, nullable=False, comment="when other processes may take its runs over"
+    ),
 )
 
 run_events = Table(

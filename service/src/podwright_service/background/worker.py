@@ -8,7 +8,16 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set,
+)
 from typing import Any
 
 from sqlalchemy.engine import URL
@@ -49,7 +58,9 @@ class BackgroundWorker:
         observability: Counts and traces runs as those of requests.
     """
 
-    def __init__(self, url: URL, component: Component, settings: Settings, observability: Observability) -> None:
+    def __init__(
+        self, url: URL, component: Component, settings: Settings, observability: Observability
+    ) -> None:
         self._url = url
         self.digest: str = blueprints.digest(component.to_blueprint())
         """Digest of the served blueprint: only runs that began with it are performed here."""
@@ -158,14 +169,19 @@ class BackgroundWorker:
             active[task].cut_off()
         if late:
             _, late = await asyncio.wait(late, timeout=RESPONSE_SECONDS)
-        for task in late:  # the database cannot be reached: another process repeats what is not stored
+        for (
+            task
+        ) in late:  # the database cannot be reached: another process repeats what is not stored
             task.cancel()
 
     # --- Taking over --------------------------------------------------------------------------------------------------
 
     def _room(self) -> int:
         """How many more runs this process may perform; none if its lease may end soon: others would take them."""
-        if self._draining_since is not None or time.monotonic() - self._renewed_at > 3 * RENEWAL_INTERVAL:
+        if (
+            self._draining_since is not None
+            or time.monotonic() - self._renewed_at > 3 * RENEWAL_INTERVAL
+        ):
             return 0
         return self._settings.background_runs - len(self._active) - len(self._starting)
 
@@ -204,7 +220,12 @@ class BackgroundWorker:
 
     def _start(self, run: StoredRun) -> None:
         attempt = Attempt(
-            run, self._writer, self._component, self._settings, self._observability, read_events=self._read_events
+            run,
+            self._writer,
+            self._component,
+            self._settings,
+            self._observability,
+            read_events=self._read_events,
         )
         if self._draining_since is not None:
             attempt.drain()
@@ -217,7 +238,9 @@ class BackgroundWorker:
         if run_id in self._active and self._active[run_id][0] is task:
             del self._active[run_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("An attempt of the background run %s failed unexpectedly.", run_id, exc_info=error)
+            _log.error(
+                "An attempt of the background run %s failed unexpectedly.", run_id, exc_info=error
+            )
         if was_full:  # else no run waits
             self.wake()
 

@@ -25,7 +25,10 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:  # of the output, because the commands report all others
         if not isinstance(error, BrokenPipeError):  # of `podwright … | head`
-            print(f"Error: Cannot write the output: {error}. Write it where there is space.", file=sys.stderr)
+            print(
+                f"Error: Cannot write the output: {error}. Write it where there is space.",
+                file=sys.stderr,
+            )
         os._exit(1)  # because at its exit the interpreter would report the unwritten text again
     sys.exit(code)
 

@@ -48,7 +48,9 @@ class ServiceClient:
         except ValueError:  # the port is no number, or too large
             is_valid = False
         if not is_valid:
-            raise ConfigurationError("Invalid address of the service.", suggestion="Write it as http://host:port.")
+            raise ConfigurationError(
+                "Invalid address of the service.", suggestion="Write it as http://host:port."
+            )
         self._parts = parts
         key = name_and_key(url, read_settings())[1] if api_key is None else read_key(api_key)
         if key and not is_header_value(key):
@@ -65,7 +67,9 @@ class ServiceClient:
             try:
                 return json.loads(response.read())
             except ValueError:
-                raise RemoteError("What answered is not a Podwright service.", suggestion="Check --url.") from None
+                raise RemoteError(
+                    "What answered is not a Podwright service.", suggestion="Check --url."
+                ) from None
 
     def follow(self, run_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Names and data of the events of a run to its end; a lost stream is opened again where it was.
@@ -78,7 +82,9 @@ class ServiceClient:
         while True:
             try:
                 with self._open(
-                    "GET", f"/runs/{quote(run_id, safe='')}/events", headers={"Last-Event-ID": last or "-1"}
+                    "GET",
+                    f"/runs/{quote(run_id, safe='')}/events",
+                    headers={"Last-Event-ID": last or "-1"},
                 ) as response:
                     for event in _events(response):
                         data = json.loads(event.data)
@@ -100,7 +106,11 @@ class ServiceClient:
         is_secure = self._parts.scheme == "https"
         connect = http.client.HTTPSConnection if is_secure else http.client.HTTPConnection
         connection = connect(self._parts.hostname or "", self._parts.port, timeout=_TIMEOUT)
-        sent = self._headers | dict(headers or {}) | ({"Content-Type": "application/json"} if body is not None else {})
+        sent = (
+            self._headers
+            | dict(headers or {})
+            | ({"Content-Type": "application/json"} if body is not None else {})
+        )
         data = None if body is None else to_json_bytes(body)
         try:
             try:
@@ -109,7 +119,8 @@ class ServiceClient:
             except (OSError, http.client.HTTPException) as error:
                 address = f"{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}"
                 raise RemoteConnectionError(
-                    f"The service at {address} cannot be reached: {error}.", suggestion="Check --url."
+                    f"The service at {address} cannot be reached: {error}.",
+                    suggestion="Check --url.",
                 ) from error
             if response.status >= 300:
                 raise _refused(response)
@@ -120,7 +131,11 @@ class ServiceClient:
 
 def _is_passing(error: Exception) -> bool:
     """Whether a stream may be opened again later: the connection was lost, or the service cannot answer now."""
-    return not isinstance(error, RemoteError) or isinstance(error, RemoteConnectionError) or error.status == 503
+    return (
+        not isinstance(error, RemoteError)
+        or isinstance(error, RemoteConnectionError)
+        or error.status == 503
+    )
 
 
 def _events(response: http.client.HTTPResponse) -> Iterator[ServerSentEvent]:
@@ -134,7 +149,9 @@ def _refused(response: http.client.HTTPResponse) -> RemoteError:
         problem = as_object(json.loads(response.read()))
     except ValueError:
         problem = {}
-    detail = str(problem.get("detail") or f"The service answered {response.status} {response.reason}.")
+    detail = str(
+        problem.get("detail") or f"The service answered {response.status} {response.reason}."
+    )
     suggestion = str(problem.get("suggestion") or "Check --url.")
     code = str(problem.get("code") or "") or None
     error = RemoteError(detail, suggestion=suggestion, code=code)
@@ -158,7 +175,13 @@ def list_runs(client: ServiceClient, statuses: list[str], limit: int, *, as_json
     for run in runs:
         cost = run.get("usage", {}).get("cost")  # a key that may only approve is shown no usage
         spent = f"{cost:.6f} USD" if isinstance(cost, float) else ""
-        facts = (run["id"], f"{run['created_at'][:19]}Z", f"{run['status']:<20}", f"{run['component']:<24}", spent)
+        facts = (
+            run["id"],
+            f"{run['created_at'][:19]}Z",
+            f"{run['status']:<20}",
+            f"{run['component']:<24}",
+            spent,
+        )
         print_text("  ".join(facts).rstrip())
 
 
@@ -202,6 +225,8 @@ def migrate_database() -> None:
     settings = read_settings()
     adopt_secrets()
     if settings.runs_database is None:
-        raise ConfigurationError("There is no database to migrate.", suggestion="Set PODWRIGHT_RUNS_DATABASE.")
+        raise ConfigurationError(
+            "There is no database to migrate.", suggestion="Set PODWRIGHT_RUNS_DATABASE."
+        )
     migrate(database_url(settings.runs_database.get_secret_value()))
     print_text("The tables are up to date.")

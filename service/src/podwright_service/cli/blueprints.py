@@ -51,9 +51,13 @@ def validate(paths: list[str], as_json: bool) -> int:
                 place = f"{report['path']}:{problem['pointer'] or '/'}"
                 print_text(f"{place}: {label}{problem['detail']} {problem['suggestion']}".rstrip())
         if report["valid"]:
-            print_text(f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}")
+            print_text(
+                f"{report['path']}: valid {report['kind']} '{report['name']}', {report['digest']}"
+            )
             for name, choice in report["clients"].items():
-                print_text(f"{report['path']}: {name}: client '{choice['client']}', because {choice['reason']}")
+                print_text(
+                    f"{report['path']}: {name}: client '{choice['client']}', because {choice['reason']}"
+                )
     return 0 if all(report["valid"] for report in reports) else 1
 
 
@@ -76,21 +80,30 @@ def _report(path: str, settings: Settings) -> dict[str, Any]:
             facts["digest"] = blueprints.digest(blueprint)
             models = [settings.model] if settings.model else _models_in(component, blueprint)
             warnings += price_warnings(models)
-            facts["clients"] = {name: choice.model_dump() for name, choice in clients_of(models).items()}
+            facts["clients"] = {
+                name: choice.model_dump() for name, choice in clients_of(models).items()
+            }
     except BlueprintValidationError as error:
         problems = list(error.problems)
     except PodwrightError as error:
         problems = [Problem("", error.message, error.suggestion)]
-    lists = {"problems": [asdict(problem) for problem in problems], "warnings": [asdict(item) for item in warnings]}
+    lists = {
+        "problems": [asdict(problem) for problem in problems],
+        "warnings": [asdict(item) for item in warnings],
+    }
     return {"path": path, "valid": not problems, **facts, **lists}
 
 
-def _problems_in_context(component: Component | None, blueprint: Blueprint, settings: Settings) -> list[Problem]:
+def _problems_in_context(
+    component: Component | None, blueprint: Blueprint, settings: Settings
+) -> list[Problem]:
     """What the data alone do not show: a folder's code and agents, a file's built-in conditions, keys of models."""
     models = _models_in(component, blueprint)
     problems: list[Problem] = []
     for name, pointer in ({settings.model: ""} if settings.model else models).items():
-        problems += [Problem(pointer, error.message, error.suggestion) for error in model_errors([name])]
+        problems += [
+            Problem(pointer, error.message, error.suggestion) for error in model_errors([name])
+        ]
     for pointer, step in blueprints.walk_steps(blueprint.get("steps")):
         for key in ("condition", "until"):
             if as_object(step.get(key)).get("name") in BUILT_IN:
@@ -101,7 +114,11 @@ def _problems_in_context(component: Component | None, blueprint: Blueprint, sett
 
 def _models_in(component: Component | None, blueprint: Blueprint) -> dict[str, str]:
     """The names of the models, and where the blueprint has them."""
-    named = {value: at for at, value, _ in walk_json(blueprint) if isinstance(value, str) and _MODEL.fullmatch(at)}
+    named = {
+        value: at
+        for at, value, _ in walk_json(blueprint)
+        if isinstance(value, str) and _MODEL.fullmatch(at)
+    }
     others = [] if component is None else component.models()
     return {**dict.fromkeys(others, ""), **named}
 
@@ -110,7 +127,10 @@ def _names(value: object) -> list[str]:
     """Every string with the key "name": the names of conditions, nested ones included."""
     name = as_object(value).get("name")
     children = [*as_object(value).values(), *as_array(value)]
-    return [*([name] if isinstance(name, str) else []), *(name for child in children for name in _names(child))]
+    return [
+        *([name] if isinstance(name, str) else []),
+        *(name for child in children for name in _names(child)),
+    ]
 
 
 def _read(path: str) -> Blueprint:

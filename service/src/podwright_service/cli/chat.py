@@ -57,15 +57,30 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
     adopt_secrets()
     is_url = path.startswith(("http://", "https://"))
     if (model if is_url else api_key) is not None:
-        option, target = ("--model", "component here") if is_url else ("--api-key", "URL of a service")
-        raise InputError(f"{option} is for a {target}, not for '{truncate(path, 100)}'.", suggestion="Leave it out.")
-    component = _remote(path, api_key, settings) if is_url else load_component(path, remotes_of(settings))
+        option, target = (
+            ("--model", "component here") if is_url else ("--api-key", "URL of a service")
+        )
+        raise InputError(
+            f"{option} is for a {target}, not for '{truncate(path, 100)}'.",
+            suggestion="Leave it out.",
+        )
+    component = (
+        _remote(path, api_key, settings) if is_url else load_component(path, remotes_of(settings))
+    )
     if not isinstance(component, PromptComponent) or not component.keeps_conversation:
-        message = f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
-        raise InputError(message, suggestion="Use `podwright run`, or chat with an agent or a conductor.")
+        message = (
+            f"'{component.name}' is of the kind '{component.kind}', which keeps no conversation."
+        )
+        raise InputError(
+            message, suggestion="Use `podwright run`, or chat with an agent or a conductor."
+        )
     if sys.stdin.isatty():
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # cancels a turn: see asyncio.Runner
-        print_note(f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends.")
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # cancels a turn: see asyncio.Runner
+        print_note(
+            f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends."
+        )
     with use_model(settings.model), asyncio.Runner() as runner:
         chat = _Chat(component, settings.run_limits, runner)
         while chat.next_line():
@@ -95,7 +110,9 @@ def _kind_at(url: str, key: str | None) -> Kind:
 class _Chat:
     """The conversation so far, and what it has used, failed and cancelled turns included."""
 
-    def __init__(self, component: PromptComponent, limits: RunLimits, runner: asyncio.Runner) -> None:
+    def __init__(
+        self, component: PromptComponent, limits: RunLimits, runner: asyncio.Runner
+    ) -> None:
         self._component = component
         self._limits = limits
         self._runner = runner
@@ -120,7 +137,9 @@ class _Chat:
     def _command(self, name: str, argument: str) -> None:
         match name:
             case "/help":
-                print_note("\n".join(f"{command:<12}{meaning}" for command, meaning in _COMMANDS.items()))
+                print_note(
+                    "\n".join(f"{command:<12}{meaning}" for command, meaning in _COMMANDS.items())
+                )
             case "/quit":
                 print_note("Enter /quit alone.")
             case "/reset":
@@ -135,7 +154,9 @@ class _Chat:
 
     def _save(self, file: str) -> None:
         if not file or self._last is None:
-            print_note("There is no turn to save yet." if file else "Name a file: /save trace.json.")
+            print_note(
+                "There is no turn to save yet." if file else "Name a file: /save trace.json."
+            )
             return
         try:
             write_trace(self._last, file)
@@ -160,7 +181,12 @@ class _Chat:
     async def _execute(self, text: str, printer: TurnPrinter) -> ExecutionResult:
         task = self._component.task(text, None, self._last.messages if self._last else ())
         return await execute(
-            self._component, task, subscribers=(printer,), limits=self._limits, stream=True, trace=True
+            self._component,
+            task,
+            subscribers=(printer,),
+            limits=self._limits,
+            stream=True,
+            trace=True,
         )
 
 

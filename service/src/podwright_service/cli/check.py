@@ -33,7 +33,10 @@ def check(url: str | None = None, timeout: float = TIMEOUT) -> int:
         status = 0
         body = getattr(error, "strerror", None) or str(error) or type(error).__name__
     line = f"{url}: {status or ''} {body}".replace("  ", " ")
-    print("".join(char if char.isprintable() else " " for char in line), file=sys.stderr if status != 200 else None)
+    print(
+        "".join(char if char.isprintable() else " " for char in line),
+        file=sys.stderr if status != 200 else None,
+    )
     return 0 if status == 200 else 1
 
 
@@ -41,14 +44,19 @@ def default_url() -> str:
     """The address of the service on this machine, by `PODWRIGHT_HOST` and `PODWRIGHT_PORT`."""
     port = os.environ.get("PODWRIGHT_PORT", "")
     host = os.environ.get("PODWRIGHT_HOST", "")
-    port = port if port.isdecimal() else "8000"  # Kubernetes sets tcp://… next to a Service named "podwright"
+    port = (
+        port if port.isdecimal() else "8000"
+    )  # Kubernetes sets tcp://… next to a Service named "podwright"
     if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
         host = "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/ready"
 
 
 def get(
-    url: str, timeout: float, headers: Mapping[str, str] = MappingProxyType({}), max_bytes: int = 200
+    url: str,
+    timeout: float,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    max_bytes: int = 200,
 ) -> tuple[int, str]:
     """The status and the start of the body at a URL; redirects and proxies are not followed.
 

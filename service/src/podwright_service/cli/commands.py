@@ -17,36 +17,59 @@ Component = Annotated[
     ),
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default=False)]
-Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 is any free port.", show_default=False)]
-Title = Annotated[str | None, typer.Option(help="Title of the service and of its API page.", show_default=False)]
+Port = Annotated[
+    int | None, typer.Option(help="Port to listen on; 0 is any free port.", show_default=False)
+]
+Title = Annotated[
+    str | None, typer.Option(help="Title of the service and of its API page.", show_default=False)
+]
 Model = Annotated[
-    str | None, typer.Option(help="A model in place of every model in the blueprints.", show_default=False)
+    str | None,
+    typer.Option(help="A model in place of every model in the blueprints.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if a change is breaking.")]
-Blueprint = Annotated[str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")]
+Blueprint = Annotated[
+    str, typer.Argument(metavar="PATH", help="A blueprint file or a component folder.")
+]
 DockerClient = Annotated[
     str | None,
-    typer.Option("--docker", metavar="PROGRAM", help="The Docker client; by default the first on PATH with buildx."),
+    typer.Option(
+        "--docker",
+        metavar="PROGRAM",
+        help="The Docker client; by default the first on PATH with buildx.",
+    ),
 ]
 
 ServiceUrl = Annotated[str, typer.Option(help="Address of the service.")]
 ServiceKey = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help="Its API key; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS."),
+    typer.Option(
+        metavar="KEY",
+        help="Its API key; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS.",
+    ),
 ]
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The id of the run.")]
 Comment = Annotated[str, typer.Option(help="Why; kept with the run.")]
 AttemptNumber = Annotated[
     int | None,
-    typer.Option("--attempt", help="The attempt whose question you read, so that no later one is answered."),
+    typer.Option(
+        "--attempt", help="The attempt whose question you read, so that no later one is answered."
+    ),
 ]
 LOCAL = "http://127.0.0.1:8000"
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 runs_commands = typer.Typer(no_args_is_help=True, help="Background runs of a service.")
 app.add_typer(runs_commands, name="runs")
-deploy_commands = typer.Typer(no_args_is_help=True, help="Create and compare values of the Helm chart.")
+deploy_commands = typer.Typer(
+    no_args_is_help=True, help="Create and compare values of the Helm chart."
+)
 app.add_typer(deploy_commands, name="deploy")
 
 
@@ -62,7 +85,11 @@ def podwright(
 
 @app.command()
 def serve(
-    path: Component = None, host: Host = None, port: Port = None, title: Title = None, model: Model = None
+    path: Component = None,
+    host: Host = None,
+    port: Port = None,
+    title: Title = None,
+    model: Model = None,
 ) -> None:
     """Serve a component over HTTP. Options override the PODWRIGHT_ variables."""
     from podwright_service.cli.run import serve_component
@@ -72,20 +99,32 @@ def serve(
 
 @app.command()
 def run(
-    path: Annotated[str, typer.Argument(help="A blueprint file, a component folder, or module:attribute.")],
+    path: Annotated[
+        str, typer.Argument(help="A blueprint file, a component folder, or module:attribute.")
+    ],
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input.")
+        str | None,
+        typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input."),
     ] = None,
     inputs: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Named inputs, or a workflow's context; @FILE reads a file.")
+        str | None,
+        typer.Option(
+            metavar="JSON", help="Named inputs, or a workflow's context; @FILE reads a file."
+        ),
     ] = None,
     model: Model = None,
-    trace: Annotated[str | None, typer.Option(metavar="FILE", help="Where to write the trace.")] = None,
+    trace: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write the trace.")
+    ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write the context of a workflow that stops.")
+        str | None,
+        typer.Option(metavar="FILE", help="Where to write the context of a workflow that stops."),
     ] = None,
     resume_path: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where a workflow resumes, such as 2,0; with its --inputs.")
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Where a workflow resumes, such as 2,0; with its --inputs."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
 ) -> None:
@@ -96,20 +135,27 @@ def run(
     from podwright_service.cli.run import run_component
 
     files = {"trace_file": trace, "context_file": context}
-    raise typer.Exit(run_component(path, text, inputs, model=model, **files, resume_path=resume_path, quiet=quiet))
+    raise typer.Exit(
+        run_component(
+            path, text, inputs, model=model, **files, resume_path=resume_path, quiet=quiet
+        )
+    )
 
 
 @app.command()
 def chat(
     path: Annotated[
         str,
-        typer.Argument(help="A blueprint file, a component folder, module:attribute, or the URL of a service."),
+        typer.Argument(
+            help="A blueprint file, a component folder, module:attribute, or the URL of a service."
+        ),
     ],
     model: Model = None,
     api_key: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", help="API key of the service; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS."
+            metavar="KEY",
+            help="API key of the service; @FILE reads a file. By default that of PODWRIGHT_AGENT_KEYS.",
         ),
     ] = None,
 ) -> None:
@@ -124,8 +170,12 @@ def chat(
 
 @app.command()
 def replay(
-    file: Annotated[str, typer.Argument(help="A trace, as `run --trace` writes it; `-` is standard input.")],
-    delay: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")] = 0.0,
+    file: Annotated[
+        str, typer.Argument(help="A trace, as `run --trace` writes it; `-` is standard input.")
+    ],
+    delay: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="Pause between events.")
+    ] = 0.0,
     real_time: Annotated[bool, typer.Option("--real-time", help="Pause as in the run.")] = False,
 ) -> None:
     """Print a recorded run again, step by step."""
@@ -136,7 +186,9 @@ def replay(
 
 @app.command()
 def validate(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Blueprint files or component folders.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Blueprint files or component folders.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Check blueprints and print every problem. A folder's code is imported, to check its tools.
@@ -152,7 +204,9 @@ def validate(
 
 @app.command()
 def prices(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Names of models, as in a blueprint.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Print what models cost by each price list.
@@ -168,7 +222,9 @@ def prices(
 
 @app.command()
 def diff(
-    old: Annotated[str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")],
+    old: Annotated[
+        str, typer.Argument(metavar="OLD", help="A blueprint file or a component folder.")
+    ],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The changed one.")],
     as_json: AsJson = False,
     exit_code: ExitCode = False,
@@ -185,7 +241,9 @@ def diff(
 
 @app.command()
 def schema(
-    kind: Annotated[str | None, typer.Argument(help="agent, workflow, conductor or pipeline; by default all.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="agent, workflow, conductor or pipeline; by default all.")
+    ] = None,
 ) -> None:
     """Print the JSON Schema of blueprints."""
     from podwright_service.cli.blueprints import print_schema
@@ -205,9 +263,14 @@ def graph(path: Blueprint) -> None:
 def check(
     url: Annotated[
         str | None,
-        typer.Argument(help="The service; by default the one on this machine, on PODWRIGHT_PORT.", show_default=False),
+        typer.Argument(
+            help="The service; by default the one on this machine, on PODWRIGHT_PORT.",
+            show_default=False,
+        ),
     ] = None,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait.")] = 2.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="Seconds to wait.")
+    ] = 2.0,
 ) -> None:
     """Check whether a service is ready: exit code 0 if so, 1 if not. For a container's HEALTHCHECK."""
     from podwright_service.cli.check import check
@@ -229,11 +292,20 @@ def new(
 @app.command()
 def build(
     folder: Annotated[str, typer.Argument(help="A component folder.")],
-    tag: Annotated[str, typer.Option("--tag", "-t", metavar="NAME", help="The image's name, such as calculator:1.0.")],
+    tag: Annotated[
+        str,
+        typer.Option(
+            "--tag", "-t", metavar="NAME", help="The image's name, such as calculator:1.0."
+        ),
+    ],
     base: Annotated[str, typer.Option(metavar="IMAGE", help="The base image.")] = "podwright:slim",
-    locked: Annotated[bool, typer.Option("--locked", help="Fail if requirements.lock is not up to date.")] = False,
+    locked: Annotated[
+        bool, typer.Option("--locked", help="Fail if requirements.lock is not up to date.")
+    ] = False,
     docker: DockerClient = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show the output of the builder.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show the output of the builder.")
+    ] = False,
 ) -> None:
     """Build an image with one component. Its dependencies are locked; blueprint and tools are checked in the build.
 
@@ -264,7 +336,9 @@ def settings(
     title: Title = None,
     model: Model = None,
     as_json: AsJson = False,
-    check: Annotated[bool, typer.Option("--check", help="Also load the component, and check keys and models.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Also load the component, and check keys and models.")
+    ] = False,
 ) -> None:
     """Print the settings of `serve`, and the source of each.
 
@@ -272,19 +346,32 @@ def settings(
     """
     from podwright_service.cli.settings import print_settings
 
-    raise typer.Exit(print_settings(as_json, check, component=path, host=host, port=port, title=title, model=model))
+    raise typer.Exit(
+        print_settings(
+            as_json, check, component=path, host=host, port=port, title=title, model=model
+        )
+    )
 
 
 @deploy_commands.command("render")
 def render_values(
     folders: Annotated[list[str], typer.Argument(metavar="FOLDER...", help="Component folders.")],
     onto: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Values to update with the components; `-` is standard input.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Values to update with the components; `-` is standard input."
+        ),
     ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write them.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write them.")
+    ] = None,
     split: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Write several releases, with N components at most: FILE-1, FILE-2, …."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Write several releases, with N components at most: FILE-1, FILE-2, ….",
+        ),
     ] = None,
 ) -> None:
     """Write the values for a fleet of component folders.
@@ -301,11 +388,15 @@ def diff_values(
     running: Annotated[
         str,
         typer.Argument(
-            metavar="RUNNING", help="The release's values: `helm get values RELEASE`; `-` is standard input."
+            metavar="RUNNING",
+            help="The release's values: `helm get values RELEASE`; `-` is standard input.",
         ),
     ],
     new: Annotated[
-        list[str], typer.Argument(metavar="NEW...", help="Folders of new or changed components, or one file of values.")
+        list[str],
+        typer.Argument(
+            metavar="NEW...", help="Folders of new or changed components, or one file of values."
+        ),
     ],
     as_json: AsJson = False,
     exit_code: ExitCode = False,
@@ -323,9 +414,12 @@ def diff_values(
 @runs_commands.command("start")
 def start_run(
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input.")
+        str | None,
+        typer.Argument(metavar="INPUT", help="The input; `-`, or nothing, is standard input."),
     ] = None,
-    inputs: Annotated[str | None, typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file.")] = None,
+    inputs: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Named inputs; @FILE reads a file.")
+    ] = None,
     url: ServiceUrl = LOCAL,
     api_key: ServiceKey = None,
 ) -> None:
@@ -338,7 +432,9 @@ def start_run(
 
 @runs_commands.command("list")
 def list_runs(
-    status: Annotated[list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="Only runs with this status; may be repeated.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=200, help="How many.")] = 20,
     as_json: AsJson = False,
     url: ServiceUrl = LOCAL,
@@ -347,7 +443,9 @@ def list_runs(
     """List background runs, newest first: id, time of creation, status, component and cost."""
     from podwright_service.cli import background
 
-    background.list_runs(background.ServiceClient(url, api_key), status or [], limit, as_json=as_json)
+    background.list_runs(
+        background.ServiceClient(url, api_key), status or [], limit, as_json=as_json
+    )
 
 
 @runs_commands.command("show")
@@ -405,7 +503,9 @@ def reject_run(
     _change_run(run_id, "reject", url, api_key, {"comment": comment, "attempt": attempt})
 
 
-def _change_run(run_id: str, action: str, url: str, api_key: str | None, body: object = None) -> None:
+def _change_run(
+    run_id: str, action: str, url: str, api_key: str | None, body: object = None
+) -> None:
     from podwright_service.cli import background
 
     background.change_run(background.ServiceClient(url, api_key), run_id, action, body)

@@ -71,11 +71,16 @@ def read_text(path: str) -> str:
         ConfigurationError: It cannot be read.
     """
     try:
-        with contextlib.nullcontext(sys.stdin) if path == "-" else Path(path).open(encoding="utf-8") as file:
+        with (
+            contextlib.nullcontext(sys.stdin)
+            if path == "-"
+            else Path(path).open(encoding="utf-8") as file
+        ):
             return file.read()
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"Cannot read '{truncate(path, 200)}': {os_error_reason(error)}.", suggestion="Name a readable UTF-8 file."
+            f"Cannot read '{truncate(path, 200)}': {os_error_reason(error)}.",
+            suggestion="Name a readable UTF-8 file.",
         ) from error
 
 
@@ -92,7 +97,9 @@ def check_writable(path: str) -> None:
     """
     file = Path(path)
     if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ConfigurationError(f"Cannot write '{truncate(path, 200)}'.", suggestion="Name a writable file.")
+        raise ConfigurationError(
+            f"Cannot write '{truncate(path, 200)}'.", suggestion="Name a writable file."
+        )
 
 
 def write_text(path: str, text: str) -> None:
@@ -105,5 +112,6 @@ def write_text(path: str, text: str) -> None:
         Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"Cannot write '{truncate(path, 200)}': {os_error_reason(error)}.", suggestion="Name a writable file."
+            f"Cannot write '{truncate(path, 200)}': {os_error_reason(error)}.",
+            suggestion="Name a writable file.",
         ) from error

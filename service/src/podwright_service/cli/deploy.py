@@ -12,7 +12,9 @@ from podwright_service.cli.blueprints import describe_change
 from podwright_service.cli.console import print_json, print_text, read_text, write_text
 
 
-def render_values(folders: list[str], onto: str | None, output: str | None, size: int | None) -> None:
+def render_values(
+    folders: list[str], onto: str | None, output: str | None, size: int | None
+) -> None:
     """Write the chart values of component folders.
 
     If one release would be too large for Helm, a warning on standard error says so.
@@ -28,7 +30,9 @@ def render_values(folders: list[str], onto: str | None, output: str | None, size
         PodwrightError: A folder cannot be deployed by the chart, or a file cannot be read or written.
     """
     if size and output is None:
-        raise ConfigurationError("Several releases need several files.", suggestion="Name them with --output.")
+        raise ConfigurationError(
+            "Several releases need several files.", suggestion="Name them with --output."
+        )
     values = deploy.update(_read_values(onto) if onto else {}, folders)
     if output is None:
         _warn_of_size("the release", values)
@@ -70,8 +74,12 @@ def print_diff(running: str, new: list[str], as_json: bool) -> bool:
 
 def _describe(change: deploy.ComponentChange) -> list[str]:
     if change.what != "changed":
-        return [f"{'breaking' if change.breaking else 'compatible'}: {change.component} {change.what}"]
-    lines = [describe_change(part) for part in change.blueprint] + [f"value: {path} changed" for path in change.values]
+        return [
+            f"{'breaking' if change.breaking else 'compatible'}: {change.component} {change.what}"
+        ]
+    lines = [describe_change(part) for part in change.blueprint] + [
+        f"value: {path} changed" for path in change.values
+    ]
     return [f"{change.component or 'the fleet'}: {line}" for line in lines]
 
 

@@ -38,16 +38,29 @@ def mermaid(blueprint: Mapping[str, Any]) -> str:
 
 def _escape(text: str) -> str:
     """A text for a label in double quotes, in which Mermaid finds no markup."""
-    line = truncate(" ".join("".join(char if char.isprintable() else " " for char in text).split()), _MAX_LABEL_LENGTH)
+    line = truncate(
+        " ".join("".join(char if char.isprintable() else " " for char in text).split()),
+        _MAX_LABEL_LENGTH,
+    )
     plain = " .,-?!…'"
-    return "".join(char if char.isalnum() or char in plain or ord(char) > 127 else f"#{ord(char)};" for char in line)
+    return "".join(
+        char if char.isalnum() or char in plain or ord(char) > 127 else f"#{ord(char)};"
+        for char in line
+    )
 
 
 def _describe_condition(reference: object) -> str:
     """A condition as text: its name and the values of its arguments."""
     known = as_object(reference)
-    values: list[Any] = [item for value in as_object(known.get("args")).values() for item in as_array(value) or [value]]
-    texts = [_describe_condition(cast("Any", item)) if isinstance(item, dict) else str(item) for item in values]
+    values: list[Any] = [
+        item
+        for value in as_object(known.get("args")).values()
+        for item in as_array(value) or [value]
+    ]
+    texts = [
+        _describe_condition(cast("Any", item)) if isinstance(item, dict) else str(item)
+        for item in values
+    ]
     return f"{known.get('name')}({', '.join(texts)})" if texts else str(known.get("name"))
 
 
@@ -79,7 +92,9 @@ class _Flowchart:
 
     def agent(self, blueprint: Mapping[str, Any], shape: str = "[{}]") -> str:
         """An agent with its tools."""
-        name = self.node(blueprint["name"], shape, str(as_object(blueprint.get("config")).get("model", "")))
+        name = self.node(
+            blueprint["name"], shape, str(as_object(blueprint.get("config")).get("model", ""))
+        )
         for tool in as_array(blueprint.get("tools")):
             self.arrow(name, self.node(tool["name"], "[/{}/]"), "", "-.->")
         return name
@@ -94,30 +109,46 @@ class _Flowchart:
         name = step["name"]
         match step["type"]:
             case "condition_step":
-                node = self.join(ends, self.node(name, "{{{}}}", _describe_condition(step["condition"])))
-                return self.steps(step["then"], [(node, "yes")]) + self.steps(step.get("else", ()), [(node, "no")])
+                node = self.join(
+                    ends, self.node(name, "{{{}}}", _describe_condition(step["condition"]))
+                )
+                return self.steps(step["then"], [(node, "yes")]) + self.steps(
+                    step.get("else", ()), [(node, "no")]
+                )
             case "parallel_step":
                 node = self.join(ends, self.node(name, "[/{}\\]", "all at once"))
-                done = [end for branch in step["branches"] for end in self.steps(branch, [(node, "")])]
+                done = [
+                    end for branch in step["branches"] for end in self.steps(branch, [(node, "")])
+                ]
                 return [(self.join(done, self.node(name, "[\\{}/]", "all done")), "")]
             case "loop_step":
-                otherwise = ", else the workflow fails" if step.get("on_exhausted") == "fail" else ""
+                otherwise = (
+                    ", else the workflow fails" if step.get("on_exhausted") == "fail" else ""
+                )
                 self._open(f"{name}: at most {step['max_iterations']} times{otherwise}")
                 begin = self.join(ends, self.node("again", "(({}))"))
                 inside = self.steps(step["steps"], [(begin, "")])
-                until = self.join(inside, self.node("done?", "{{{}}}", _describe_condition(step["until"])))
+                until = self.join(
+                    inside, self.node("done?", "{{{}}}", _describe_condition(step["until"]))
+                )
                 self._close()
                 self.arrow(until, begin, "no")
                 return [(until, "yes")]
             case "map_step":
-                return self._subgraph(f"{name}: for each {step['as']} of {step['over']}", step["steps"], ends)
+                return self._subgraph(
+                    f"{name}: for each {step['as']} of {step['over']}", step["steps"], ends
+                )
             case "workflow_step":
                 nested = step["workflow"]
                 return self._subgraph(f"{name}: workflow {nested['name']}", nested["steps"], ends)
             case "approval_step":
-                return [(self.join(ends, self.node(name, ">{}]", f"approval: {step['message']}")), "")]
+                return [
+                    (self.join(ends, self.node(name, ">{}]", f"approval: {step['message']}")), "")
+                ]
             case _:
-                return [(self.join(ends, self.node(name, second_line=f"agent {step['agent']}")), "")]
+                return [
+                    (self.join(ends, self.node(name, second_line=f"agent {step['agent']}")), "")
+                ]
 
     def _subgraph(self, title: str, steps: Iterable[Mapping[str, Any]], ends: Ends) -> Ends:
         self._open(title)

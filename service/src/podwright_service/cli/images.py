@@ -13,7 +13,9 @@ from podwright_service.images.docker import Docker, check_reference
 from podwright_service.images.labels import read_labels
 
 
-def build_image(folder: str, image: str, base: str, locked: bool, docker: str | None, verbose: bool) -> None:
+def build_image(
+    folder: str, image: str, base: str, locked: bool, docker: str | None, verbose: bool
+) -> None:
     """Build the image of a component folder, and print what it contains.
 
     Raises:
@@ -21,10 +23,18 @@ def build_image(folder: str, image: str, base: str, locked: bool, docker: str | 
     """
     check_reference(image)  # before the search for a Docker client
     built = build(
-        folder, image, base=base, locked=locked, docker=Docker(docker), verbose=verbose, report=_print_progress
+        folder,
+        image,
+        base=base,
+        locked=locked,
+        docker=Docker(docker),
+        verbose=verbose,
+        report=_print_progress,
     )
     if built.lock_changed:
-        _print_progress("Wrote requirements.lock to the folder. Commit it, so that the next build installs the same.")
+        _print_progress(
+            "Wrote requirements.lock to the folder. Commit it, so that the next build installs the same."
+        )
     if unserved := built.facts["unserved"]:
         _print_progress(
             f"Note: {base} has no client for {', '.join(unserved)}. Build with --base podwright:full, or set "
@@ -43,11 +53,14 @@ def inspect_image(image: str, as_json: bool, docker: str | None) -> None:
     """
     data = Docker(docker).image(check_reference(image))
     if data is None:
-        raise ConfigurationError(f"There is no image '{image}'.", suggestion="Build it, or `docker pull` it.")
+        raise ConfigurationError(
+            f"There is no image '{image}'.", suggestion="Build it, or `docker pull` it."
+        )
     facts = read_labels(data)
     if facts is None:
         raise ConfigurationError(
-            f"The image '{image}' has no labels of a component.", suggestion="Build it with `podwright build`."
+            f"The image '{image}' has no labels of a component.",
+            suggestion="Build it with `podwright build`.",
         )
     facts["image"] = {
         "id": data["Id"],

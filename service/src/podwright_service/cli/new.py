@@ -29,12 +29,15 @@ def create_component(folder: str, model: str) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise ConfigurationError(f"The folder '{path}' is not empty.", suggestion="Name a new folder.")
+            raise ConfigurationError(
+                f"The folder '{path}' is not empty.", suggestion="Name a new folder."
+            )
         for file, text in files.items():
             (path / file).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"Cannot create '{truncate(folder, 200)}': {os_error_reason(error)}.", suggestion="Name another folder."
+            f"Cannot create '{truncate(folder, 200)}': {os_error_reason(error)}.",
+            suggestion="Name another folder.",
         ) from error
     print_text(f"Created {path}: {', '.join(files)}.")
     print_text(f'Next: podwright run {shlex.quote(str(path))} "What is 2 + 3?"')

@@ -43,16 +43,24 @@ def _print_table(prices: dict[str, list[ListedPrice]]) -> None:
     from rich.table import Table
 
     terminal = sys.stdout.isatty()
-    table = Table("model", "list", "USD per million tokens", "note", box=Table().box if terminal else None)
+    table = Table(
+        "model", "list", "USD per million tokens", "note", box=Table().box if terminal else None
+    )
     for model, listed in prices.items():
         for number, price in enumerate(listed):
             note = "counts" if number == 0 else _difference(listed[0], price)
             name = f"{price.source} {price.version}"
             table.add_row(printable(model), printable(name), _text(price), note)
         if not listed:
-            note = "it costs nothing" if _is_free(model) else "no price is known: add it to PODWRIGHT_PRICES"
+            note = (
+                "it costs nothing"
+                if _is_free(model)
+                else "no price is known: add it to PODWRIGHT_PRICES"
+            )
             table.add_row(printable(model), "", "", note)
-    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(table)
+    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(
+        table
+    )
 
 
 def _text(price: ListedPrice) -> str:

@@ -29,7 +29,14 @@ from podwright.result import ExecutionResult
 from podwright.run import Task, execute
 from podwright.text import truncate
 from podwright.usage import RunLimits, Usage
-from podwright_service.cli.console import check_writable, print_error, print_json, print_text, read_text, write_text
+from podwright_service.cli.console import (
+    check_writable,
+    print_error,
+    print_json,
+    print_text,
+    read_text,
+    write_text,
+)
 from podwright_service.multiprocess import share_metrics
 from podwright_service.remotes import remotes_of
 from podwright_service.settings import adopt_secrets, read_settings
@@ -50,7 +57,9 @@ def serve_component(**options: Any) -> None:
     """
     settings = read_settings(**options)
     if settings.component is None:
-        raise ConfigurationError("There is no component to serve.", suggestion="Give PATH, or set PODWRIGHT_COMPONENT.")
+        raise ConfigurationError(
+            "There is no component to serve.", suggestion="Give PATH, or set PODWRIGHT_COMPONENT."
+        )
     adopt_secrets()
     share_metrics(settings)
     component = load_component(settings.component, remotes_of(settings))
@@ -114,7 +123,11 @@ def run_component(
 
 
 async def _execute(
-    component: Component, task: Task, subscribers: tuple[Subscriber, ...], limits: RunLimits, quiet: bool
+    component: Component,
+    task: Task,
+    subscribers: tuple[Subscriber, ...],
+    limits: RunLimits,
+    quiet: bool,
 ) -> ExecutionResult:
     """Run a task; the first signal cancels it, the second one ends the process."""
     stream = not quiet and sys.stderr.isatty()
@@ -133,7 +146,11 @@ async def _execute(
         return await run
     except asyncio.CancelledError as error:
         reason = error.__cause__
-        raise reason if isinstance(reason, PodwrightError) else RunCancelledError("The run was cancelled.") from None
+        raise (
+            reason
+            if isinstance(reason, PodwrightError)
+            else RunCancelledError("The run was cancelled.")
+        ) from None
 
 
 def _task(component: Component, run_input: Any, resume_path: str | None) -> Task:
@@ -141,7 +158,8 @@ def _task(component: Component, run_input: Any, resume_path: str | None) -> Task
         return component.task(run_input, 0, _step_indices(resume_path))
     if resume_path is not None:
         raise InputError(
-            f"'{component.name}' is not a workflow, so it cannot resume.", suggestion="Leave --resume-path out."
+            f"'{component.name}' is not a workflow, so it cannot resume.",
+            suggestion="Leave --resume-path out.",
         )
     return Task(run_input)
 
@@ -158,7 +176,9 @@ def read_input(text: str | None, inputs: str | None) -> str | dict[str, Any]:
     if text is None:
         return values
     if "input" in values:
-        raise InputError("The input is given twice.", suggestion="Give INPUT, or 'input' in --inputs.")
+        raise InputError(
+            "The input is given twice.", suggestion="Give INPUT, or 'input' in --inputs."
+        )
     return {**values, "input": _read_input() if text == "-" else text}
 
 
@@ -172,7 +192,9 @@ def _named_inputs(text: str) -> dict[str, Any]:
     try:
         values = from_json(read_text(text[1:]) if text.startswith("@") else text)
     except BlueprintValidationError as error:
-        raise InputError(f"Invalid --inputs: {error.problems[0].detail}", suggestion=_INPUTS_EXAMPLE) from error
+        raise InputError(
+            f"Invalid --inputs: {error.problems[0].detail}", suggestion=_INPUTS_EXAMPLE
+        ) from error
     if not isinstance(values, dict):
         raise InputError("Invalid --inputs: not a JSON object.", suggestion=_INPUTS_EXAMPLE)
     return cast("dict[str, Any]", values)
@@ -185,7 +207,8 @@ def _step_indices(resume_path: str | None) -> list[int] | None:
         return [int(index) for index in resume_path.strip("[] ").split(",")]
     except ValueError:
         raise InputError(
-            f"Invalid resume path '{truncate(resume_path, 60)}'.", suggestion="Write --resume-path 2,0."
+            f"Invalid resume path '{truncate(resume_path, 60)}'.",
+            suggestion="Write --resume-path 2,0.",
         ) from None
 
 
@@ -194,7 +217,9 @@ def _write_context(error: PodwrightError, path: str, file: str | None) -> None:
     if error.context is None or error.resume_path is None:
         return
     if file is None:
-        print_text("Use --context FILE to save the context, so that the workflow can resume.", sys.stderr)
+        print_text(
+            "Use --context FILE to save the context, so that the workflow can resume.", sys.stderr
+        )
         return
     write_text(file, json.dumps(error.to_dict()["context"], ensure_ascii=False, indent=2) + "\n")
     indices = ",".join(map(str, error.resume_path))

@@ -16,7 +16,13 @@ from podwright_service.cli.console import print_error, print_json
 from podwright_service.inline_blueprints import inline_policy, models_of
 from podwright_service.model_checks import check_cost_limits, clients_of, model_errors
 from podwright_service.remotes import remotes_of
-from podwright_service.settings import Settings, adopt_secrets, read_settings, source_of, variables_of
+from podwright_service.settings import (
+    Settings,
+    adopt_secrets,
+    read_settings,
+    source_of,
+    variables_of,
+)
 from podwright_service.source import load_component
 from podwright_service.variables import LIBRARY, masked
 
@@ -84,7 +90,9 @@ def _library_rows() -> list[dict[str, Any]]:
         value = os.environ.get(name) or None
         shown = masked(SecretStr(value) if value and name.endswith("_KEY") else value)
         source = f"file {files[name]}" if name in files else "environment" if value else "default"
-        rows.append({"variable": name, "value": shown, "source": source, "description": description})
+        rows.append(
+            {"variable": name, "value": shown, "source": source, "description": description}
+        )
     return rows
 
 
@@ -93,9 +101,21 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     terminal = sys.stdout.isatty()
-    table = Table("variable", "value", "source", "description", box=Table().box if terminal else None)
+    table = Table(
+        "variable", "value", "source", "description", box=Table().box if terminal else None
+    )
     for row in rows:
         value = row["value"]
-        text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        table.add_row(row["variable"], printable(text), printable(row["source"]), row["description"])
-    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(table)
+        text = (
+            ""
+            if value is None
+            else value
+            if isinstance(value, str)
+            else json.dumps(value, ensure_ascii=False)
+        )
+        table.add_row(
+            row["variable"], printable(text), printable(row["source"]), row["description"]
+        )
+    Console(width=None if terminal else 2000, highlight=False, markup=False, emoji=False).print(
+        table
+    )

@@ -82,18 +82,29 @@ def build(
         output = Path(work, "output")
         context.mkdir()
         files = stage(component, context, remotes)
-        (context / "requirements-uv.lock").write_bytes((_FOLDER / "requirements-uv.lock").read_bytes())
+        (context / "requirements-uv.lock").write_bytes(
+            (_FOLDER / "requirements-uv.lock").read_bytes()
+        )
         client = docker or Docker()
-        arguments = _arguments(base, _find_base(client, base, report), remotes, requirements(component.path))
+        arguments = _arguments(
+            base, _find_base(client, base, report), remotes, requirements(component.path)
+        )
         report(f"Checking '{blueprint['name']}' in {base}.")
         log: Report = report if verbose else lambda line: None
-        _run_build(client, component, [*arguments, "--target=facts", f"--output={output}", str(context)], log)
+        _run_build(
+            client,
+            component,
+            [*arguments, "--target=facts", f"--output={output}", str(context)],
+            log,
+        )
         facts = json.loads((output / "facts.json").read_text(encoding="utf-8"))
         lock_changed = _update_lock(component, (output / LOCK).read_bytes(), locked)
         if lock_changed:  # so that the next build uses the cache of this one
             (context / "wanted" / LOCK).write_bytes((output / LOCK).read_bytes())
         labels = [f"--label={name}={value}" for name, value in to_labels(facts).items()]
-        _run_build(client, component, [*arguments, *labels, f"--tag={image}", "--load", str(context)], log)
+        _run_build(
+            client, component, [*arguments, *labels, f"--tag={image}", "--load", str(context)], log
+        )
     return BuiltImage(facts, files, lock_changed)
 
 
@@ -112,7 +123,9 @@ def _find_base(client: Docker, base: str, report: Report) -> dict[str, Any]:
     return data
 
 
-def _arguments(base: str, data: dict[str, Any], remotes: Sequence[str], wanted: str | None) -> list[str]:
+def _arguments(
+    base: str, data: dict[str, Any], remotes: Sequence[str], wanted: str | None
+) -> list[str]:
     """The arguments that both builds share."""
     python = label(data, BASE_NAME)
     if python is None:
@@ -158,7 +171,8 @@ def _update_lock(component: Folder, content: bytes, locked: bool) -> bool:
     if locked:
         state = "not up to date" if file.is_file() else "missing"
         raise ConfigurationError(
-            f"'{component.path.name}/{LOCK}' is {state}.", suggestion="Build without --locked, and commit the file."
+            f"'{component.path.name}/{LOCK}' is {state}.",
+            suggestion="Build without --locked, and commit the file.",
         )
     try:
         file.write_bytes(content)

@@ -37,7 +37,10 @@ def stage(folder: Folder, target: Path, remotes: Collection[str]) -> list[str]:
     """
     inside = target / "component"
     sources = {inside: folder.path}
-    sources |= {inside / "agents" / name: agent.path for name, agent in _sibling_agents(folder, remotes).items()}
+    sources |= {
+        inside / "agents" / name: agent.path
+        for name, agent in _sibling_agents(folder, remotes).items()
+    }
     try:
         for destination, source in sources.items():
             destination.mkdir(parents=True, exist_ok=True)
@@ -81,7 +84,11 @@ def requirements(folder: Path) -> str | None:
     if not project.is_file():
         return None
     try:
-        return project.name if "project" in tomllib.loads(project.read_text(encoding="utf-8")) else None
+        return (
+            project.name
+            if "project" in tomllib.loads(project.read_text(encoding="utf-8"))
+            else None
+        )
     except ValueError as error:
         raise ConfigurationError(f"Invalid TOML in '{project.name}': {error}.") from error
 
@@ -95,7 +102,11 @@ def _sibling_agents(folder: Folder, remotes: Collection[str]) -> dict[str, Folde
         for name in agent_names(current.blueprint()):
             agent = None if name in remotes or name in agents else current.agent(name, ())
             # the resolved path of a link may have another parent
-            if isinstance(agent, Folder) and agent.path.parent == folder.path.parent and agent.path != folder.path:
+            if (
+                isinstance(agent, Folder)
+                and agent.path.parent == folder.path.parent
+                and agent.path != folder.path
+            ):
                 agents[name] = agent
                 pending.append(agent)
     return agents
@@ -116,15 +127,25 @@ def _files(root: Path, folder: Path) -> Iterator[Path]:
 
 def _is_excluded(name: str) -> bool:
     is_test = name == "conftest.py" or (name.startswith("test_") and name.endswith(".py"))
-    return is_test or name.startswith(".") or name.endswith(".pyc") or name in ("__pycache__", "node_modules")
+    return (
+        is_test
+        or name.startswith(".")
+        or name.endswith(".pyc")
+        or name in ("__pycache__", "node_modules")
+    )
 
 
 def _check_regular(path: Path) -> None:
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
-        kind = "a link, which may point outside the folder" if stat.S_ISLNK(mode) else "not a regular file"
+        kind = (
+            "a link, which may point outside the folder"
+            if stat.S_ISLNK(mode)
+            else "not a regular file"
+        )
         raise ConfigurationError(
-            f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {kind}.", suggestion="Replace it by a file."
+            f"'{truncate(path.name, 100)}' in '{path.parent.name}' is {kind}.",
+            suggestion="Replace it by a file.",
         )
 
 

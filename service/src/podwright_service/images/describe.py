@@ -35,7 +35,11 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
     """
     blueprint = component.to_blueprint()
     max_loops = as_object(blueprint.get("config")).get("max_loops")
-    agents = [part.name for part in everything_in(component) if isinstance(part, Agent) and part is not component]
+    agents = [
+        part.name
+        for part in everything_in(component)
+        if isinstance(part, Agent) and part is not component
+    ]
     return {
         "name": component.name,
         "kind": component.kind,
@@ -46,7 +50,11 @@ def describe(component: Component, run_limits: dict[str, Any]) -> dict[str, Any]
         "agents": list(dict.fromkeys(agents)),
         "remotes": remotes_in(component),
         "limits": {**run_limits, **({} if max_loops is None else {"max_loops": max_loops})},
-        "versions": {"podwright": __version__, "blueprint": blueprints.VERSION, "python": platform.python_version()},
+        "versions": {
+            "podwright": __version__,
+            "blueprint": blueprints.VERSION,
+            "python": platform.python_version(),
+        },
         "unserved": _unserved_models(component),
     }
 
@@ -78,7 +86,9 @@ def main(folder: str, file: str) -> int:
         data = {
             "message": error.message,
             "suggestion": error.suggestion,
-            "problems": [(problem.pointer, problem.detail, problem.suggestion) for problem in problems],
+            "problems": [
+                (problem.pointer, problem.detail, problem.suggestion) for problem in problems
+            ],
         }
         sys.stderr.write(f"\n{ERROR_PREFIX}{json.dumps(data)}\n")
         return 1

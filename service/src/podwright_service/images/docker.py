@@ -37,7 +37,8 @@ def check_reference(text: str) -> str:
     """
     if not _REFERENCE.fullmatch(text):
         raise ConfigurationError(
-            f"Invalid image name '{truncate(text, 100)}'.", suggestion="Write it as NAME or NAME:TAG."
+            f"Invalid image name '{truncate(text, 100)}'.",
+            suggestion="Write it as NAME or NAME:TAG.",
         )
     return text
 
@@ -53,12 +54,20 @@ class Docker:
     """
 
     def __init__(self, program: str | None = None) -> None:
-        candidates = [program] if program else [str(Path(folder) / "docker") for folder in os.get_exec_path()]
+        candidates = (
+            [program]
+            if program
+            else [str(Path(folder) / "docker") for folder in os.get_exec_path()]
+        )
         for candidate in candidates:
             if _succeeds(candidate, "buildx", "version"):
                 self.program = candidate
                 return
-        message = f"'{program}' is not a Docker client" if program else "There is no Docker client on PATH"
+        message = (
+            f"'{program}' is not a Docker client"
+            if program
+            else "There is no Docker client on PATH"
+        )
         raise ConfigurationError(f"{message} with buildx.", suggestion=_INSTALL)
 
     def image(self, name: str) -> dict[str, Any] | None:
@@ -73,13 +82,20 @@ class Docker:
         if "no such image" in done.stderr.lower():
             return None
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise ConfigurationError(f"The Docker engine does not respond: {truncate(reason, 300)}", suggestion=_INSTALL)
+        raise ConfigurationError(
+            f"The Docker engine does not respond: {truncate(reason, 300)}", suggestion=_INSTALL
+        )
 
     def pull(self, name: str) -> bool:
         """Pull an image, and return whether that succeeded."""
         return self._run("pull", "--quiet", name).returncode == 0
 
-    def build(self, subject: str, arguments: Sequence[str], log: Callable[[str], object] = lambda line: None) -> None:
+    def build(
+        self,
+        subject: str,
+        arguments: Sequence[str],
+        log: Callable[[str], object] = lambda line: None,
+    ) -> None:
         """Build with BuildKit.
 
         Args:
@@ -101,10 +117,18 @@ class Docker:
         if process.returncode:
             lines = _failed_step(output)
             reason = truncate(" ".join(" ".join(lines).split()), 1_500)
-            raise BuildError(f"Cannot build {subject}: {reason}", lines, "Use --verbose for the whole output.")
+            raise BuildError(
+                f"Cannot build {subject}: {reason}", lines, "Use --verbose for the whole output."
+            )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self.program, *arguments], check=False, capture_output=True, text=True, errors="replace")  # noqa: S603 - a list of arguments, without a shell
+        return subprocess.run(  # noqa: S603 - a list of arguments, without a shell
+            [self.program, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
 
 
 def _failed_step(output: Sequence[str]) -> list[str]:

@@ -82,7 +82,10 @@ class Observability:
         common = (log_runs(settings), *self._spans(models, remotes))
         self.subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(), *common)
         """For the runs of the served component."""
-        self.inline_subscribers: tuple[Subscriber, ...] = (self.metrics.subscriber(inline=True), *common)
+        self.inline_subscribers: tuple[Subscriber, ...] = (
+            self.metrics.subscriber(inline=True),
+            *common,
+        )
         """For the runs of inline blueprints."""
 
     def start(self) -> None:
@@ -128,7 +131,11 @@ def _model_names(part: Component, settings: Settings) -> tuple[str, ...]:
     """The models that a component calls itself."""
     if not isinstance(part, ModelComponent):
         return ()
-    return (settings.model,) if settings.model else tuple(model.name for model in part.chat_models.all())
+    return (
+        (settings.model,)
+        if settings.model
+        else tuple(model.name for model in part.chat_models.all())
+    )
 
 
 def _tool_names(part: Component) -> Collection[str]:

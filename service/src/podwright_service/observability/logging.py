@@ -21,7 +21,15 @@ from opentelemetry.trace import get_current_span
 from structlog.typing import EventDict, Processor
 from typing_extensions import override
 
-from podwright.events import Event, RunEnded, RunFailed, RunFinished, RunStarted, Subscriber, ToolCallFailed
+from podwright.events import (
+    Event,
+    RunEnded,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    Subscriber,
+    ToolCallFailed,
+)
 from podwright.json_data import as_array, as_object
 from podwright.text import printable, truncate
 from podwright_service.observability.semconv import RUN_STATUSES
@@ -57,11 +65,24 @@ def logging_config(settings: Settings) -> dict[str, Any]:
         "formatters": {
             "structlog": {
                 "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": [structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(_FIELDS), *_COMMON],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings)],
+                "foreign_pre_chain": [
+                    structlog.stdlib.add_logger_name,
+                    structlog.stdlib.ExtraAdder(_FIELDS),
+                    *_COMMON,
+                ],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *_renderers(settings),
+                ],
             }
         },
-        "handlers": {"stdout": {"()": _StandardOutput, "stream": "ext://sys.stdout", "formatter": "structlog"}},
+        "handlers": {
+            "stdout": {
+                "()": _StandardOutput,
+                "stream": "ext://sys.stdout",
+                "formatter": "structlog",
+            }
+        },
         "root": {"handlers": ["stdout"], "level": _library_level(settings)},
         "loggers": {
             "podwright": {"level": settings.log_level.upper()},
@@ -90,13 +111,21 @@ def log_runs(settings: Settings) -> Subscriber:
     log = structlog.get_logger()
 
     def handle(event: Event) -> None:
-        if isinstance(event, ToolCallFailed) and "run_id" not in event.error and (error := error_of_own_code(event)):
+        if (
+            isinstance(event, ToolCallFailed)
+            and "run_id" not in event.error
+            and (error := error_of_own_code(event))
+        ):
             fields = {"run_id": event.run_id, "component": event.component, "tool": event.tool}
             log.warning("tool failed", logger=_RUN_LOGGER, **fields, exc_info=error)
         if event.parent_id is not None or event.remote is not None:
             return
         if isinstance(event, RunStarted) and settings.log_content:
-            fields = {"run_id": event.run_id, "component": event.component, "input": _without_images(event.input)}
+            fields = {
+                "run_id": event.run_id,
+                "component": event.component,
+                "input": _without_images(event.input),
+            }
             log.info("run started", logger=_RUN_LOGGER, **fields)
         if isinstance(event, RunEnded):
             level = logging.WARNING if isinstance(event, RunFailed) else logging.INFO
@@ -110,7 +139,9 @@ def _without_images(data: Any) -> Any:
     shown: list[Any] = []
     for part in as_array(data):
         url = as_object(as_object(part).get("image_url")).get("url")
-        shown.append({**part, "image_url": {"url": truncate(url, 60)}} if isinstance(url, str) else part)
+        shown.append(
+            {**part, "image_url": {"url": truncate(url, 60)}} if isinstance(url, str) else part
+        )
     return shown or data
 
 
@@ -145,7 +176,9 @@ def _renderers(settings: Settings) -> list[Processor]:
     terminal = sys.stdout.isatty()
     if settings.log_format == "json" or (settings.log_format == "auto" and not terminal):
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
-    console = structlog.dev.ConsoleRenderer(colors=terminal, exception_formatter=structlog.dev.plain_traceback)
+    console = structlog.dev.ConsoleRenderer(
+        colors=terminal, exception_formatter=structlog.dev.plain_traceback
+    )
     return [structlog.processors.format_exc_info, _escape_control_characters, console]
 
 

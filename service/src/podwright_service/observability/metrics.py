@@ -54,7 +54,8 @@ _TOKEN_SECONDS = [0.001 * 2**n for n in range(12)]
 _RUN_TOKENS = [100.0 * 4**n for n in range(9)]
 _RUN_COSTS = [0.0001 * 4**n for n in range(10)]
 _TOKENS_HELP = (
-    "Tokens; cached_input and cache_write are part of input, reasoning of output. Input + output is the bill."
+    "Tokens; cached_input and cache_write are part of input, reasoning of output. "
+    "Input + output is the bill."
 )
 
 _TOKEN_TYPES = {
@@ -159,7 +160,11 @@ class Metrics:
             labels = (part.name, part.kind)
             self._begin_calls(labels, part.models, part.tools)
             for model in part.models:
-                for histogram in (self._model_call_duration, self._first_token, self._time_per_output_token):
+                for histogram in (
+                    self._model_call_duration,
+                    self._first_token,
+                    self._time_per_output_token,
+                ):
                     histogram(*labels, model)
             for tool in part.tools:
                 self._tool_call_duration(*labels, tool)
@@ -286,14 +291,22 @@ class Metrics:
         counter = self._counter
         gauge = self._gauge
         histogram = self._histogram
-        self._runs = counter("runs_total", "Finished outermost runs by status and caller.", "status", "caller")
-        self._run_duration = histogram("run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS)
+        self._runs = counter(
+            "runs_total", "Finished outermost runs by status and caller.", "status", "caller"
+        )
+        self._run_duration = histogram(
+            "run_duration_seconds", "Duration of outermost runs.", _RUN_SECONDS
+        )
         self._runs_in_progress = gauge("runs_in_progress", "Active outermost runs.")
         self._runs_waiting = gauge("runs_waiting", "Requests that wait for another run to finish.")
-        self._runs_rejected = counter("runs_rejected_total", "Requests rejected for lack of capacity.", "reason")
+        self._runs_rejected = counter(
+            "runs_rejected_total", "Requests rejected for lack of capacity.", "reason"
+        )
         self._budget_stops = counter("budget_stops_total", "Runs stopped by a limit.", "limit")
         self._tokens = counter("tokens_total", _TOKENS_HELP, "model", "type", "root", "caller")
-        self._cost = counter("cost_usd_total", "Known cost of model calls in USD.", "model", "root", "caller")
+        self._cost = counter(
+            "cost_usd_total", "Known cost of model calls in USD.", "model", "root", "caller"
+        )
         self._answered_cost = counter(
             "answered_cost_usd_total",
             "The same by the model that answered, where its name differs from the one that was asked.",
@@ -307,43 +320,79 @@ class Metrics:
             "reason",
         )
         self._finish_reasons = counter(
-            "model_call_finish_reasons_total", "Answers of models, by why they ended.", "model", "reason"
+            "model_call_finish_reasons_total",
+            "Answers of models, by why they ended.",
+            "model",
+            "reason",
         )
         self._runs_limit = gauge(
-            "runs_limit", "Limits of each run: USD, tokens, model calls, seconds.", "limit", mode="livemax"
+            "runs_limit",
+            "Limits of each run: USD, tokens, model calls, seconds.",
+            "limit",
+            mode="livemax",
         )
-        self._model_calls = counter("model_calls_total", "Finished model calls.", "model", "provider", "status")
+        self._model_calls = counter(
+            "model_calls_total", "Finished model calls.", "model", "provider", "status"
+        )
         self._model_call_duration = histogram(
-            "model_call_duration_seconds", "Duration of model calls, retries included.", _CALL_SECONDS, "model"
+            "model_call_duration_seconds",
+            "Duration of model calls, retries included.",
+            _CALL_SECONDS,
+            "model",
         )
         self._first_token = histogram(
-            "time_to_first_token_seconds", "Time to the first token of streamed calls.", _CALL_SECONDS, "model"
+            "time_to_first_token_seconds",
+            "Time to the first token of streamed calls.",
+            _CALL_SECONDS,
+            "model",
         )
         self._model_call_retries = counter(
-            "model_call_retries_total", "Attempts of model calls that failed and were repeated.", "model", "code"
+            "model_call_retries_total",
+            "Attempts of model calls that failed and were repeated.",
+            "model",
+            "code",
         )
-        self._model_call_failures = counter("model_call_failures_total", "Failed model calls.", "model", "code")
+        self._model_call_failures = counter(
+            "model_call_failures_total", "Failed model calls.", "model", "code"
+        )
         self._time_per_output_token = histogram(
-            "time_per_output_token_seconds", "Time per output token after the first one.", _TOKEN_SECONDS, "model"
+            "time_per_output_token_seconds",
+            "Time per output token after the first one.",
+            _TOKEN_SECONDS,
+            "model",
         )
         self._run_failures = counter("run_failures_total", "Failed outermost runs.", "code")
-        self._run_tokens = histogram("run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS)
-        self._run_cost = histogram(
-            "run_cost_usd", "Known cost in USD of outermost runs, nested and remote runs included.", _RUN_COSTS
+        self._run_tokens = histogram(
+            "run_tokens", "Tokens of outermost runs, nested runs included.", _RUN_TOKENS
         )
-        self._unpriced_runs = counter("unpriced_runs_total", "Outermost runs of which the cost is not wholly known.")
+        self._run_cost = histogram(
+            "run_cost_usd",
+            "Known cost in USD of outermost runs, nested and remote runs included.",
+            _RUN_COSTS,
+        )
+        self._unpriced_runs = counter(
+            "unpriced_runs_total", "Outermost runs of which the cost is not wholly known."
+        )
         self._tool_calls = counter("tool_calls_total", "Finished tool calls.", "tool", "status")
         self._tool_call_duration = histogram(
             "tool_call_duration_seconds", "Duration of tool calls.", _CALL_SECONDS, "tool"
         )
         self._loops_exhausted = counter(
-            "loops_exhausted_total", "Loops of workflows that ended by max_iterations; their condition did not hold."
+            "loops_exhausted_total",
+            "Loops of workflows that ended by max_iterations; their condition did not hold.",
         )
         self._http_requests = counter(
-            "http_requests_total", "HTTP requests; 499 is a client that disconnected.", "method", "route", "status"
+            "http_requests_total",
+            "HTTP requests; 499 is a client that disconnected.",
+            "method",
+            "route",
+            "status",
         )
         self._http_request_duration = histogram(
-            "http_request_duration_seconds", "Duration of requests with their responses.", _CALL_SECONDS, "route"
+            "http_request_duration_seconds",
+            "Duration of requests with their responses.",
+            _CALL_SECONDS,
+            "route",
         )
         self._background_runs = gauge(
             "background_runs",
@@ -352,22 +401,36 @@ class Metrics:
             mode="livemax",
         )
         self._background_queue_age = gauge(
-            "background_queue_age_seconds", "Age of the oldest queued background run.", mode="livemax"
+            "background_queue_age_seconds",
+            "Age of the oldest queued background run.",
+            mode="livemax",
         )
         self._background_database = gauge(
-            "background_database_up", "Whether the database of background runs can be reached: 1 or 0.", mode="livemin"
+            "background_database_up",
+            "Whether the database of background runs can be reached: 1 or 0.",
+            mode="livemin",
         )
         self._background_attempts = counter(
-            "background_attempts_total", "Attempts of background runs that ended, by outcome.", "outcome"
+            "background_attempts_total",
+            "Attempts of background runs that ended, by outcome.",
+            "outcome",
         )
         self._spans = counter(
-            "spans_total", "Spans that ended, and those of them that were exported or could not be.", "outcome"
+            "spans_total",
+            "Spans that ended, and those of them that were exported or could not be.",
+            "outcome",
         )
         self._price_file_valid = gauge(
-            "price_file_valid", "Whether the operator's price file is valid, or there is none: 1 or 0.", mode="livemin"
+            "price_file_valid",
+            "Whether the operator's price file is valid, or there is none: 1 or 0.",
+            mode="livemin",
         )
         self._component_info = gauge(
-            "component_info", "The served component; always 1.", "version", "blueprint_digest", mode="livemax"
+            "component_info",
+            "The served component; always 1.",
+            "version",
+            "blueprint_digest",
+            mode="livemax",
         )
 
     def count_attempt(self, outcome: str) -> None:
@@ -390,19 +453,35 @@ class Metrics:
         """A function from label values to their counter; cached, because a look-up takes longer than counting."""
         names = (*_COMMON_LABELS, *labels)
         counter = Counter(f"podwright_{name}", documentation, names, registry=self.registry)
-        return cache(self._exported(counter, name.removesuffix("_total"), "counter", documentation, names))
+        return cache(
+            self._exported(counter, name.removesuffix("_total"), "counter", documentation, names)
+        )
 
     def _gauge(
-        self, name: str, documentation: str, *labels: str, mode: Literal["livesum", "livemax", "livemin"] = "livesum"
+        self,
+        name: str,
+        documentation: str,
+        *labels: str,
+        mode: Literal["livesum", "livemax", "livemin"] = "livesum",
     ) -> Callable[..., Gauge]:
         names = (*_COMMON_LABELS, *labels)
-        gauge = Gauge(f"podwright_{name}", documentation, names, registry=self.registry, multiprocess_mode=mode)
+        gauge = Gauge(
+            f"podwright_{name}",
+            documentation,
+            names,
+            registry=self.registry,
+            multiprocess_mode=mode,
+        )
         kind = "up_down_counter" if name == _IN_PROGRESS else "gauge"
         return cache(self._exported(gauge, name, kind, documentation, names))
 
-    def _histogram(self, name: str, documentation: str, buckets: list[float], *labels: str) -> Callable[..., Histogram]:
+    def _histogram(
+        self, name: str, documentation: str, buckets: list[float], *labels: str
+    ) -> Callable[..., Histogram]:
         names = (*_COMMON_LABELS, *labels)
-        histogram = Histogram(f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets)
+        histogram = Histogram(
+            f"podwright_{name}", documentation, names, registry=self.registry, buckets=buckets
+        )
         return cache(self._exported(histogram, name, "histogram", documentation, names, buckets))
 
     def _exported(
@@ -423,7 +502,8 @@ class Metrics:
 
         def series(*values: str) -> ExportedSeries:
             return ExportedSeries(
-                metric.labels(*values), export.series(instrument, dict(zip(names, values, strict=True)))
+                metric.labels(*values),
+                export.series(instrument, dict(zip(names, values, strict=True))),
             )
 
         return series
@@ -431,7 +511,9 @@ class Metrics:
     def _labels(self, event: events.Event, inline: bool) -> Labels:
         if inline:
             return INLINE, event.kind
-        return (event.component, event.kind) if event.component in self._components else self._served
+        return (
+            (event.component, event.kind) if event.component in self._components else self._served
+        )
 
     def _root(self) -> str:
         root = current_origin.get().root or self._served[0]
@@ -462,7 +544,9 @@ class Metrics:
             case events.ToolCallFinished() | events.ToolCallFailed():
                 tool = _bounded(event.tool, self._tools)
                 self._tool_calls(*labels, tool, _status(event)).inc()
-                self._tool_call_duration(*labels, tool).observe(event.duration_ms / 1000, _exemplar())
+                self._tool_call_duration(*labels, tool).observe(
+                    event.duration_ms / 1000, _exemplar()
+                )
             case events.LoopExhausted():
                 self._loops_exhausted(*labels).inc()
             case _:
@@ -483,7 +567,9 @@ class Metrics:
         if limit := event.error.get("limit"):
             self._budget_stops(*labels, _bounded(limit, _LIMITS)).inc()
 
-    def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels) -> None:
+    def _count_model_call(
+        self, event: events.ModelCallFinished | events.ModelCallFailed, labels: Labels
+    ) -> None:
         model = _bounded(event.model, self._models)
         self._model_calls(*labels, model, model.partition("/")[0], _status(event)).inc()
         self._model_call_duration(*labels, model).observe(event.duration_ms / 1000, _exemplar())
@@ -494,7 +580,9 @@ class Metrics:
             self._model_call_failures(*labels, model, _code(event.error)).inc()
             return
         response = event.response
-        self._finish_reasons(*labels, model, _bounded(response.finish_reason, _FINISH_REASONS)).inc()
+        self._finish_reasons(
+            *labels, model, _bounded(response.finish_reason, _FINISH_REASONS)
+        ).inc()
         self._count_usage(response.usage, labels, model)
         if response.usage.known_cost and response.model not in ("", model.partition("/")[2]):
             self._count_answered(labels, model, response)
@@ -573,7 +661,9 @@ class _WithoutCreated(Collector):
         for metric in self._registry.collect():
             if metric.name.endswith("_created"):
                 continue
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            metric.samples = [
+                sample for sample in metric.samples if not sample.name.endswith("_created")
+            ]
             yield metric
 
 
@@ -604,7 +694,10 @@ def _exemplar() -> dict[str, str] | None:
 
 
 def _status(
-    event: events.ModelCallFinished | events.ModelCallFailed | events.ToolCallFinished | events.ToolCallFailed,
+    event: events.ModelCallFinished
+    | events.ModelCallFailed
+    | events.ToolCallFinished
+    | events.ToolCallFailed,
 ) -> str:
     if isinstance(event, events.ModelCallFinished | events.ToolCallFinished):
         return "ok"

@@ -46,7 +46,12 @@ class OTLPMetrics:
             self.define(name, "histogram", text, buckets, unit)
 
     def define(
-        self, name: str, kind: InstrumentKind, documentation: str, buckets: Sequence[float] = (), unit: str = ""
+        self,
+        name: str,
+        kind: InstrumentKind,
+        documentation: str,
+        buckets: Sequence[float] = (),
+        unit: str = "",
     ) -> None:
         """Define an instrument.
 
@@ -72,7 +77,10 @@ class OTLPMetrics:
         # importing the SDK takes time and memory, which a service without it does not need
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+        from opentelemetry.sdk.metrics.export import (
+            ConsoleMetricExporter,
+            PeriodicExportingMetricReader,
+        )
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
         exporters = {"otlp": OTLPMetricExporter, "console": ConsoleMetricExporter}
@@ -83,7 +91,8 @@ class OTLPMetrics:
             provider = MeterProvider(readers, resource, shutdown_on_exit=False)
         except ValueError as error:
             raise ConfigurationError(
-                f"Invalid OpenTelemetry configuration: {error}", suggestion="Check the variables that begin with OTEL_."
+                f"Invalid OpenTelemetry configuration: {error}",
+                suggestion="Check the variables that begin with OTEL_.",
             ) from error
         meter = provider.get_meter("podwright")
         for name, (kind, documentation, buckets, unit) in self._definitions.items():
@@ -91,7 +100,9 @@ class OTLPMetrics:
                 case "counter":
                     self._recorders[name] = meter.create_counter(name, unit, documentation).add
                 case "up_down_counter":
-                    self._recorders[name] = meter.create_up_down_counter(name, unit, documentation).add
+                    self._recorders[name] = meter.create_up_down_counter(
+                        name, unit, documentation
+                    ).add
                 case "gauge":
                     self._recorders[name] = meter.create_gauge(name, unit, documentation).set
                 case "histogram":
@@ -135,7 +146,9 @@ class OTLPMetrics:
             case _:
                 pass
 
-    def _count_model_call(self, event: events.ModelCallFinished | events.ModelCallFailed, model: str) -> None:
+    def _count_model_call(
+        self, event: events.ModelCallFinished | events.ModelCallFailed, model: str
+    ) -> None:
         provider, _, name = model.partition("/")
         labels = {
             semconv.OPERATION: semconv.CHAT,
@@ -150,7 +163,9 @@ class OTLPMetrics:
             usage = event.usage
         for token_type, tokens in _tokens(usage).items():
             if tokens:
-                self._record("gen_ai.client.token.usage", tokens, {**labels, "gen_ai.token.type": token_type})
+                self._record(
+                    "gen_ai.client.token.usage", tokens, {**labels, "gen_ai.token.type": token_type}
+                )
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

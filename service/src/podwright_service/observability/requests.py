@@ -11,7 +11,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from podwright_service.observability import semconv
-from podwright_service.observability.tracing import current_traceparent, link_to, resumed_run, trace_of
+from podwright_service.observability.tracing import (
+    current_traceparent,
+    link_to,
+    resumed_run,
+    trace_of,
+)
 
 if TYPE_CHECKING:
     from podwright_service.observability import Observability
@@ -60,14 +65,19 @@ class RequestTelemetryMiddleware:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 if traceresponse:
-                    message["headers"] = [*message.get("headers", ()), (b"traceresponse", traceresponse.encode())]
+                    message["headers"] = [
+                        *message.get("headers", ()),
+                        (b"traceresponse", traceresponse.encode()),
+                    ]
             elif not message.get("more_body") and "final_status" in state:
                 # before the last piece, with which the span ends: a stream answers 200 when its run begins
                 status = state["final_status"]
                 mark_as_failed(span, state.get("final_code", "internal_error"))
             await send(message)
 
-        token = resumed_run.set(link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None)
+        token = resumed_run.set(
+            link_to(Headers(scope=scope).get("podwright-resumes")) if traceresponse else None
+        )
         try:
             await self.app(scope, receive, send_with_trace)
         except Exception:
@@ -80,7 +90,12 @@ class RequestTelemetryMiddleware:
             path = scope["path"]
             self._metrics.observe_request(method, path, status, seconds)
             if _log.isEnabledFor(logging.DEBUG):
-                fields = {"method": method, "path": path, "status": status, "duration_ms": round(seconds * 1000, 3)}
+                fields = {
+                    "method": method,
+                    "path": path,
+                    "status": status,
+                    "duration_ms": round(seconds * 1000, 3),
+                }
                 _log.debug("request", extra=fields)
             resumed_run.reset(token)
 

@@ -14,7 +14,14 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from opentelemetry.context import Context, attach, detach
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    get_current_span,
+    set_span_in_context,
+)
 
 from podwright import events
 from podwright.conversation import parse_content
@@ -30,12 +37,19 @@ from podwright_service.origin import current_origin
 Attributes = dict[str, Any]
 SpanStart = tuple[str, SpanKind, Attributes]
 """Name, kind and attributes of a new span: all that a sampler may decide on."""
-CallEnd = events.ModelCallFinished | events.ModelCallFailed | events.ToolCallFinished | events.ToolCallFailed
+CallEnd = (
+    events.ModelCallFinished
+    | events.ModelCallFailed
+    | events.ToolCallFinished
+    | events.ToolCallFailed
+)
 End = events.RunEnded | CallEnd | events.StepFinished
 
 _MAX_NAME_LENGTH = 100
 
-_open_spans: ContextVar[tuple[tuple[Span, Token[Context]], ...]] = ContextVar("podwright_open_spans", default=())
+_open_spans: ContextVar[tuple[tuple[Span, Token[Context]], ...]] = ContextVar(
+    "podwright_open_spans", default=()
+)
 """The open spans of the current task, outermost first, each with the token that restores the context before it."""
 
 
@@ -96,8 +110,14 @@ class RunSpans:
         name, kind, attributes = start
         if isinstance(event, events.RunStarted) and event.parent_id is None:
             self._describe_request(event)
-        link = resumed_run.get() if isinstance(event, events.RunStarted) and event.parent_id is None else None
-        span = self._tracer.start_span(name, kind=kind, attributes=attributes, links=[link] if link else None)
+        link = (
+            resumed_run.get()
+            if isinstance(event, events.RunStarted) and event.parent_id is None
+            else None
+        )
+        span = self._tracer.start_span(
+            name, kind=kind, attributes=attributes, links=[link] if link else None
+        )
         if self._capture_content and span.is_recording():
             span.set_attributes(_content(event))
         token = attach(set_span_in_context(span))
@@ -142,7 +162,11 @@ def _run(event: events.RunStarted, remote: bool) -> SpanStart:
         semconv.SPAN_KIND: semconv.SPAN_KINDS[event.kind],
         **_origin(),
     }
-    return f"{operation} {event.component}", SpanKind.CLIENT if remote else SpanKind.INTERNAL, attributes
+    return (
+        f"{operation} {event.component}",
+        SpanKind.CLIENT if remote else SpanKind.INTERNAL,
+        attributes,
+    )
 
 
 def _origin() -> Attributes:
@@ -184,7 +208,9 @@ def _model_call(event: events.ModelCallStarted, server: tuple[str, int] | None) 
         attributes[semconv.SERVER_ADDRESS], attributes[semconv.SERVER_PORT] = server
     for name, value in event.request.settings.items():
         if name in semconv.REQUEST_SETTINGS:
-            attributes[semconv.REQUEST_SETTINGS[name]] = [value] if isinstance(value, str) else value
+            attributes[semconv.REQUEST_SETTINGS[name]] = (
+                [value] if isinstance(value, str) else value
+            )
     return f"{semconv.CHAT} {model}", SpanKind.CLIENT, attributes
 
 
@@ -246,7 +272,9 @@ def _run_result(event: events.RunEnded) -> Attributes:
 
 def _model_call_result(event: events.ModelCallFinished) -> Attributes:
     response = event.response
-    usage = response.usage if event.failed_usage == NO_USAGE else response.usage + event.failed_usage
+    usage = (
+        response.usage if event.failed_usage == NO_USAGE else response.usage + event.failed_usage
+    )
     attributes: Attributes = {**_tokens(usage), semconv.FINISH_REASONS: (response.finish_reason,)}
     if response.model:
         attributes[semconv.RESPONSE_MODEL] = response.model
@@ -306,14 +334,19 @@ def _content(event: events.RunEvent) -> Attributes:
     """Inputs, outputs, messages, tool arguments and tool results, which are recorded only on request."""
     match event:
         case events.RunStarted():
-            return {semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),)), **_value(event)}
+            return {
+                semconv.INPUT_MESSAGES: _messages((Message("user", _input(event.input)),)),
+                **_value(event),
+            }
         case events.RunFinished():
             answer = _messages((Message("assistant", to_text(event.value)),), "stop")
             return {semconv.OUTPUT_MESSAGES: answer, **_value(event)}
         case events.ModelCallStarted():
             return {semconv.INPUT_MESSAGES: _messages(event.request.messages)}
         case events.ModelCallFinished(response=response):
-            return {semconv.OUTPUT_MESSAGES: _messages((response.message(),), response.finish_reason)}
+            return {
+                semconv.OUTPUT_MESSAGES: _messages((response.message(),), response.finish_reason)
+            }
         case events.ToolCallStarted():
             return {semconv.TOOL_ARGUMENTS: span_content.to_json(event.arguments)}
         case events.ToolCallFinished():
@@ -346,7 +379,9 @@ def _messages(messages: Sequence[Message], finish_reason: str | None = None) -> 
     entries: list[dict[str, Any]] = []
     for message in messages:
         if message.tool_call_id is not None:
-            parts = [{"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}]
+            parts = [
+                {"type": "tool_call_response", "id": message.tool_call_id, "response": message.text}
+            ]
         else:
             parts = _parts(message.content)
         parts += [
@@ -368,7 +403,9 @@ def _parts(content: str | tuple[ContentPart, ...]) -> list[dict[str, Any]]:
             parts.append({"type": "text", "content": part["text"]})
         elif (url := part["image_url"]["url"]).startswith("data:"):
             media_type = url.removeprefix("data:").partition(";")[0]
-            parts.append({"type": "blob", "modality": "image", "mime_type": media_type, "content": ""})
+            parts.append(
+                {"type": "blob", "modality": "image", "mime_type": media_type, "content": ""}
+            )
         else:
             parts.append({"type": "uri", "modality": "image", "uri": url})
     return parts

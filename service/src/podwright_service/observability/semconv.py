@@ -52,7 +52,12 @@ COST_CURRENCY: Final = "gen_ai.usage.cost.currency"
 COST_SOURCE: Final = "gen_ai.usage.cost.source"
 
 SPAN_KIND: Final = "openinference.span.kind"
-SPAN_KINDS: Final = {"agent": "AGENT", "conductor": "AGENT", "workflow": "CHAIN", "pipeline": "CHAIN"}
+SPAN_KINDS: Final = {
+    "agent": "AGENT",
+    "conductor": "AGENT",
+    "workflow": "CHAIN",
+    "pipeline": "CHAIN",
+}
 INPUT_VALUE: Final = "input.value"
 OUTPUT_VALUE: Final = "output.value"
 USER: Final = "user.id"
@@ -110,12 +115,24 @@ PROVIDERS: Final = {
 
 _SECONDS = tuple(0.01 * 2**n for n in range(14))
 METRICS: Final[dict[str, tuple[str, str, tuple[float, ...]]]] = {
-    "gen_ai.client.token.usage": ("Tokens of model calls.", "{token}", tuple(4.0**n for n in range(14))),
+    "gen_ai.client.token.usage": (
+        "Tokens of model calls.",
+        "{token}",
+        tuple(4.0**n for n in range(14)),
+    ),
     "gen_ai.client.operation.duration": ("Duration of model calls.", "s", _SECONDS),
     "gen_ai.execute_tool.duration": ("Duration of tool calls.", "s", _SECONDS),
     "gen_ai.invoke_agent.duration": ("Duration of agents' runs.", "s", _SECONDS),
-    "gen_ai.invoke_agent.inference_calls": ("Model calls of agents' runs.", "{call}", (1, 2, 4, 8, 16, 32, 64, 128)),
-    "gen_ai.invoke_agent.tool_calls": ("Tool calls of agents' runs.", "{call}", (1, 2, 4, 8, 16, 32, 64, 128)),
+    "gen_ai.invoke_agent.inference_calls": (
+        "Model calls of agents' runs.",
+        "{call}",
+        (1, 2, 4, 8, 16, 32, 64, 128),
+    ),
+    "gen_ai.invoke_agent.tool_calls": (
+        "Tool calls of agents' runs.",
+        "{call}",
+        (1, 2, 4, 8, 16, 32, 64, 128),
+    ),
 }
 """The conventions' metrics: what each measures, its unit, and the upper bounds of its buckets."""
 

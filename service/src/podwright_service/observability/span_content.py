@@ -56,7 +56,10 @@ def _with_short_texts(data: Any, length: int) -> Any:
     if isinstance(data, str):
         return data if len(data) <= length else f"{data[: length - 1]}…"
     if isinstance(data, Mapping):
-        return {key: _with_short_texts(value, length) for key, value in cast("Mapping[str, Any]", data).items()}
+        return {
+            key: _with_short_texts(value, length)
+            for key, value in cast("Mapping[str, Any]", data).items()
+        }
     if isinstance(data, list):
         return [_with_short_texts(item, length) for item in cast("list[Any]", data)]
     return data

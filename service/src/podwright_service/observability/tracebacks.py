@@ -14,5 +14,7 @@ def error_of_own_code(event: RunEvent) -> BaseException | None:
     Errors of models are left out: the text of a provider's client may quote a key.
     """
     error = sys.exception()
-    own = type(error) in (ToolError, ConditionError) and isinstance(event, RunFailed | ToolCallFailed)
+    own = type(error) in (ToolError, ConditionError) and isinstance(
+        event, RunFailed | ToolCallFailed
+    )
     return error if own and event.remote is None else None

@@ -45,7 +45,9 @@ SpanOutcome = Literal["ended", "exported", "failed"]
 CountSpans = Callable[[SpanOutcome, int], object]
 
 
-def create_tracer_provider(attributes: Mapping[str, str], count: CountSpans) -> TracerProvider | None:
+def create_tracer_provider(
+    attributes: Mapping[str, str], count: CountSpans
+) -> TracerProvider | None:
     """The SDK's tracer provider with the exporters that the environment asks for; None if it asks for none.
 
     It also becomes the global provider, so that spans that tools make are exported too.
@@ -80,7 +82,8 @@ def create_tracer_provider(attributes: Mapping[str, str], count: CountSpans) -> 
             provider.add_span_processor(BatchSpanProcessor(exporter))
     except ValueError as error:
         raise ConfigurationError(
-            f"Invalid OpenTelemetry configuration: {error}", suggestion="Check the variables that begin with OTEL_."
+            f"Invalid OpenTelemetry configuration: {error}",
+            suggestion="Check the variables that begin with OTEL_.",
         ) from error
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         trace.set_tracer_provider(provider)
@@ -104,7 +107,9 @@ def shut_down(**shutdowns: Callable[[], object]) -> None:
     for name, thread in threads.items():
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
-            _log.warning("The last %s were not exported within %g seconds and are lost.", name, FLUSH_TIMEOUT)
+            _log.warning(
+                "The last %s were not exported within %g seconds and are lost.", name, FLUSH_TIMEOUT
+            )
 
 
 def capture_content() -> bool:
@@ -139,7 +144,11 @@ def inject_context(run: Run) -> dict[str, str]:
 def current_traceparent() -> str | None:
     """The current span as the value of a `traceparent` header (W3C Trace Context); None outside of a span."""
     span = trace.get_current_span().get_span_context()
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}" if span.is_valid else None
+    return (
+        f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+        if span.is_valid
+        else None
+    )
 
 
 def link_to(traceparent: str | None) -> Link | None:
@@ -182,9 +191,14 @@ def exporter_names(signal: Literal["TRACES", "METRICS"], default: str = "") -> l
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise ConfigurationError(f"Unknown exporter '{name}' in {variable}.", suggestion=did_you_mean(name, known))
+            raise ConfigurationError(
+                f"Unknown exporter '{name}' in {variable}.", suggestion=did_you_mean(name, known)
+            )
     variables = (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    protocol = next((value for name in variables if (value := os.environ.get(name, "").strip())), "http/protobuf")
+    protocol = next(
+        (value for name in variables if (value := os.environ.get(name, "").strip())),
+        "http/protobuf",
+    )
     if "otlp" in names and protocol != "http/protobuf":
         raise ConfigurationError(
             f"Unsupported OTLP protocol '{protocol}' in OTEL_EXPORTER_OTLP_PROTOCOL.",

@@ -77,7 +77,9 @@ class Answer:
 
     def _piece(self, token: Token) -> Piece:
         separator = ""
-        if token.call != self._call:  # what the model said before it called a tool is a paragraph of its own
+        if (
+            token.call != self._call
+        ):  # what the model said before it called a tool is a paragraph of its own
             self._call = token.call
             self._text = ""
             separator = "\n\n" if self._sent else ""
@@ -87,7 +89,11 @@ class Answer:
 
     def text(self, value: Any) -> str:
         """The whole answer, from the value of the run."""
-        return json.dumps(to_json_data(value), ensure_ascii=False) if self._is_json else self._component.text(value)
+        return (
+            json.dumps(to_json_data(value), ensure_ascii=False)
+            if self._is_json
+            else self._component.text(value)
+        )
 
     def rest(self, value: Any) -> Piece:
         """What is left to send of the whole answer; its text may be empty."""
@@ -105,7 +111,10 @@ def usage_data(usage: Usage, sent: str, produced: str) -> dict[str, Any]:
         sent: What the protocol calls input tokens: "input" or "prompt".
         produced: What it calls output tokens: "output" or "completion".
     """
-    cached = {"cached_tokens": usage.cached_input_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    cached = {
+        "cached_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
     data = {
         f"{sent}_tokens": usage.input_tokens,
         f"{produced}_tokens": usage.output_tokens,

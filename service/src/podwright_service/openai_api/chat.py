@@ -17,7 +17,12 @@ def completion(answer: Answer, model: str, text: str, usage: Usage) -> dict[str,
     message = {"role": "assistant", "content": text, "refusal": None}
     if answer.reasoning:
         message["reasoning_content"] = "\n\n".join(answer.reasoning)
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(answer)}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": _finish_reason(answer),
+    }
     return {
         "id": f"chatcmpl-{answer.run_id}",
         "object": "chat.completion",
@@ -43,7 +48,11 @@ class Chunks:
         self._answer = answer
         self._with_usage = with_usage
         self._reasoning_call: int | None = None
-        self._common = {"object": "chat.completion.chunk", "created": int(time.time()), "model": model}
+        self._common = {
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": model,
+        }
 
     def first(self) -> Iterator[dict[str, Any]]:
         """The chunk that begins the answer."""
@@ -63,7 +72,9 @@ class Chunks:
         """The chunks that end the answer."""
         yield self._chunk({}, _finish_reason(self._answer))
         if self._with_usage:
-            yield self._completed({"choices": [], "usage": usage_data(usage, "prompt", "completion")})
+            yield self._completed(
+                {"choices": [], "usage": usage_data(usage, "prompt", "completion")}
+            )
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The error that ends the answer of a run that failed."""
@@ -71,7 +82,9 @@ class Chunks:
 
     def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return self._completed({"choices": [choice], **({"usage": None} if self._with_usage else {})})
+        return self._completed(
+            {"choices": [choice], **({"usage": None} if self._with_usage else {})}
+        )
 
     def _completed(self, fields: dict[str, Any]) -> dict[str, Any]:
         return {"id": f"chatcmpl-{self._answer.run_id}", **self._common, **fields}

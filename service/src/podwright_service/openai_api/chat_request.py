@@ -16,7 +16,13 @@ from podwright_service.openai_api.content import (
     content_data,
     text_of,
 )
-from podwright_service.openai_api.requests import Conversation, JSONSchemaFormat, OpenAIRequest, Placed, Setting
+from podwright_service.openai_api.requests import (
+    Conversation,
+    JSONSchemaFormat,
+    OpenAIRequest,
+    Placed,
+    Setting,
+)
 from podwright_service.openai_api.values import (
     Effort,
     Lenient,
@@ -32,7 +38,16 @@ from podwright_service.openai_api.values import (
 )
 from podwright_service.schemas import Object
 
-_NO_THOUGHTS = ("refusal", "audio", "function_call", "annotations", "parsed", "name", "id", "cache_control")
+_NO_THOUGHTS = (
+    "refusal",
+    "audio",
+    "function_call",
+    "annotations",
+    "parsed",
+    "name",
+    "id",
+    "cache_control",
+)
 """Keys of OpenAI's own messages, and of its clients: no provider needs them back."""
 
 
@@ -107,7 +122,9 @@ class StreamOptions(Lenient):
     include_usage: bool = False
 
 
-ChatMessage = Annotated[InstructionMessage | UserMessage | AssistantMessage | ToolMessage, Discriminator("role")]
+ChatMessage = Annotated[
+    InstructionMessage | UserMessage | AssistantMessage | ToolMessage, Discriminator("role")
+]
 
 
 class ChatRequest(OpenAIRequest):
@@ -190,7 +207,11 @@ def _thoughts(message: AssistantMessage) -> Object:
 
 
 def _answer(content: str | list[AnswerPart]) -> Any:
-    return content if isinstance(content, str) else [_answer_part(part.model_dump()) for part in content]
+    return (
+        content
+        if isinstance(content, str)
+        else [_answer_part(part.model_dump()) for part in content]
+    )
 
 
 def _answer_part(part: Object) -> Object:

@@ -75,7 +75,8 @@ class RefusalPart(Lenient):
 
 
 UserParts = Annotated[
-    list[Annotated[TextPart | ImagePart, Discriminator("type")]], Field(min_length=1, max_length=MAX_PARTS)
+    list[Annotated[TextPart | ImagePart, Discriminator("type")]],
+    Field(min_length=1, max_length=MAX_PARTS),
 ]
 TextParts = Annotated[list[TextPart], Field(max_length=MAX_PARTS)]
 Arguments = Annotated[str, BeforeValidator(_as_json, json_schema_input_type=str | dict[str, Any])]

@@ -8,12 +8,19 @@ if TYPE_CHECKING:
     from podwright_service.problems import ProblemDetails
 
 _FACTS = ("run_id", "component", "usage", "limit", "provider_error")
-_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
 
 
 def error_body(problem: ProblemDetails) -> dict[str, Any]:
     """A problem as OpenAI's clients read it: `error` with message, type, code and param, and further facts."""
-    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
+    kind = _TYPES.get(
+        problem.status, "server_error" if problem.status >= 500 else "invalid_request_error"
+    )
     more = {name: value for name in _FACTS if (value := getattr(problem, name)) is not None}
     if problem.errors:
         more["errors"] = [entry.model_dump() for entry in problem.errors]

@@ -20,7 +20,15 @@ from podwright.messages import Message, ModelSettings
 from podwright.run import Task
 from podwright.templates import names
 from podwright.text import short_repr
-from podwright_service.openai_api.values import NoEffect, NoTools, NotSupported, Options, Penalty, ToolChoice, Unit
+from podwright_service.openai_api.values import (
+    NoEffect,
+    NoTools,
+    NotSupported,
+    Options,
+    Penalty,
+    ToolChoice,
+    Unit,
+)
 from podwright_service.problems import RequestError
 from podwright_service.schemas import Object
 
@@ -119,7 +127,9 @@ class OpenAIRequest(Options, ABC):
         conversation = self.conversation()
         response_model = self.response_model()
         earlier, question = _split(conversation.messages)
-        value: Any = list(question.content) if not isinstance(question.content, str) else question.content
+        value: Any = (
+            list(question.content) if not isinstance(question.content, str) else question.content
+        )
         inputs = self._named_inputs(component)
         settings = self._settings()
         refused: list[Problem] = []
@@ -146,7 +156,9 @@ class OpenAIRequest(Options, ABC):
 
     def user_name(self) -> str:
         """See `Sender`."""
-        return next((value for value in (self.user, self.safety_identifier) if isinstance(value, str)), "")
+        return next(
+            (value for value in (self.user, self.safety_identifier) if isinstance(value, str)), ""
+        )
 
     def session_name(self) -> str:
         """See `Sender`: `session_id` of the metadata, as other gateways take it."""
@@ -155,12 +167,29 @@ class OpenAIRequest(Options, ABC):
 
     def _settings(self) -> list[Setting]:
         """The settings of model calls that the client has set."""
-        shared = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
-        settings = [*(Setting(f"/{name}", name, getattr(self, name)) for name in shared), *self.own_settings()]
-        return [setting for setting in settings if setting.value is not None and not _is_default(setting)]
+        shared = (
+            "temperature",
+            "top_p",
+            "presence_penalty",
+            "frequency_penalty",
+            "parallel_tool_calls",
+        )
+        settings = [
+            *(Setting(f"/{name}", name, getattr(self, name)) for name in shared),
+            *self.own_settings(),
+        ]
+        return [
+            setting
+            for setting in settings
+            if setting.value is not None and not _is_default(setting)
+        ]
 
     def _named_inputs(self, component: Component) -> dict[str, JsonValue]:
-        given = {name: value for name, value in (self.metadata or {}).items() if value is not None and name != "input"}
+        given = {
+            name: value
+            for name, value in (self.metadata or {}).items()
+            if value is not None and name != "input"
+        }
         if not given:
             return {}
         used = _template_names(component)
@@ -204,7 +233,9 @@ def _is_default(setting: Setting) -> bool:
 def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
     values: dict[str, Any] = {}
     for _, name, value in settings:
-        values[name] = min(value, values[name]) if name in values else value  # max_tokens has two names
+        values[name] = (
+            min(value, values[name]) if name in values else value
+        )  # max_tokens has two names
     return cast("ModelSettings", values)
 
 
@@ -223,7 +254,9 @@ def _problems(settings: Sequence[Setting], reason: str) -> Iterator[Problem]:
 def _refusal(problems: Sequence[Problem]) -> RequestError:
     parameters = ", ".join(f"'{problem.pointer[1:].replace('/', '.')}'" for problem in problems)
     reasons = "; ".join(dict.fromkeys(problem.detail for problem in problems))
-    return RequestError(422, "request_invalid", f"{reasons}: {parameters}.", "Leave it out.", problems=problems)
+    return RequestError(
+        422, "request_invalid", f"{reasons}: {parameters}.", "Leave it out.", problems=problems
+    )
 
 
 def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
@@ -237,14 +270,22 @@ def _split(placed: Sequence[Placed]) -> tuple[tuple[Message, ...], Message]:
     except MessagesError as error:
         problems = [_of_message(placed, problem) for problem in error.problems]
         detail = problems[0].detail
-        raise RequestError(422, "request_invalid", detail, error.suggestion, problems=problems) from None
+        raise RequestError(
+            422, "request_invalid", detail, error.suggestion, problems=problems
+        ) from None
     if not messages or messages[-1].role != "user":
-        problem = Problem(placed[-1].pointer if placed else "", "The last message must be of a user.")
-        raise RequestError(422, "request_invalid", problem.detail, "Add the user's message.", problems=[problem])
+        problem = Problem(
+            placed[-1].pointer if placed else "", "The last message must be of a user."
+        )
+        raise RequestError(
+            422, "request_invalid", problem.detail, "Add the user's message.", problems=[problem]
+        )
     return messages[:-1], messages[-1]
 
 
 def _of_message(placed: Sequence[Placed], problem: Problem) -> Problem:
     """A problem inside the messages of the library, with the pointer of the message in the request."""
     _, *parts = problem.pointer.split("/")
-    return Problem(placed[int(parts[0])].pointer if parts else "", problem.detail, problem.suggestion)
+    return Problem(
+        placed[int(parts[0])].pointer if parts else "", problem.detail, problem.suggestion
+    )

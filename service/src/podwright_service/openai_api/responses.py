@@ -55,8 +55,14 @@ class ResponseObject:
 
     def failed(self, problem: ProblemDetails) -> dict[str, Any]:
         """The response of a run that failed."""
-        usage = usage_data(_usage.validate_python(problem.usage), "input", "output") if problem.usage else None
-        return self.response(status="failed", error={"code": problem.code, "message": problem.detail}, usage=usage)
+        usage = (
+            usage_data(_usage.validate_python(problem.usage), "input", "output")
+            if problem.usage
+            else None
+        )
+        return self.response(
+            status="failed", error={"code": problem.code, "message": problem.detail}, usage=usage
+        )
 
     @property
     def end_status(self) -> str:
@@ -114,7 +120,10 @@ class ResponseObject:
             "frequency_penalty": request.frequency_penalty or 0,
             "top_logprobs": 0,
             "temperature": 1 if request.temperature is None else request.temperature,
-            "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
+            "reasoning": {
+                "effort": request.reasoning.effort if request.reasoning else None,
+                "summary": None,
+            },
             "usage": None,
             "max_output_tokens": request.max_output_tokens,
             "max_tool_calls": None,
@@ -199,9 +208,13 @@ class ResponseEvents:
             yield from self._begin_part(item, piece.call)
         item.texts[-1] += piece.text
         if item.is_reasoning:
-            yield self._event("response.reasoning_summary_text.delta", **self._at(item), delta=piece.text)
+            yield self._event(
+                "response.reasoning_summary_text.delta", **self._at(item), delta=piece.text
+            )
         else:
-            yield self._event("response.output_text.delta", **self._at(item), delta=piece.text, logprobs=[])
+            yield self._event(
+                "response.output_text.delta", **self._at(item), delta=piece.text, logprobs=[]
+            )
 
     def last(self, usage: Usage) -> Iterator[dict[str, Any]]:
         """The events that end the response."""

@@ -21,7 +21,13 @@ from podwright_service.openai_api.content import (
     content_data,
     text_of,
 )
-from podwright_service.openai_api.requests import Conversation, JSONSchemaFormat, OpenAIRequest, Placed, Setting
+from podwright_service.openai_api.requests import (
+    Conversation,
+    JSONSchemaFormat,
+    OpenAIRequest,
+    Placed,
+    Setting,
+)
 from podwright_service.openai_api.thoughts import unseal
 from podwright_service.openai_api.values import (
     NOT_STORED,
@@ -60,9 +66,12 @@ class Reasoning(Options):
     generate_summary: NoEffect = None
 
 
-NotInBackground = Annotated[JsonValue, only_empty("Answers are not made in the background here: see POST /runs")]
+NotInBackground = Annotated[
+    JsonValue, only_empty("Answers are not made in the background here: see POST /runs")
+]
 AnswerParts = Annotated[
-    list[Annotated[TextPart | RefusalPart, Discriminator("type")]], Field(max_length=MAX_ANSWER_PARTS)
+    list[Annotated[TextPart | RefusalPart, Discriminator("type")]],
+    Field(max_length=MAX_ANSWER_PARTS),
 ]
 
 
@@ -198,8 +207,14 @@ class ResponsesRequest(OpenAIRequest):
                 raise _not_stored(pointer)
             elif isinstance(item, ReasoningItem):
                 thoughts = unseal(item.encrypted_content)
-            elif isinstance(item, FunctionCall) and messages and messages[-1].message["role"] == "assistant":
-                messages[-1].message.setdefault("tool_calls", []).append(_call(item))  # of the same answer
+            elif (
+                isinstance(item, FunctionCall)
+                and messages
+                and messages[-1].message["role"] == "assistant"
+            ):
+                messages[-1].message.setdefault("tool_calls", []).append(
+                    _call(item)
+                )  # of the same answer
             else:
                 message = _translated(item)
                 if message["role"] == "assistant":  # whose thoughts come right before
@@ -223,7 +238,11 @@ def _translated(item: UserItem | AssistantItem | FunctionCall | FunctionCallOutp
         case FunctionCall():
             return {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
         case FunctionCallOutput():
-            return {"role": "tool", "tool_call_id": item.call_id, "content": content_data(item.output)}
+            return {
+                "role": "tool",
+                "tool_call_id": item.call_id,
+                "content": content_data(item.output),
+            }
         case UserItem() | AssistantItem():
             return {"role": item.role, "content": content_data(item.content)}
 

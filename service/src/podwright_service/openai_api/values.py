@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from podwright_service.schemas import RequestModel
 
-NOT_STORED = "Nothing is stored here: send the whole conversation, and set 'store: false' in the client"
+NOT_STORED = (
+    "Nothing is stored here: send the whole conversation, and set 'store: false' in the client"
+)
 
 
 def _publish(schema: dict[str, Any]) -> None:
@@ -27,7 +37,9 @@ def _publish(schema: dict[str, Any]) -> None:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    notes = {key: value for key, value in schema.items() if key in ("title", "description", "default")}
+    notes = {
+        key: value for key, value in schema.items() if key in ("title", "description", "default")
+    }
     shape = {key: value for key, value in schema.items() if key not in notes}
     alternatives = shape["anyOf"] if shape.keys() == {"anyOf"} else [shape]
     if not shape or {"type": "null"} in alternatives:
@@ -38,14 +50,18 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
 class Lenient(BaseModel):
     """A part of a conversation; clients send back answers with further keys that have no meaning here."""
 
-    model_config = ConfigDict(extra="ignore", strict=True, use_attribute_docstrings=True, json_schema_extra=_publish)
+    model_config = ConfigDict(
+        extra="ignore", strict=True, use_attribute_docstrings=True, json_schema_extra=_publish
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {key: value for key, value in cast("dict[str, Any]", data).items() if value is not None}
+        return {
+            key: value for key, value in cast("dict[str, Any]", data).items() if value is not None
+        }
 
 
 class Options(RequestModel):
@@ -61,7 +77,9 @@ class Options(RequestModel):
         known = {field.alias or name for name, field in cls.model_fields.items()}
         values = cast("dict[str, Any]", data)
         return {
-            key: value for key, value in values.items() if value is not None and (key in known or not _is_empty(value))
+            key: value
+            for key, value in values.items()
+            if value is not None and (key in known or not _is_empty(value))
         }
 
 
@@ -96,7 +114,9 @@ def _stops(value: object) -> object:
 
 NoEffect = Any
 """A parameter that is taken and has no effect here."""
-NoTools = Annotated[JsonValue, only_empty("Tools of the client are not supported: the component has its own")]
+NoTools = Annotated[
+    JsonValue, only_empty("Tools of the client are not supported: the component has its own")
+]
 NotStored = Annotated[JsonValue, only_empty(NOT_STORED)]
 NotSupported = Annotated[JsonValue, only_empty("This parameter is not supported")]
 ToolChoice = Literal["auto", "none"]

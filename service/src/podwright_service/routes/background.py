@@ -36,7 +36,13 @@ from podwright_service.limits import granted_limits
 from podwright_service.observability.tracing import current_traceparent
 from podwright_service.origin import origin_of
 from podwright_service.problems import RequestError
-from podwright_service.routes.idempotent import HEADER, REPLAYED, check_fingerprint, fingerprint_of, key_of
+from podwright_service.routes.idempotent import (
+    HEADER,
+    REPLAYED,
+    check_fingerprint,
+    fingerprint_of,
+    key_of,
+)
 from podwright_service.routes.json_body import JSONRoute
 from podwright_service.runtime import get_runtime
 from podwright_service.schemas import (
@@ -64,7 +70,9 @@ ROUTERS = (router, with_body)
 
 def get_worker(request: Request) -> BackgroundWorker:
     """The worker of background runs."""
-    return cast("BackgroundWorker", get_runtime(request).background)  # these routes exist only with one
+    return cast(
+        "BackgroundWorker", get_runtime(request).background
+    )  # these routes exist only with one
 
 
 Worker = Annotated[BackgroundWorker, Depends(get_worker)]
@@ -79,7 +87,9 @@ async def get_stored_run(worker: Worker, run_id: str) -> StoredRun:
     run = await worker.store.get(run_id)
     if run is None:
         detail = "There is no such run: it never existed, or was deleted some time after its end."
-        raise RequestError(404, "run_not_found", detail, "Use the 'id' of the response to POST /runs.")
+        raise RequestError(
+            404, "run_not_found", detail, "Use the 'id' of the response to POST /runs."
+        )
     return run
 
 
@@ -115,7 +125,9 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
             "request": {
                 "body": body.model_dump(mode="json", exclude_unset=True),
                 "headers": {
-                    name: ", ".join(request.headers.getlist(name)) for name in (BUDGET, HOPS) if name in request.headers
+                    name: ", ".join(request.headers.getlist(name))
+                    for name in (BUDGET, HOPS)
+                    if name in request.headers
                 },
                 "traceparent": current_traceparent(),
             },
@@ -126,7 +138,9 @@ async def start_run(request: Request, worker: Worker, body: RunRequest) -> Respo
     )
     if fingerprint is not None:
         check_fingerprint(run["fingerprint"], fingerprint)
-    headers = {"Location": f"/runs/{run['id']}"} | ({} if run["id"] == run_id else {REPLAYED: "true"})
+    headers = {"Location": f"/runs/{run['id']}"} | (
+        {} if run["id"] == run_id else {REPLAYED: "true"}
+    )
     return _response(_response_data(run, worker), 202, headers)
 
 
@@ -145,7 +159,9 @@ async def get_run(worker: Worker, run: Run, only_approves: OnlyApproves) -> Resp
 async def list_runs(
     worker: Worker,
     only_approves: OnlyApproves,
-    status: Annotated[list[RunStatus] | None, Query(description="Only runs with one of these.")] = None,
+    status: Annotated[
+        list[RunStatus] | None, Query(description="Only runs with one of these.")
+    ] = None,
     component: Annotated[str | None, Query(description="Only runs of this component.")] = None,
     limit: Annotated[int, Query(ge=1, le=200, description="How many.")] = 50,
     cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
@@ -158,7 +174,9 @@ async def list_runs(
     found = await worker.store.page(status or [], component, _parse_cursor(cursor), limit + 1)
     last = found[limit - 1] if len(found) > limit else None
     next_cursor = f"{last['created_at']!r}-{last['id']}" if last else None
-    return _response({"runs": [_shown(run, worker, only_approves) for run in found[:limit]], "next": next_cursor})
+    return _response(
+        {"runs": [_shown(run, worker, only_approves) for run in found[:limit]], "next": next_cursor}
+    )
 
 
 @router.get(
@@ -171,23 +189,31 @@ async def follow_run(
     request: Request,
     worker: Worker,
     run_id: str,
-    last_event_id: Annotated[int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")] = -1,
+    last_event_id: Annotated[
+        int, Header(ge=-1, lt=2**31, description="Number of the last event that is known.")
+    ] = -1,
 ) -> EventSourceResponse:
     """The events of a run from its first, or from the one after `Last-Event-ID`, live until its end.
 
     The stream also ends when this process stops: then a client connects again.
     """
     # not FastAPI's mode for generators, which fails with an exception when the reader leaves
-    return EventSourceResponse(_events(request, worker, run_id, last_event_id), headers=STREAM_HEADERS)
+    return EventSourceResponse(
+        _events(request, worker, run_id, last_event_id), headers=STREAM_HEADERS
+    )
 
 
-async def _events(request: Request, worker: BackgroundWorker, run_id: str, last_event_id: int) -> AsyncIterator[bytes]:
+async def _events(
+    request: Request, worker: BackgroundWorker, run_id: str, last_event_id: int
+) -> AsyncIterator[bytes]:
     lifecycle = get_runtime(request).lifecycle
     store = worker.store
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
-            status = await store.status(run_id)  # before the events, which are complete if it has ended
+            status = await store.status(
+                run_id
+            )  # before the events, which are complete if it has ended
             while found := await store.events(run_id, last_event_id, MAX_EVENTS):
                 for seq, data in found:
                     yield _event(data["type"], data, str(seq))
@@ -217,7 +243,11 @@ async def cancel_run(worker: Worker, run_id: str) -> Response:
     """Cancel a run wherever it is performed, its model call included."""
     run = await worker.store.cancel(run_id)
     if run is None:
-        raise await _conflict(worker, run_id, "A run can be cancelled until it has succeeded, failed or been cancelled")
+        raise await _conflict(
+            worker,
+            run_id,
+            "A run can be cancelled until it has succeeded, failed or been cancelled",
+        )
     worker.cancel(run_id)
     return _response(_response_data(run, worker), 202)
 
@@ -233,7 +263,9 @@ async def resume_run(worker: Worker, run_id: str) -> Response:
     """Have a run that failed or was interrupted go on where it stood. Calls whose end is unknown are repeated."""
     run = await worker.store.resume(run_id)
     if run is None:
-        raise await _conflict(worker, run_id, "A run can be resumed when it failed or was interrupted")
+        raise await _conflict(
+            worker, run_id, "A run can be resumed when it failed or was interrupted"
+        )
     worker.wake()
     return _response(_response_data(run, worker), 202)
 
@@ -244,7 +276,9 @@ async def resume_run(worker: Worker, run_id: str) -> Response:
     response_model=BackgroundRun | RunToApprove,
     responses=BODY_PROBLEMS | CHANGE_PROBLEMS,
 )
-async def approve_run(request: Request, worker: Worker, run: Run, body: DecisionRequest) -> Response:
+async def approve_run(
+    request: Request, worker: Worker, run: Run, body: DecisionRequest
+) -> Response:
     """Approve what a run waits for; it goes on. The same decision may be sent again."""
     return await _decide(request, worker, run, body, approved=True)
 
@@ -261,7 +295,12 @@ async def reject_run(request: Request, worker: Worker, run: Run, body: DecisionR
 
 
 async def _decide(
-    request: Request, worker: BackgroundWorker, run: StoredRun, body: DecisionRequest, *, approved: bool
+    request: Request,
+    worker: BackgroundWorker,
+    run: StoredRun,
+    body: DecisionRequest,
+    *,
+    approved: bool,
 ) -> Response:
     caller = hashlib.sha256(request.headers.get("authorization", "").encode()).hexdigest()
     decision = {"approved": approved, "comment": body.comment, "caller": caller}
@@ -269,7 +308,9 @@ async def _decide(
     if decided is None:
         word = "approved" if approved else "rejected"
         raise await _conflict(
-            worker, run["id"], f"A run can be {word} while it waits for approval, in the attempt given"
+            worker,
+            run["id"],
+            f"A run can be {word} while it waits for approval, in the attempt given",
         )
     worker.wake()
     return _response(_shown(decided, worker, may_only_approve(request)), 202)
@@ -294,7 +335,9 @@ def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     match = _CURSOR.fullmatch(cursor)
     if match is None:
         detail = "Invalid query parameter 'cursor'."
-        raise RequestError(422, "request_invalid", detail, "Use 'next' of the page before, or leave it out.")
+        raise RequestError(
+            422, "request_invalid", detail, "Use 'next' of the page before, or leave it out."
+        )
     return float(match[1]), match[2]
 
 
@@ -302,7 +345,9 @@ def _event(name: str, data: Any, number: str | None = None) -> bytes:
     return format_sse_event(event=name, id=number, data_str=to_json_bytes(data).decode())
 
 
-def _response(data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def _response(
+    data: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     # not FastAPI's own response, which cannot write the lone surrogates that a model may have written
     return Response(to_json_bytes(data), status, headers, "application/json")
 
@@ -315,12 +360,18 @@ def _shown(run: StoredRun, worker: BackgroundWorker, only_approves: bool) -> dic
 
 def _response_data(run: StoredRun, worker: BackgroundWorker) -> dict[str, Any]:
     """A run as callers see it."""
-    shown = {name: run[name] for name in ("id", "component", "status", "attempt", "usage", "result", "problem")}
+    shown = {
+        name: run[name]
+        for name in ("id", "component", "status", "attempt", "usage", "result", "problem")
+    }
     for name in ("created_at", "started_at", "ended_at"):
         shown[name] = _date(run[name])
     shown["approval"] = run["approval"] if run["status"] == "waiting_for_approval" else None
     shown["decisions"] = [
-        {**{name: decision[name] for name in decision if name != "caller"}, "at": _date(decision["at"])}
+        {
+            **{name: decision[name] for name in decision if name != "caller"},
+            "at": _date(decision["at"]),
+        }
         for decision in run["decisions"]
     ]
     origin: dict[str, Any] = run["origin"] or {}

@@ -41,7 +41,9 @@ async def validate_blueprint(request: Request, body: InlineBlueprint) -> Validat
     if names.problems:
         return Validation(valid=False, errors=error_entries(names.problems), warnings=[])
     warnings = await compute(inline_warnings, body.blueprint, body.agents)
-    return Validation(valid=True, errors=[], warnings=error_entries([*warnings, *names.warnings][:MAX_PROBLEMS]))
+    return Validation(
+        valid=True, errors=[], warnings=error_entries([*warnings, *names.warnings][:MAX_PROBLEMS])
+    )
 
 
 async def build_inline(request: Request, body: InlineBlueprint | InlineRunRequest) -> Component:

@@ -65,7 +65,14 @@ class IdempotentRoute(JSONRoute):
 class _RecordedResponse(Response):
     """Sends a response, and stores it or releases its key."""
 
-    def __init__(self, response: Response, store: IdempotencyStore, key: str, fingerprint: str, max_bytes: int) -> None:
+    def __init__(
+        self,
+        response: Response,
+        store: IdempotencyStore,
+        key: str,
+        fingerprint: str,
+        max_bytes: int,
+    ) -> None:
         super().__init__()
         self._response = response
         self._store = store
@@ -90,7 +97,9 @@ class _RecordedResponse(Response):
                 await self._response.send_rest(record_and_send)
         finally:
             if not self._complete:
-                self._store.interrupt(self._key, self._fingerprint, Request(scope).state.called_tools)
+                self._store.interrupt(
+                    self._key, self._fingerprint, Request(scope).state.called_tools
+                )
 
     def _settle(self, scope: Scope) -> None:
         # a stream answers 200 when its run begins, and leaves the status of its end in the request's state
@@ -98,15 +107,22 @@ class _RecordedResponse(Response):
         if final_status < 500 and RUN_ID.lower() in self._sent_headers:
             body = None if self._too_large else bytes(self._recorded)
             headers = tuple(self._sent_headers.items())
-            self._store.keep(self._key, StoredResponse(self._fingerprint, self._status, headers, body))
+            self._store.keep(
+                self._key, StoredResponse(self._fingerprint, self._status, headers, body)
+            )
         else:
             self._store.release(self._key)
 
     def _record(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in message["headers"]}
-            self._sent_headers = {name: value for name, value in headers.items() if name != "content-length"}
+            headers = {
+                name.decode("latin-1"): value.decode("latin-1")
+                for name, value in message["headers"]
+            }
+            self._sent_headers = {
+                name: value for name, value in headers.items() if name != "content-length"
+            }
         elif message["type"] == "http.response.body":
             self._complete = not message.get("more_body", False)
             if not self._too_large:
@@ -127,7 +143,9 @@ def key_of(request: Request) -> str:
     if len(values) > 1 or not (
         0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable() and '"' not in key
     ):
-        detail = f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        detail = (
+            f"Expected one header '{HEADER}' with 1 to {MAX_KEY_LENGTH} printable ASCII characters."
+        )
         raise RequestError(400, "idempotency_key_invalid", detail, _SUGGESTION)
     caller = request.headers.get("authorization", "")
     return hashlib.sha256(f"{caller}\0{key}".encode()).hexdigest()
@@ -150,7 +168,9 @@ def check_fingerprint(first: str, repeated: str) -> None:
         raise RequestError(422, "idempotency_key_reused", detail, _SUGGESTION)
 
 
-def _claim(store: IdempotencyStore, key: str, fingerprint: str, request: Request) -> StoredResponse | None:
+def _claim(
+    store: IdempotencyStore, key: str, fingerprint: str, request: Request
+) -> StoredResponse | None:
     """Claim a key, as `IdempotencyStore.claim`, with what the client says of a request that may have been cut off."""
     wish = request.headers.get(UNFINISHED_CALLS)
     if wish not in (None, "repeat", "interrupt"):
@@ -163,7 +183,9 @@ def _claim(store: IdempotencyStore, key: str, fingerprint: str, request: Request
         return store.claim(key, fingerprint)
     if wish == "interrupt" and stored is None:
         store.release(key)
-        raise _interrupted("There is no response to an earlier request with this key, whose run had called tools.")
+        raise _interrupted(
+            "There is no response to an earlier request with this key, whose run had called tools."
+        )
     return stored
 
 
@@ -176,7 +198,9 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
     check_fingerprint(stored.fingerprint, fingerprint)
     if stored.interrupted_tools:
         names = ", ".join(f"'{tool}'" for tool in stored.interrupted_tools)
-        raise _interrupted(f"The run of the first request with this {HEADER} was cut off after it had called {names}.")
+        raise _interrupted(
+            f"The run of the first request with this {HEADER} was cut off after it had called {names}."
+        )
     if stored.status is None:
         detail = f"The first request with this {HEADER} is still in progress."
         suggestion = "Send the same request again after the seconds in the header 'Retry-After'."
@@ -185,7 +209,10 @@ def _replay(stored: StoredResponse, fingerprint: str) -> Response:
     if stored.body is None:
         run_id = headers[RUN_ID.lower()]
         detail = (
-            f"Run {run_id} answered the first request with status {stored.status}; its response was too large to store."
+            f"Run {run_id} answered the first request with status {stored.status}; "
+            "its response was too large to store."
         )
-        raise RequestError(409, "idempotency_answer_too_large", detail, "Send a new key to run the request again.")
+        raise RequestError(
+            409, "idempotency_answer_too_large", detail, "Send a new key to run the request again."
+        )
     return Response(stored.body, stored.status, {**headers, REPLAYED: "true"})

@@ -7,11 +7,16 @@ from fastapi import APIRouter, Request, Response
 from podwright_service.runtime import get_runtime
 
 router = APIRouter(tags=["metrics"])
-_FORMATS = {media_type: {"schema": {"type": "string"}} for media_type in ("text/plain", "application/openmetrics-text")}
+_FORMATS = {
+    media_type: {"schema": {"type": "string"}}
+    for media_type in ("text/plain", "application/openmetrics-text")
+}
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": _FORMATS}})
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus, in the format that the header `Accept` prefers."""
-    content, media_type = get_runtime(request).observability.metrics.render(request.headers.get("accept", ""))
+    content, media_type = get_runtime(request).observability.metrics.render(
+        request.headers.get("accept", "")
+    )
     return Response(content, headers={"content-type": media_type, "cache-control": "no-store"})

@@ -85,7 +85,9 @@ async def chat_completions(request: Request, body: ChatRequest) -> Response:
     task, answer = _prepare(request, body)
     if body.stream:
         with_usage = bool(body.stream_options and body.stream_options.include_usage)
-        return await _stream(request, body, task, answer, Chunks(answer, body.model, with_usage=with_usage))
+        return await _stream(
+            request, body, task, answer, Chunks(answer, body.model, with_usage=with_usage)
+        )
     result, text = await _run(request, body, task, answer)
     return _response(answer, result, completion(answer, body.model, text, result.usage))
 
@@ -120,7 +122,9 @@ def _prepare(request: Request, body: ChatRequest | ResponsesRequest) -> tuple[Ta
     return task, Answer(runtime.component, task, show_reasoning=runtime.settings.show_reasoning)
 
 
-async def _run(request: Request, sender: Sender, task: Task, answer: Answer) -> tuple[ExecutionResult, str]:
+async def _run(
+    request: Request, sender: Sender, task: Task, answer: Answer
+) -> tuple[ExecutionResult, str]:
     runtime = get_runtime(request)
     origin = origin_of(request, runtime.settings, sender)
     work = execute_request(request, runtime.component, task, subscriber=answer.read, origin=origin)
@@ -148,7 +152,9 @@ class _Protocol(Protocol):
     def failed(self, problem: ProblemDetails) -> dict[str, Any]: ...
 
 
-async def _stream(request: Request, sender: Sender, task: Task, answer: Answer, protocol: _Protocol) -> Response:
+async def _stream(
+    request: Request, sender: Sender, task: Task, answer: Answer, protocol: _Protocol
+) -> Response:
     """Start a run, wait for its first event, and send its events; an earlier error is answered with its own status."""
     async with contextlib.AsyncExitStack() as run:
         stream = await run.enter_async_context(begun_stream(request, task, sender))
@@ -156,7 +162,9 @@ async def _stream(request: Request, sender: Sender, task: Task, answer: Answer, 
         return StreamedRun(_events(request, stream, answer, protocol), stream, run.pop_all())
 
 
-async def _events(request: Request, stream: RunStream, answer: Answer, protocol: _Protocol) -> AsyncIterator[bytes]:
+async def _events(
+    request: Request, stream: RunStream, answer: Answer, protocol: _Protocol
+) -> AsyncIterator[bytes]:
     for event in protocol.first():
         yield _formatted(event)
     async for run_event, _ in stream.unread():

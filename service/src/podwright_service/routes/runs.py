@@ -17,20 +17,33 @@ from podwright.headers import RUN_ID, USAGE, format_usage
 from podwright.json_data import to_json_bytes
 from podwright.result import ExecutionResult
 from podwright.run import Task
-from podwright_service.documentation import RUN_HEADERS, RUN_PARAMETERS, RUN_PROBLEMS, STREAM_RESPONSES
+from podwright_service.documentation import (
+    RUN_HEADERS,
+    RUN_PARAMETERS,
+    RUN_PROBLEMS,
+    STREAM_RESPONSES,
+)
 from podwright_service.execution import execute_request, result_content, task_of
 from podwright_service.origin import Sender, origin_of
 from podwright_service.problems import ProblemDetails, problem_details
 from podwright_service.routes.blueprints import build_inline
 from podwright_service.routes.idempotent import IdempotentRoute
 from podwright_service.runtime import get_runtime
-from podwright_service.schemas import InlineRunRequest, RunOutput, RunRequest, Trace, WorkflowContext
+from podwright_service.schemas import (
+    InlineRunRequest,
+    RunOutput,
+    RunRequest,
+    Trace,
+    WorkflowContext,
+)
 from podwright_service.streams import RunStream, StreamedRun
 
 router = APIRouter(tags=["runs"], route_class=IdempotentRoute)
 _log = logging.getLogger("podwright.service")
 
-IsTraced = Annotated[bool, Query(alias="trace", description="Whether to answer with the result and its events.")]
+IsTraced = Annotated[
+    bool, Query(alias="trace", description="Whether to answer with the result and its events.")
+]
 RunContent = WorkflowContext | RunOutput | Trace
 _RESPONSES = {200: {"headers": RUN_HEADERS}, **RUN_PROBLEMS}
 
@@ -42,15 +55,21 @@ async def run(request: Request, body: RunRequest, trace: IsTraced = False) -> Re
     return await _run(request, component, body, trace)
 
 
-@router.post("/run-blueprint", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS)
-async def run_blueprint(request: Request, body: InlineRunRequest, trace: IsTraced = False) -> Response:
+@router.post(
+    "/run-blueprint", response_model=RunContent, responses=_RESPONSES, openapi_extra=RUN_PARAMETERS
+)
+async def run_blueprint(
+    request: Request, body: InlineRunRequest, trace: IsTraced = False
+) -> Response:
     """Run a blueprint from the request. It may name the models, tools, agents and conditions that `/info` lists."""
     component = await build_inline(request, body)
     return await _run(request, component, body, trace)
 
 
 @contextlib.asynccontextmanager
-async def begun_stream(request: Request, task: Task, sender: Sender, trace: bool = False) -> AsyncGenerator[RunStream]:
+async def begun_stream(
+    request: Request, task: Task, sender: Sender, trace: bool = False
+) -> AsyncGenerator[RunStream]:
     """Start a run and wait for its first event; an error before that is answered with its own status."""
     runtime = get_runtime(request)
     stream = RunStream(runtime.settings.stream_buffer_bytes)
@@ -69,7 +88,12 @@ async def begun_stream(request: Request, task: Task, sender: Sender, trace: bool
         yield stream
 
 
-@router.post("/run/stream", response_class=StreamingResponse, responses=STREAM_RESPONSES, openapi_extra=RUN_PARAMETERS)
+@router.post(
+    "/run/stream",
+    response_class=StreamingResponse,
+    responses=STREAM_RESPONSES,
+    openapi_extra=RUN_PARAMETERS,
+)
 async def run_stream(request: Request, body: RunRequest, trace: IsTraced = False) -> Response:
     """Run the served component and send its events as they happen, and at the end the response of `/run`."""
     task = task_of(get_runtime(request).component, body)

@@ -50,13 +50,17 @@ def assert_within(result: ExecutionResult, limits: RunLimits) -> None:
     for name, value in actual.items():
         limit = getattr(limits, name)
         if limit is not None and value is None:
-            problems.append(f"{name} is unknown, because {usage.unpriced_model_calls} model calls have no known price")
+            problems.append(
+                f"{name} is unknown, because {usage.unpriced_model_calls} model calls have no known price"
+            )
         elif limit is not None and value > limit:
             problems.append(f"{name} is {value:g}, more than {limit:g}")
     _fail_if("The run exceeded its limits", problems)
 
 
-def assert_counted(result: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None) -> None:
+def assert_counted(
+    result: ExecutionResult | Usage, after: Metrics, before: Metrics | None = None
+) -> None:
     """Assert that the counters increased by exactly the usage of these runs: tokens, model calls, tool calls and cost.
 
     Not for components with remotes, which count their work in their own `/metrics`.
@@ -86,7 +90,9 @@ def assert_counted(result: ExecutionResult | Usage, after: Metrics, before: Metr
     _fail_if("The metrics differ from the usage", problems)
 
 
-def assert_spans(collector: SpanCollector, *paths: str, within: float = 30, **attributes: Any) -> list[Span]:
+def assert_spans(
+    collector: SpanCollector, *paths: str, within: float = 30, **attributes: Any
+) -> list[Span]:
     """Assert that nested spans arrive: `assert_spans(collector, "POST /run > invoke_agent calculator")`.
 
     Args:

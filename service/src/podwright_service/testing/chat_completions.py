@@ -16,7 +16,10 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
     """The model request in the body of a Chat Completions request."""
     aliases = {"max_completion_tokens": "max_tokens", "random_seed": "seed"}
     options = {aliases.get(key, key): value for key, value in body.items()}
-    settings = cast("ModelSettings", {key: options[key] for key in ModelSettings.__annotations__ if key in options})
+    settings = cast(
+        "ModelSettings",
+        {key: options[key] for key in ModelSettings.__annotations__ if key in options},
+    )
     schema = as_object(as_object(body.get("response_format")).get("json_schema"))
     return ModelRequest(
         str(body.get("model", "")),
@@ -31,7 +34,11 @@ def read_request(body: Mapping[str, Any]) -> ModelRequest:
 def _read_message(data: Mapping[str, Any]) -> Message:
     if data["role"] == "assistant":
         return read_message(data)
-    return Message(data["role"], _read_content(data.get("content") or ""), tool_call_id=data.get("tool_call_id"))
+    return Message(
+        data["role"],
+        _read_content(data.get("content") or ""),
+        tool_call_id=data.get("tool_call_id"),
+    )
 
 
 def _read_content(content: Any) -> Any:
@@ -46,13 +53,24 @@ def _read_content(content: Any) -> Any:
 
 def completion(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
     """The response as a chat completion."""
-    message = {**chat_message(response.message()), "content": response.text or None, **response.provider_fields}
+    message = {
+        **chat_message(response.message()),
+        "content": response.text or None,
+        **response.provider_fields,
+    }
     choice = {"index": 0, "message": message, "finish_reason": _finish_reason(response)}
     head = _head(request, response)
-    return {**head, "object": "chat.completion", "choices": [choice], "usage": _usage(response.usage)}
+    return {
+        **head,
+        "object": "chat.completion",
+        "choices": [choice],
+        "usage": _usage(response.usage),
+    }
 
 
-def completion_chunks(request: ModelRequest, response: ModelResponse, with_usage: bool) -> Iterator[dict[str, Any]]:
+def completion_chunks(
+    request: ModelRequest, response: ModelResponse, with_usage: bool
+) -> Iterator[dict[str, Any]]:
     """The response as the chunks of a stream, one word or tool call each."""
     head = {**_head(request, response), "object": "chat.completion.chunk"}
 
@@ -61,12 +79,22 @@ def completion_chunks(request: ModelRequest, response: ModelResponse, with_usage
 
     yield chunk({"role": "assistant", "content": "", **response.provider_fields})
     # a content in parts has the text
-    for word in re.findall(r"\s*\S+|\s+", response.text) if "content" not in response.provider_fields else ():
+    for word in (
+        re.findall(r"\s*\S+|\s+", response.text)
+        if "content" not in response.provider_fields
+        else ()
+    ):
         yield chunk({"content": word})
     for call in _tool_calls(response):
         function = call["function"]
         yield chunk({"tool_calls": [{**call, "function": {**function, "arguments": ""}}]})
-        yield chunk({"tool_calls": [{"index": call["index"], "function": {"arguments": function["arguments"]}}]})
+        yield chunk(
+            {
+                "tool_calls": [
+                    {"index": call["index"], "function": {"arguments": function["arguments"]}}
+                ]
+            }
+        )
     yield chunk({}, _finish_reason(response))
     if with_usage:
         yield {**head, "choices": [], "usage": _usage(response.usage)}
@@ -78,11 +106,19 @@ def error_body(code: str) -> dict[str, Any]:
 
 
 def _head(request: ModelRequest, response: ModelResponse) -> dict[str, Any]:
-    return {"id": response.id or "chatcmpl-stub", "created": 1, "model": response.model or request.model}
+    return {
+        "id": response.id or "chatcmpl-stub",
+        "created": 1,
+        "model": response.model or request.model,
+    }
 
 
 def _finish_reason(response: ModelResponse) -> str:
-    return "tool_calls" if response.tool_calls and response.finish_reason == "stop" else response.finish_reason
+    return (
+        "tool_calls"
+        if response.tool_calls and response.finish_reason == "stop"
+        else response.finish_reason
+    )
 
 
 def _tool_calls(response: ModelResponse) -> list[dict[str, Any]]:

@@ -19,7 +19,13 @@ from testcontainers.core.network import Network
 from podwright.errors import ConfigurationError
 from podwright_service.images.building import BASE, build
 from podwright_service.images.context import requirements
-from podwright_service.testing.model_stub import CONTROL_PATH, PORT, SCRIPT, ModelStub, ReceivedRequest
+from podwright_service.testing.model_stub import (
+    CONTROL_PATH,
+    PORT,
+    SCRIPT,
+    ModelStub,
+    ReceivedRequest,
+)
 from podwright_service.testing.served import Served, StartError
 from podwright_service.testing.server import shares_network
 
@@ -68,7 +74,9 @@ def component_image(folder: str | os.PathLike[str], image: str = IMAGE) -> Gener
 class _Container(DockerContainer):
     """A hardened container with one published port, which is started when a path of it responds with 200."""
 
-    def __init__(self, image: str, port: int, ready_path: str, startup: float, **options: Any) -> None:
+    def __init__(
+        self, image: str, port: int, ready_path: str, startup: float, **options: Any
+    ) -> None:
         super().__init__(image, **{**HARDENED, **options})
         self.url = ""
         self._port = port
@@ -76,7 +84,10 @@ class _Container(DockerContainer):
         self._startup = startup
         self._started = False
         client = self.get_docker_client()
-        direct = client.get_connection_mode() is ConnectionMode.docker_host and client.host() == "localhost"
+        direct = (
+            client.get_connection_mode() is ConnectionMode.docker_host
+            and client.host() == "localhost"
+        )
         self._local = direct or shares_network()
         self.ports[str(port)] = ("127.0.0.1", None) if self._local else None  # pyright: ignore[reportArgumentType] - docker-py accepts both
 
@@ -108,7 +119,9 @@ class _Container(DockerContainer):
             while True:
                 container.reload()
                 if container.status not in ("created", "running"):
-                    raise self._start_error(f"stopped with exit code {container.attrs['State']['ExitCode']}")
+                    raise self._start_error(
+                        f"stopped with exit code {container.attrs['State']['ExitCode']}"
+                    )
                 self.url = self._find_url(container.ports)
                 with contextlib.suppress(httpx.HTTPError, httpx.InvalidURL):
                     if client.get(self.url + self._ready_path).status_code == 200:
@@ -120,12 +133,16 @@ class _Container(DockerContainer):
     def _find_url(self, published: Mapping[str, Any]) -> str:
         bindings = published.get(f"{self._port}/tcp")
         if not bindings:  # in an internal network, no port is published
-            return f"http://{self.get_docker_client().bridge_ip(self.get_container_id())}:{self._port}"
+            return (
+                f"http://{self.get_docker_client().bridge_ip(self.get_container_id())}:{self._port}"
+            )
         host = "127.0.0.1" if self._local else self.get_container_host_ip()
         return f"http://{host}:{bindings[0]['HostPort']}"
 
     def _start_error(self, reason: str) -> StartError:
-        return StartError(f"The container of '{self.image}' {reason}. Its log:\n{self.logs()[-4000:]}")
+        return StartError(
+            f"The container of '{self.image}' {reason}. Its log:\n{self.logs()[-4000:]}"
+        )
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
         """Remove the container."""
@@ -171,7 +188,9 @@ class ComponentContainer(_Container, Served):
         folder = Path(component)
         is_folder = folder.is_dir()
         if not is_folder and not isinstance(component, str):
-            raise ConfigurationError(f"There is no folder '{folder}'.", suggestion="Give a folder, or an image's tag.")
+            raise ConfigurationError(
+                f"There is no folder '{folder}'.", suggestion="Give a folder, or an image's tag."
+            )
         Served.__init__(self, model, spans, api_key, env)
         tag = image if is_folder else str(component)
         _Container.__init__(self, tag, 8000, "/ready", startup, network=network, **options)
@@ -188,7 +207,9 @@ class ComponentContainer(_Container, Served):
             PodwrightError: Its image cannot be built.
         """
         if self._folder_to_build is not None:
-            self.image = self._resources.enter_context(component_image(self._folder_to_build, self.image))
+            self.image = self._resources.enter_context(
+                component_image(self._folder_to_build, self.image)
+            )
         self.with_envs(**{"OTEL_TRACES_EXPORTER": "none", **self._variables("url_for_containers")})
         return super().start()
 
@@ -231,7 +252,9 @@ class ModelStubContainer(_Container):
         startup: float = 60.0,
         **options: Any,
     ) -> None:
-        super().__init__(image, PORT, CONTROL_PATH, startup, network=network, entrypoint=["python"], **options)
+        super().__init__(
+            image, PORT, CONTROL_PATH, startup, network=network, entrypoint=["python"], **options
+        )
         self.with_command(["-m", "podwright_service.testing.model_stub"])
         self._stub = stub
         self._alias = alias if network else ""

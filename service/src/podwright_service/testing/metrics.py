@@ -41,5 +41,6 @@ class Metrics:
         return sum(
             sample.value
             for sample in self.samples
-            if sample.name == name and all(sample.labels.get(key) == value for key, value in labels.items())
+            if sample.name == name
+            and all(sample.labels.get(key) == value for key, value in labels.items())
         )

@@ -19,7 +19,14 @@ from podwright.messages import ModelRequest, ModelResponse
 from podwright.models import ScriptedModel
 from podwright.result import ExecutionResult
 from podwright_service.testing import chat_completions
-from podwright_service.testing.script import Fault, NoResponseError, Script, StubResponse, read_events, recorded_calls
+from podwright_service.testing.script import (
+    Fault,
+    NoResponseError,
+    Script,
+    StubResponse,
+    read_events,
+    recorded_calls,
+)
 from podwright_service.testing.server import BackgroundServer
 
 PORT = 8000
@@ -62,7 +69,11 @@ class ModelStub(BackgroundServer):
     """
 
     def __init__(
-        self, *responses: StubResponse, name: str | None = None, latency: float = 0.0, pace: float = 0.0
+        self,
+        *responses: StubResponse,
+        name: str | None = None,
+        latency: float = 0.0,
+        pace: float = 0.0,
     ) -> None:
         super().__init__()
         self.name = name
@@ -73,7 +84,9 @@ class ModelStub(BackgroundServer):
         self.script = Script(list(responses), latency=latency, pace=pace)
 
     @classmethod
-    def from_trace(cls, trace: str | Path | ExecutionResult | Iterable[Event], **options: Any) -> Self:
+    def from_trace(
+        cls, trace: str | Path | ExecutionResult | Iterable[Event], **options: Any
+    ) -> Self:
         """A stub that responds as the models of a recorded run did.
 
         A request is matched by its content, not by its order, so branches may run concurrently. One that is not in
@@ -118,7 +131,8 @@ class ModelStub(BackgroundServer):
             AssertionError: With each that was not.
         """
         missing = [
-            f"The trace has a model call of '{request.component}' that was not made." for request in self.missing
+            f"The trace has a model call of '{request.component}' that was not made."
+            for request in self.missing
         ]
         if problems := [*self.unanswered, *missing]:
             raise AssertionError("\n".join(problems))
@@ -143,7 +157,11 @@ class ModelStub(BackgroundServer):
 
     async def _report(self, request: web.Request) -> web.Response:
         used = [call.used for call in self.script.recorded]
-        report = {"received": to_json_data(self.received), "unanswered": self.unanswered, "used": used}
+        report = {
+            "received": to_json_data(self.received),
+            "unanswered": self.unanswered,
+            "used": used,
+        }
         return web.Response(body=to_json_bytes(report), content_type="application/json")
 
     async def _replace_script(self, request: web.Request) -> web.Response:
@@ -170,7 +188,9 @@ class ModelStub(BackgroundServer):
             self.unanswered.append(str(error))
             return Fault(400, str(error))
         if callable(response):
-            response = await asyncio.to_thread(response, request)  # a function of the test may block
+            response = await asyncio.to_thread(
+                response, request
+            )  # a function of the test may block
         if isinstance(response, Fault):
             return response
         return await ScriptedModel(response, name=request.model).complete(request)
@@ -184,15 +204,23 @@ class ModelStub(BackgroundServer):
             await response.write(b"data: " + chunk + b"\n\n")
         return response
 
-    async def _fail(self, request: web.Request, received: ReceivedRequest, fault: Fault) -> web.StreamResponse:
+    async def _fail(
+        self, request: web.Request, received: ReceivedRequest, fault: Fault
+    ) -> web.StreamResponse:
         match fault.kind:
             case int(status):
-                headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
-                return web.json_response(chat_completions.error_body(fault.text), status=status, headers=headers)
+                headers = (
+                    {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+                )
+                return web.json_response(
+                    chat_completions.error_body(fault.text), status=status, headers=headers
+                )
             case "malformed":
                 return web.Response(body=b'{"choices": [', content_type="application/json")
             case "silence":
-                await asyncio.Event().wait()  # until the client disconnects or the stub stops, which cancels this
+                await (
+                    asyncio.Event().wait()
+                )  # until the client disconnects or the stub stops, which cancels this
             case "cut" | "reset":
                 pass
         response = await self._start_response(request, received, ModelResponse(fault.text))
@@ -203,7 +231,9 @@ class ModelStub(BackgroundServer):
         self, request: web.Request, received: ReceivedRequest, partial: ModelResponse
     ) -> web.StreamResponse:
         if received.body.get("stream"):
-            return await self._stream(request, _chunks(received, partial)[:-2])  # without finish reason and usage
+            return await self._stream(
+                request, _chunks(received, partial)[:-2]
+            )  # without finish reason and usage
         response = web.StreamResponse(headers={"content-type": "application/json"})
         if partial.text:
             body = to_json_bytes(chat_completions.completion(received.request, partial))
@@ -216,7 +246,8 @@ class ModelStub(BackgroundServer):
 def _chunks(received: ReceivedRequest, response: ModelResponse) -> list[bytes]:
     with_usage = bool(as_object(received.body.get("stream_options")).get("include_usage"))
     return [
-        to_json_bytes(chunk) for chunk in chat_completions.completion_chunks(received.request, response, with_usage)
+        to_json_bytes(chunk)
+        for chunk in chat_completions.completion_chunks(received.request, response, with_usage)
     ]
 
 
@@ -225,11 +256,19 @@ def _disconnect(request: web.Request, reset: bool) -> None:
         return
     if reset:
         linger = struct.pack("ii", 1, 0)  # so that closing sends RST instead of FIN
-        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        request.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
         request.transport.abort()
     else:
         request.transport.close()
 
 
 if __name__ == "__main__":
-    web.run_app(ModelStub().application(), port=PORT, print=None, handler_cancellation=True, shutdown_timeout=1)
+    web.run_app(
+        ModelStub().application(),
+        port=PORT,
+        print=None,
+        handler_cancellation=True,
+        shutdown_timeout=1,
+    )

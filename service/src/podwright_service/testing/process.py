@@ -57,7 +57,11 @@ class ComponentProcess(Served):
         Raises:
             StartError: It did not become ready in time, or stopped before.
         """
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PODWRIGHT_", "OTEL_"))}
+        inherited = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("PODWRIGHT_", "OTEL_"))
+        }
         program = [sys.executable, "-c", "from podwright_service.cli import main; main()"]
         options = ["serve", self._component, "--host", "127.0.0.1", "--port", "0"]
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - stop() closes it
@@ -78,7 +82,9 @@ class ComponentProcess(Served):
         deadline = time.monotonic() + self._startup
         while not self._is_ready():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise StartError(f"'{self._component}' did not become ready. Its log:\n{self.logs()[-4000:]}")
+                raise StartError(
+                    f"'{self._component}' did not become ready. Its log:\n{self.logs()[-4000:]}"
+                )
             time.sleep(0.02)
 
     def _is_ready(self) -> bool:

@@ -53,7 +53,9 @@ def span_collector() -> Iterator[SpanCollector]:
 
 
 @pytest.fixture(scope="session")
-def component_images(request: pytest.FixtureRequest) -> Iterator[Callable[[str | os.PathLike[str]], str]]:
+def component_images(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[[str | os.PathLike[str]], str]]:
     """Builds the image of a component folder once and returns its tag: `component_images(folder)`."""
     with contextlib.ExitStack() as stack:
 
@@ -68,7 +70,9 @@ def component_images(request: pytest.FixtureRequest) -> Iterator[Callable[[str |
 
 
 @pytest.fixture
-def component_container(request: pytest.FixtureRequest) -> Iterator[Callable[..., ComponentContainer]]:
+def component_container(
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., ComponentContainer]]:
     """Starts a `ComponentContainer` for one test: `component_container(image_or_folder, model=model_stub)`."""
     with contextlib.ExitStack() as stack:
 

@@ -38,7 +38,9 @@ class Fault:
     """Seconds in the `Retry-After` header of an error response."""
 
 
-StubResponse = str | ToolCall | list[ToolCall] | ModelResponse | Fault | Callable[[ModelRequest], Any]
+StubResponse = (
+    str | ToolCall | list[ToolCall] | ModelResponse | Fault | Callable[[ModelRequest], Any]
+)
 """A text, one or several tool calls, a complete response, a fault, or a function of the request that returns one of
 these. A function is not used up: it responds to all further requests.
 """
@@ -66,7 +68,9 @@ class Script:
     """The responses of a stub. If there are recorded calls, the stub uses only those."""
 
     responses: list[StubResponse] = field(default_factory=list[StubResponse])
-    when: list[tuple[str, list[StubResponse]]] = field(default_factory=list[tuple[str, list[StubResponse]]])
+    when: list[tuple[str, list[StubResponse]]] = field(
+        default_factory=list[tuple[str, list[StubResponse]]]
+    )
     """Responses for requests with a text in one of their messages."""
     recorded: list[RecordedCall] = field(default_factory=list[RecordedCall])
     latency: float = 0.0
@@ -81,12 +85,16 @@ class Script:
         if self.recorded:
             return self._choose_recorded(request)
         texts = [message.text for message in request.messages]
-        matching = [responses for text, responses in self.when if any(text in message for message in texts)]
+        matching = [
+            responses for text, responses in self.when if any(text in message for message in texts)
+        ]
         for responses in [*matching, self.responses]:
             if responses:
                 return responses[0] if callable(responses[0]) else responses.pop(0)
         last_text = next((text for text in reversed(texts) if text), "")
-        raise NoResponseError(f"The model stub has no response left for a request that ends with {last_text[-200:]!r}.")
+        raise NoResponseError(
+            f"The model stub has no response left for a request that ends with {last_text[-200:]!r}."
+        )
 
     def _choose_recorded(self, request: ModelRequest) -> ModelResponse | Fault:
         matches = [call for call in self.recorded if not differences(call.request, request)]
@@ -95,14 +103,19 @@ class Script:
                 call.used = True
                 return call.response
         if not matches:
-            nearest = max(self.recorded, key=lambda call: (_common_messages(call.request, request), not call.used))
+            nearest = max(
+                self.recorded,
+                key=lambda call: (_common_messages(call.request, request), not call.used),
+            )
             raise NoResponseError(
                 f"A request is not in the trace. Difference from the most similar request, of "
                 f"'{nearest.component}': {differences(nearest.request, request)}."
             )
         if isinstance(matches[-1].response, Fault):  # a call that failed did so at every attempt
             return matches[-1].response
-        raise NoResponseError(f"A request of '{matches[0].component}' was made more often than in the trace.")
+        raise NoResponseError(
+            f"A request of '{matches[0].component}' was made more often than in the trace."
+        )
 
 
 def read_events(trace: str | Path | ExecutionResult | Iterable[Event]) -> Iterable[Event]:
@@ -115,7 +128,9 @@ def read_events(trace: str | Path | ExecutionResult | Iterable[Event]) -> Iterab
         try:
             data: Any = json.loads(Path(trace).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise TraceError(f"Cannot read the trace '{trace}': {os_error_reason(error)}.") from error
+            raise TraceError(
+                f"Cannot read the trace '{trace}': {os_error_reason(error)}."
+            ) from error
         trace = ExecutionResult.from_dict(data)
     return trace.events if isinstance(trace, ExecutionResult) else trace
 
@@ -131,21 +146,28 @@ def recorded_calls(events: Iterable[Event]) -> list[RecordedCall]:
             case ModelCallFinished():
                 responses[event.run_id, event.call] = event.response
             case ModelCallFailed():
-                responses[event.run_id, event.call] = _FAULTS.get(str(event.error.get("code")), Fault(400))
+                responses[event.run_id, event.call] = _FAULTS.get(
+                    str(event.error.get("code")), Fault(400)
+                )
             case _:
                 pass
     return list(_pair(started, responses))
 
 
 def _pair(
-    started: Mapping[tuple[str, int], ModelCallStarted], responses: Mapping[tuple[str, int], ModelResponse | Fault]
+    started: Mapping[tuple[str, int], ModelCallStarted],
+    responses: Mapping[tuple[str, int], ModelResponse | Fault],
 ) -> Iterator[RecordedCall]:
     for call, event in started.items():
         if call in responses:
             model = event.request.model
-            body = request_body(event.request, model, ANY, provider=model.partition("/")[0], stream=False)
+            body = request_body(
+                event.request, model, ANY, provider=model.partition("/")[0], stream=False
+            )
             body = json.loads(json.dumps(body))
-            yield RecordedCall(read_request(body), event.component, responses[call], required=event.remote is None)
+            yield RecordedCall(
+                read_request(body), event.component, responses[call], required=event.remote is None
+            )
 
 
 _FAULTS: Mapping[str, Fault] = {

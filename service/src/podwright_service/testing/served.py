@@ -85,7 +85,9 @@ class Served(ABC):
         """An HTTP client for all endpoints, which sends the API key."""
         if self._client is None:
             headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-            self._client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+            self._client = httpx.Client(
+                base_url=self.url, headers=headers, timeout=60, trust_env=False
+            )
         return self._client
 
     def run(
@@ -120,7 +122,11 @@ class Served(ABC):
         return data["output"] if set(data) == {"output"} else data
 
     def stream(
-        self, input_data: Input, *, messages: Messages = (), headers: Mapping[str, str] | None = None
+        self,
+        input_data: Input,
+        *,
+        messages: Messages = (),
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[Event]:
         """Run the component and yield its events as they arrive, tokens included; closing the iterator cancels the run.
 
@@ -215,7 +221,11 @@ class RunsClient:
         self._served = served
 
     def start(
-        self, input_data: Input, *, messages: Messages = (), headers: Mapping[str, str] | None = None
+        self,
+        input_data: Input,
+        *,
+        messages: Messages = (),
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Start a run, and return it.
 
@@ -224,7 +234,9 @@ class RunsClient:
             messages: Earlier turns, for agents and conductors.
             headers: Further request headers, such as `Idempotency-Key`.
         """
-        return self._request("POST", "/runs", json=_body(input_data, messages), headers=dict(headers or {}))
+        return self._request(
+            "POST", "/runs", json=_body(input_data, messages), headers=dict(headers or {})
+        )
 
     def get(self, run_id: str) -> dict[str, Any]:
         """A run."""
@@ -256,7 +268,9 @@ class RunsClient:
     def events(self, run_id: str, last_event_id: int = -1) -> Iterator[Event]:
         """The events of a run to its end, from the one after `last_event_id`, as they happen."""
         headers = {"last-event-id": str(last_event_id)}
-        with self._served.client.stream("GET", f"/runs/{run_id}/events", headers=headers) as response:
+        with self._served.client.stream(
+            "GET", f"/runs/{run_id}/events", headers=headers
+        ) as response:
             if response.status_code != 200:
                 response.read()
                 raise self._served.problem_of(response)
@@ -275,16 +289,22 @@ class RunsClient:
 
     def approve(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
         """Approve what a run waits for, if it does so in this attempt."""
-        return self._request("POST", f"/runs/{run_id}/approve", json={"comment": comment, "attempt": attempt})
+        return self._request(
+            "POST", f"/runs/{run_id}/approve", json={"comment": comment, "attempt": attempt}
+        )
 
     def reject(self, run_id: str, comment: str = "", attempt: int | None = None) -> dict[str, Any]:
         """Reject what a run waits for, if it does so in this attempt; the run ends."""
-        return self._request("POST", f"/runs/{run_id}/reject", json={"comment": comment, "attempt": attempt})
+        return self._request(
+            "POST", f"/runs/{run_id}/reject", json={"comment": comment, "attempt": attempt}
+        )
 
     def _request(self, method: str, path: str, **options: Any) -> Any:
         return self._served.json_of(self._served.client.request(method, path, **options))
 
 
 def _body(input_data: Input, messages: Messages) -> dict[str, Any]:
-    inputs = {"inputs": dict(input_data)} if isinstance(input_data, Mapping) else {"input": input_data}
+    inputs = (
+        {"inputs": dict(input_data)} if isinstance(input_data, Mapping) else {"input": input_data}
+    )
     return {**inputs, "messages": list(messages)} if messages else inputs

@@ -34,7 +34,8 @@ class BackgroundServer(ABC):
         """
         if not self._urls:
             raise ConfigurationError(
-                "The server is not started.", suggestion="Use it in a `with` block, or call start()."
+                "The server is not started.",
+                suggestion="Use it in a `with` block, or call start().",
             )
         return next(iter(self._urls.values()))
 
@@ -90,7 +91,14 @@ def _route_from_containers() -> tuple[str, str]:
 
     with contextlib.closing(docker.from_env()) as client:
         bridge: Any = client.networks.get("bridge").attrs
-    gateway = next((str(config["Gateway"]) for config in bridge["IPAM"]["Config"] or () if "Gateway" in config), "")
+    gateway = next(
+        (
+            str(config["Gateway"])
+            for config in bridge["IPAM"]["Config"] or ()
+            if "Gateway" in config
+        ),
+        "",
+    )
     try:
         socket.create_server((gateway or "unknown", 0)).close()
     except OSError:  # the engine runs in a virtual machine, which forwards this name

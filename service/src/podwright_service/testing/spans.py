@@ -77,7 +77,9 @@ class SpanCollector(BackgroundServer):
         message: Any = ExportTraceServiceRequest.FromString(body)
         for group in message.resource_spans:
             resource = _attributes(group.resource.attributes)
-            self.spans += [_span(span, resource) for scope in group.scope_spans for span in scope.spans]
+            self.spans += [
+                _span(span, resource) for scope in group.scope_spans for span in scope.spans
+            ]
 
     def wait(self, condition: Callable[[list[Span]], object], within: float = 30) -> list[Span]:
         """Wait until a condition on the received spans holds.
@@ -92,7 +94,9 @@ class SpanCollector(BackgroundServer):
         deadline = time.monotonic() + within
         while not condition(self.spans):
             if time.monotonic() > deadline:
-                raise AssertionError(f"Waited {within:g} s for spans. Received spans:\n{self.tree()}")
+                raise AssertionError(
+                    f"Waited {within:g} s for spans. Received spans:\n{self.tree()}"
+                )
             time.sleep(0.02)
         return self.spans
 
@@ -151,4 +155,13 @@ def _span(span: Any, resource: dict[str, Any]) -> Span:
     ids = span.span_id.hex(), span.parent_span_id.hex(), span.trace_id.hex()
     events = [event.name for event in span.events]
     links = [(link.trace_id.hex(), link.span_id.hex()) for link in span.links]
-    return Span(span.name, span.kind, span.status.code, *ids, _attributes(span.attributes), events, links, resource)
+    return Span(
+        span.name,
+        span.kind,
+        span.status.code,
+        *ids,
+        _attributes(span.attributes),
+        events,
+        links,
+        resource,
+    )

@@ -10,7 +10,9 @@ RUNS = "podwright_runs"
 OPEN = sa.text("status IN ('queued', 'running', 'waiting_for_approval', 'interrupted')")
 FAILED = sa.text("status IN ('failed', 'cancelled')")
 # room for new versions of a row on its page; and autovacuum cleans up as soon as there are some thousand dead rows
-RUNS_STORAGE = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000"
+RUNS_STORAGE = (
+    "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000"
+)
 EVENTS_STORAGE = "autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05"
 
 
