@@ -69,6 +69,15 @@ def children(process: Process) -> list[int]:
     ]
 
 
+def begun(process: Process, address: Address, workers: str) -> str:
+    """The URL of a service of which all processes have begun: while gunicorn forks one, that misses a signal."""
+    url = address(process)
+    if workers != "1":
+        for _ in range(int(workers)):
+            wait_for_line(process, "Application startup complete")
+    return url
+
+
 def draining(url: str) -> bool:
     """Whether all of several new connections reach a process that drains."""
     return all(plain_http.get(f"{url}/ready").status_code == 503 for _ in range(20))
@@ -81,7 +90,7 @@ def metric(url: str, name: str, **labels: str) -> float:
 def test_a_signal_drains(start: Command, address: Address, tmp_path: Path, workers: str) -> None:
     """Readiness fails at once; requests are served until a second signal ends the delay; active runs finish."""
     process = start(PODWRIGHT_DRAIN_DELAY="600", PODWRIGHT_WORKERS=workers)
-    url = address(process)
+    url = begun(process, address, workers)
     with (
         ThreadPoolExecutor() as pool,
         httpx.Client(verify=NO_AUTHORITIES, base_url=url, timeout=60) as kept,
@@ -117,7 +126,7 @@ def test_a_run_beyond_the_shutdown_timeout(
 ) -> None:
     """A run that exceeds the shutdown time-out is cancelled, with a problem that says where its workflow resumes."""
     process = start("flow", PODWRIGHT_SHUTDOWN_TIMEOUT="1", PODWRIGHT_WORKERS=workers)
-    url = address(process)
+    url = begun(process, address, workers)
     with ThreadPoolExecutor() as pool:
         active = pool.submit(plain_http.post, f"{url}{path}", json={"input": "x"})
         wait_for_line(process, "called")
