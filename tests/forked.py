@@ -169,9 +169,8 @@ def _run(
     os.environ.update(variables)
     sys.argv = ["podwright", *arguments]
     sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = [
-        path for path in sys.path if path
-    ]  # the command adds the working directory if it needs it
+    # the command adds the working directory if it needs it
+    sys.path[:] = [path for path in sys.path if path]
     opened = [None if file is None else _open(file) for file in files]
     for number, (name, descriptor) in enumerate(
         zip(("stdin", "stdout", "stderr"), opened, strict=True)

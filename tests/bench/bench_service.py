@@ -47,9 +47,8 @@ LAYERS = {
 async def one_call(rounds: int, requests: int = 1000) -> tuple[list[Figure], str]:
     """An instant provider, and each application alone with the plain one: the figures, and the table of layers."""
     collector = f"http://127.0.0.1:{(port := free_port())}"
-    often = {
-        "OTEL_BSP_SCHEDULE_DELAY": "500"
-    }  # milliseconds; the next measurement finds nothing left to export
+    # milliseconds; the next measurement finds nothing left to export
+    often = {"OTEL_BSP_SCHEDULE_DELAY": "500"}
     apps = {
         "defaults": App("defaults"),
         "sampled": App("sampled", {ENDPOINT: f"{collector}/sampled", **SAMPLED, **often}, settle=1),

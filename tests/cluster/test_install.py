@@ -219,9 +219,8 @@ def test_helm_test_runs_each_component(installed: list[Installed]) -> None:
             "test", name, "--filter=name=fleet-newsroom-test", timeout, version=each.version
         )
         assert succeeded(output) == {"fleet-newsroom-test"}
-        wanted = Counter(
-            AGENTS
-        )  # the archive has nothing on the input of the test, so there is no draft to review
+        # the archive has nothing on the input of the test, so there is no draft to review
+        wanted = Counter(AGENTS)
         namespace.until(lambda: (runs(namespace) - before).total() >= wanted.total())
         assert runs(namespace) - before == wanted
         output = namespace.helm(
@@ -360,9 +359,8 @@ def test_custom_resources(
     }
     assert set(custom) == {(api, kind) for api, kinds in CUSTOM.items() for kind in kinds}
     for each in installed:
-        for kind in {kind for _, kind in custom} - {
-            "TriggerAuthentication"
-        }:  # test_background.py has it
+        # test_background.py has it
+        for kind in {kind for _, kind in custom} - {"TriggerAuthentication"}:
             rendered = {one["metadata"]["name"] for one in resources if one["kind"] == kind}
             assert names(each.production, kind) == rendered
 

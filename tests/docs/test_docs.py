@@ -174,9 +174,8 @@ def test_make_targets(page: Path) -> None:
 def test_requests(command: str, newsroom: str) -> None:
     """Every request of a page succeeds with the service of `make run`."""
     words = shlex.split(command, comments=True)
-    url = next(
-        word for word in words if word.startswith(("localhost:8000", "localhost:8002"))
-    )  # both are the newsroom
+    # both are the newsroom
+    url = next(word for word in words if word.startswith(("localhost:8000", "localhost:8002")))
     headers = [words[index + 1].split(": ", 1) for index, word in enumerate(words) if word == "-H"]
     data = next((words[index + 1] for index, word in enumerate(words) if word == "-d"), None)
     response = plain_http.request(

@@ -95,9 +95,8 @@ def test_any_user_and_several_processes(slim: str, start: Start) -> None:
     container = start(slim, *options, WEB_CONCURRENCY="2", **OFFLINE).healthy()
     assert "the moon" in container.post_run({"input": "the moon"})["output"]
     processes = container.docker("top", container.id, "-eo", "pid,args").splitlines()
-    assert len([line for line in processes if "python" in line]) >= 3, (
-        processes
-    )  # a parent and two workers
+    # a parent and two workers
+    assert len([line for line in processes if "python" in line]) >= 3, processes
     assert container.stop() == 0
 
 

@@ -229,10 +229,8 @@ def _of_tools(body: dict[str, Any]) -> Iterator[str]:
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools"
     if body.get("tool_choice") and not tools:
         yield "tool_choice may only be specified while providing tools"
-    if body.get("tool_choice", {}).get("type") in (
-        "any",
-        "tool",
-    ):  # an error with models that think
+    # an error with models that think
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
         yield "tool_choice forces tool use, which this model does not support"
     for tool in tools:
         if (

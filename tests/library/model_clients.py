@@ -71,9 +71,8 @@ async def stream(model: Model, request: ModelRequest) -> tuple[ModelResponse, li
     return response, tokens
 
 
-_litellm = pytest.mark.filterwarnings(
-    "ignore"
-)  # LiteLLM and what it imports warn about their own code
+# LiteLLM and what it imports warn about their own code
+_litellm = pytest.mark.filterwarnings("ignore")
 
 OPENAI = pytest.param(Client(openai_compatible, "openai/gpt-4o-mini"), id="openai-compatible")
 DEEPSEEK = pytest.param(Client(openai_compatible, "deepseek/deepseek-chat"), id="openai-compatible")

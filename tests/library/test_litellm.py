@@ -15,9 +15,8 @@ from podwright.models import Connection, litellm_loader
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.pricing import lookup
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore"
-)  # LiteLLM and what it imports warn about their own code
+# LiteLLM and what it imports warn about their own code
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 OPENAI = "openai/gpt-4o-mini"
 ANTHROPIC = "anthropic/claude-haiku-4-5"

@@ -28,9 +28,8 @@ from podwright.models.http import MAX_RESPONSE
 from podwright.models.litellm import LiteLLMModel
 from podwright.models.retries import Retries
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore"
-)  # LiteLLM and what it imports warn about their own code
+# LiteLLM and what it imports warn about their own code
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 streaming_or_not = pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streaming"])
 

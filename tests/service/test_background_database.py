@@ -80,9 +80,8 @@ def test_the_migrations_make_the_tables(database: str) -> None:
     changes = [
         change for group in changes for change in (group if isinstance(group, list) else [group])
     ]
-    assert [
-        change for change in changes if change[0] != "modify_comment"
-    ] == []  # comments are for readers of the code
+    # comments are for readers of the code
+    assert [change for change in changes if change[0] != "modify_comment"] == []
 
 
 def test_migrating_by_command(
@@ -225,9 +224,8 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
     async with opened_stores(database, 3) as (first, second, third):
         await first.add(run, "first")
         assert await second.claim_orphans("second", "c", "d", 9, ()) == []
-        monkeypatch.setattr(
-            LEASE_SECONDS, -1.0
-        )  # the database has been reached for longer than a lease lasts
+        # the database has been reached for longer than a lease lasts
+        monkeypatch.setattr(LEASE_SECONDS, -1.0)
         (claimed,) = await second.claim_orphans("second", "c", "d", 9, ())
         assert (claimed["attempt"], claimed["worker"]) == (2, "second")
         late = AttemptUpdate("r", 1, [(0, {"type": "late"})], {"status": "succeeded"})
@@ -237,9 +235,8 @@ async def test_a_new_process_does_not_take_runs_over_at_once(
         await second.renew("second", "c")  # a lease that ended before it began
         monkeypatch.setattr(LEASE_SECONDS, 5.0)
         assert await third.claim_orphans("third", "c", "d", 9, ()) == []
-        await third.join(
-            "third", "c"
-        )  # another process has reached the database a moment ago, and is dead
+        # another process has reached the database a moment ago, and is dead
+        await third.join("third", "c")
         assert len(await third.claim_orphans("third", "c", "d", 9, ())) == 1
 
 
@@ -345,9 +342,8 @@ async def cancel_at(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "create_future", create_counted)
         async with asyncio.timeout(60):
-            while others := asyncio.all_tasks() - {
-                caller
-            }:  # also those that the work has left behind
+            # also those that the work has left behind
+            while others := asyncio.all_tasks() - {caller}:
                 await asyncio.wait(others)
     was_reached = next(awaits) > number
     assert task.cancelled() == was_reached

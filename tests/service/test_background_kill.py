@@ -151,9 +151,8 @@ def provider() -> Iterator[Provider]:
         started.set()
         await stopped.wait()
         await runner.cleanup()
-        await asyncio.sleep(
-            0
-        )  # in which the connections are closed, those of killed processes as well
+        # in which the connections are closed, those of killed processes as well
+        await asyncio.sleep(0)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()

@@ -461,9 +461,8 @@ def _effects(events: Any) -> Iterator[str]:
     for _, data in events:
         if data["type"] == "model_call_finished":
             yield data["response"]["text"]
-        elif (
-            data["type"] == "tool_call_finished" and data["kind"] != "conductor"
-        ):  # whose tools are runs
+        elif data["type"] == "tool_call_finished" and data["kind"] != "conductor":
+            # whose tools are runs
             yield data["output"]
 
 

@@ -280,9 +280,8 @@ def test_a_service_without_keys_logs_a_warning(
     )  # fmt: skip
     assert process.stdout is not None
     start = ""
-    while start.count("Application startup complete") < int(
-        workers
-    ):  # gunicorn signals each worker only once
+    # gunicorn signals each worker only once
+    while start.count("Application startup complete") < int(workers):
         line = process.stdout.readline()
         assert line, start
         start += line

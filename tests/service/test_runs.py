@@ -140,9 +140,8 @@ def test_an_unexpected_error(serve: Serve) -> None:
     response = client.post("/run", json={"input": "x"})
     check_problem(response, 500, "internal_error")
     assert "secret" not in response.text
-    assert (
-        'status="500"' in plain_http.get(f"{client.base_url}/metrics").text
-    )  # uvicorn closes the connection of a bug
+    # uvicorn closes the connection of a bug
+    assert 'status="500"' in plain_http.get(f"{client.base_url}/metrics").text
 
 
 def test_a_failed_run_reports_its_usage(serve: Serve) -> None:

@@ -117,9 +117,8 @@ def test_the_resource_names_the_component(
         OTEL_SERVICE_NAME="chosen", OTEL_RESOURCE_ATTRIBUTES="service.version=7,team=news",
     )  # fmt: skip
     assert service.run().status_code == 200
-    (request,) = requests_in(
-        collector.wait(requests_in)
-    )  # before the stop, which a worker that is starting may miss
+    # before the stop, which a worker that is starting may miss
+    (request,) = requests_in(collector.wait(requests_in))
     service.stop()
     resource = request.resource
     assert (resource["service.name"], resource["service.version"], resource["team"]) == (

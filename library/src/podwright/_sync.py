@@ -26,9 +26,8 @@ _lock = threading.Lock()
 def _background_loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread  # noqa: PLW0603 - one loop for the whole process
     with _lock:
-        if (
-            _loop is None or _thread is None or not _thread.is_alive()
-        ):  # a forked child has no such thread
+        # a forked child has no such thread
+        if _loop is None or _thread is None or not _thread.is_alive():
             _loop = asyncio.new_event_loop()
             _thread = threading.Thread(target=_loop.run_forever, daemon=True, name="podwright-loop")
             _thread.start()
@@ -69,9 +68,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop 
         tasks.append(cast("asyncio.Task[Any]", asyncio.current_task()))
         try:
             return await coroutine
-        except (
-            asyncio.CancelledError
-        ) as cancellation:  # the future keeps no cause of a cancellation
+        except asyncio.CancelledError as cancellation:
+            # the future keeps no cause of a cancellation
             causes.extend(cause for cause in (cancellation.__cause__,) if cause)
             raise
 

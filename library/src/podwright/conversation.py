@@ -142,10 +142,8 @@ def _check(data: Any, check_shape: ValidatorFunctionWrapHandler) -> Any:
             kind = PydanticCustomError(
                 cast("Any", detail["type"]), cast("Any", detail["msg"]), detail.get("ctx")
             )
-            location = (
-                *detail["loc"][:1],
-                *detail["loc"][2:],
-            )  # without the role, which names the shape
+            # without the role, which names the shape
+            location = (*detail["loc"][:1], *detail["loc"][2:])
             errors.append({"type": kind, "loc": location, "input": detail["input"]})
     messages = as_array(data)
     for location, message in _misplaced(messages if len(messages) <= MAX_MESSAGES else ()):

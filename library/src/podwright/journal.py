@@ -112,9 +112,8 @@ class Journal:
                 self._runs[event.run_id] = event
             case events.RunFailed():
                 self._failures[event.run_id] += 1
-                if (
-                    event.error.get("code") == RemoteInterruptedError.code
-                ):  # who lets the run go on has been told
+                # who lets the run go on has been told
+                if event.error.get("code") == RemoteInterruptedError.code:
                     self._remote_tool_calls.pop(event.run_id, None)
                 self._discard_failing_response(event)
             case _:

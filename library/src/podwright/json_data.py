@@ -21,9 +21,8 @@ def to_json_data(value: Any) -> Any:
         return value
     data = to_jsonable_python(value, fallback=str)
     try:
-        json.dumps(
-            data, allow_nan=False
-        )  # much faster than a walk over data without such numbers, which is the rule
+        # much faster than a walk over data without such numbers, which is the rule
+        json.dumps(data, allow_nan=False)
     except ValueError:
         return _replace_non_finite(data)
     return data
@@ -46,9 +45,8 @@ def to_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False
-        )  # JSON data, which needs no conversion
+        # JSON data, which needs no conversion
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError):
         return json.dumps(to_json_data(value), ensure_ascii=False)
 
@@ -56,9 +54,8 @@ def to_text(value: Any) -> str:
 def to_json_bytes(data: Any) -> bytes:
     """JSON-compatible data as compact UTF-8 JSON."""
     try:
-        return bytes(
-            memoryview(orjson.dumps(data))
-        )  # a copy, because orjson's result keeps a buffer of 8 KiB
+        # a copy, because orjson's result keeps a buffer of 8 KiB
+        return bytes(memoryview(orjson.dumps(data)))
     except TypeError:  # lone surrogates and integers beyond 64 bits, which orjson rejects
         return json.dumps(data, separators=(",", ":")).encode()
 

@@ -64,9 +64,8 @@ class Printer:
             print(text, end=end, file=file, flush=True)
             return
         if self._console is None:
-            from rich.console import (
-                Console,
-            )  # a fifth of the library's import time, and only terminals need it
+            # a fifth of the library's import time, and only terminals need it
+            from rich.console import Console
 
             self._console = Console(
                 file=file, highlight=False, soft_wrap=True, markup=False, emoji=False
@@ -113,9 +112,8 @@ def _describe(event: Event) -> tuple[str, str]:  # noqa: C901, PLR0912 - one cas
                 f"{event.model} failed, asking the next model: {event.error.get('message', '')}",
             )
         case events.ToolCallStarted():
-            arguments = (
-                "" if event.arguments is None else to_text(event.arguments)
-            )  # a journal has none
+            # a journal has none
+            arguments = "" if event.arguments is None else to_text(event.arguments)
             return "blue", f"calling {event.tool}({arguments})"
         case events.ToolCallFinished():
             return "blue", f"{event.tool} returned: {event.output}"

@@ -144,9 +144,8 @@ def _redundant_braces(template: str, objects: Collection[int]) -> set[int]:
                 while opening in objects and closed and closed[-1][0] >= opening:
                     redundant.update(closed.pop())
             is_odd = length - used == 1
-        if (
-            is_odd or not unclosed
-        ):  # a single brace inside an object shows that its braces are not doubled
+        # a single brace inside an object shows that its braces are not doubled
+        if is_odd or not unclosed:
             unclosed.clear()
             closed.clear()
     return redundant

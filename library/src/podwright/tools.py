@@ -201,9 +201,8 @@ def _field(tool: str, parameter: inspect.Parameter, hint: Any, description: str 
     else:
         info = FieldInfo.from_annotated_attribute(hint, parameter.default)
     info.description = info.description or description
-    info.alias = info.validation_alias = info.serialization_alias = (
-        None  # the function takes its own names only
-    )
+    # the function takes its own names only
+    info.alias = info.validation_alias = info.serialization_alias = None
     field = Annotated[info.annotation, info]
     if parameter.default is None:  # as in `word: str = None`
         field = Annotated[

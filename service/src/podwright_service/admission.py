@@ -131,9 +131,8 @@ class AdmissionMiddleware:
 
     def _check_framing(self, headers: Headers) -> None:
         coding = headers.get("transfer-encoding", "chunked").strip().lower()
-        if (
-            coding != "chunked"
-        ):  # a server would take a body that is compressed too for one that is not
+        # a server would take a body that is compressed too for one that is not
+        if coding != "chunked":
             detail = (
                 f"Invalid header 'Transfer-Encoding': expected chunked, got {short_repr(coding)}."
             )

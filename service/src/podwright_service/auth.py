@@ -100,10 +100,8 @@ class ApiKeys:
         self._reload_if_changed()
         digest = hashlib.sha256(key).digest()
         caller = None
-        for (
-            known,
-            known_caller,
-        ) in self._keys.items():  # no early exit, so that the time reveals nothing
+        # no early exit, so that the time reveals nothing
+        for known, known_caller in self._keys.items():
             if hmac.compare_digest(known, digest):
                 caller = known_caller
         return caller
@@ -163,9 +161,8 @@ def _parse_entry(place: str, entry: str) -> tuple[bytes, Caller]:
         )
     prefix, colon, key = entry.rpartition(":")
     scopes = frozenset(scope.strip() for scope in prefix.split("+")) if colon else frozenset(SCOPES)
-    if not scopes <= set(
-        SCOPES
-    ):  # the text before the colon is not shown: it may be a part of a key
+    # the text before the colon is not shown: it may be a part of a key
+    if not scopes <= set(SCOPES):
         raise ConfigurationError(
             f"{place} has an unknown scope before its colon.",
             suggestion=f"Known scopes: {', '.join(SCOPES)}. A key contains no colon.",

@@ -199,10 +199,8 @@ def _diff_component(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
     paths = set(_changed_paths({**old, "blueprint": None}, {**new, "blueprint": None}))
     if old_blueprint and new_blueprint:
         changes = blueprint_changes(old_blueprint, new_blueprint)
-        ignored = (
-            "inline",
-            "file",
-        )  # compared as data, whether the values have it as text or as an object
+        # compared as data, whether the values have it as text or as an object
+        ignored = ("inline", "file")
     else:
         changes = []
         ignored = ()
@@ -258,9 +256,8 @@ def read_values(text: str) -> dict[str, Any]:
     except BlueprintValidationError as error:
         raise _invalid_values(error.problems[0].detail) from error
     values = as_object(data)
-    if data is not None and not isinstance(
-        data, dict
-    ):  # Helm prints null for a release without values
+    # Helm prints null for a release without values
+    if data is not None and not isinstance(data, dict):
         raise _invalid_values("not an object")
     if "type" in values or not isinstance(values.get("components", {}), dict):
         raise _invalid_values("no object `components`")

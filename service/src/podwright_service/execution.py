@@ -71,9 +71,8 @@ async def execute_request(
                     idempotency_key=getattr(request.state, "idempotency_key", None),
                 )
         except asyncio.CancelledError as cancelled:
-            if isinstance(
-                cancelled.__cause__, RunCancelledError
-            ):  # it knows where a workflow resumes
+            # it knows where a workflow resumes
+            if isinstance(cancelled.__cause__, RunCancelledError):
                 raise cancelled.__cause__ from None
             raise
         finally:

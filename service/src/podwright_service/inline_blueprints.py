@@ -62,9 +62,8 @@ class InlinePolicy:
             problems += more
         if problems or component is None:
             first_at: dict[str, Problem] = {}
-            for (
-                problem
-            ) in problems:  # a disallowed name is reported once, although building it fails too
+            # a disallowed name is reported once, although building it fails too
+            for problem in problems:
                 first_at.setdefault(problem.pointer, problem)
             raise blueprints.invalid(list(first_at.values()), "The inline blueprint")
         return component

@@ -125,9 +125,8 @@ def add_exception_handlers(app: FastAPI) -> None:
         return problem_response(request, error)
 
     async def ignore(request: Request, error: Exception) -> Response:
-        return Response(
-            status_code=499
-        )  # as in nginx's log; the client has left and does not read it
+        # as in nginx's log; the client has left and does not read it
+        return Response(status_code=499)
 
     for error_type in (RequestValidationError, HTTPException, PodwrightError, Exception):
         app.add_exception_handler(error_type, handle)
@@ -153,14 +152,12 @@ def problem_response(request: Request, error: Exception) -> Response:
         if error.usage is not None:
             headers[USAGE] = format_usage(error.usage)
     if isinstance(error, errors.ModelRateLimitError) and problem.status == 503:
-        headers["Retry-After"] = str(
-            math.ceil(min(max(error.retry_after or 1, 1), 3600))
-        )  # seconds
+        # seconds
+        headers["Retry-After"] = str(math.ceil(min(max(error.retry_after or 1, 1), 3600)))
     if request.url.path.startswith(OPENAI_PREFIX):
         if RUN_ID in headers and "Retry-After" not in headers:
-            headers["x-should-retry"] = (
-                "false"  # OpenAI's clients would repeat, and pay for, a run that failed
-            )
+            # OpenAI's clients would repeat, and pay for, a run that failed
+            headers["x-should-retry"] = "false"
         return Response(
             to_json_bytes(error_body(problem)), status_of(problem), headers, "application/json"
         )
@@ -323,9 +320,9 @@ def _status(error: PodwrightError) -> int:
         return 500  # not the caller's blueprint, but one that the component builds during its run
     may_be_the_input = errors.ConditionError | errors.LoopLimitError | errors.LoopExhaustedError
     if isinstance(error, may_be_the_input) and error.__cause__ is None:
-        return 422  # nothing failed: the condition cannot compare its values, or the number of loops was reached
-    if (
-        isinstance(error, errors.ModelRateLimitError) and error.transient
-    ):  # without credit, waiting does not help
+        # nothing failed: the condition cannot compare its values, or the number of loops was reached
+        return 422
+    # without credit, waiting does not help
+    if isinstance(error, errors.ModelRateLimitError) and error.transient:
         return 503
     return next(STATUS[error_type] for error_type in type(error).__mro__ if error_type in STATUS)

@@ -63,9 +63,8 @@ def _names_beside(path: Path) -> list[str]:
 
 def _load_from_module(name: str, attribute: str) -> Component:
     folder = str(Path.cwd())
-    if (
-        folder not in sys.path
-    ):  # the path of a console script does not include its working directory
+    # the path of a console script does not include its working directory
+    if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         module = importlib.import_module(name)

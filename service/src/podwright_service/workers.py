@@ -54,9 +54,8 @@ class _Application(BaseApplication):
             "worker_class": Worker,
             "worker_tmp_dir": MEMORY_DIR,
             "logconfig_dict": logging_config(settings),
-            "timeout": max(
-                HANG_TIMEOUT, finish
-            ),  # a worker that is replaced sends no heartbeat while its runs finish
+            # a worker that is replaced sends no heartbeat while its runs finish
+            "timeout": max(HANG_TIMEOUT, finish),
             "graceful_timeout": int(settings.drain_delay) + 1 + finish,
             "max_requests": settings.worker_max_requests,
             "max_requests_jitter": settings.worker_max_requests // 10,

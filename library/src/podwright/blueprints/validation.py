@@ -25,7 +25,8 @@ MAX_KEYS = 1000
 Blueprint = dict[str, Any]
 
 _UNSAFE = re.compile(
-    r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"  # words are separated by other characters, or by a capital letter
+    # words are separated by other characters, or by a capital letter
+    r"(?:^|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))(?i:"
     r"[a-z]*_?ur[il]s?|(?:api|base)_?base|endpoints?|hosts?|hostname|servers?|address(?:es)?|prox(?:y|ies)"
     r"|headers?|cookies?|extra_?(?:body|query)|api_?keys?|(?<!cache_)keys?|token$|secrets?|passw(?:or)?ds?|passphrase"
     r"|pwd|(?:access|client|private|secret)_?(?:keys?|secrets?|tokens?)|creds?|credentials?|o?auth(?:orization|entication)?"

@@ -139,7 +139,8 @@ class Component(ABC):
                 running.cancel()
                 await asyncio.wait([running])
             if not running.cancelled():
-                running.exception()  # marks it as retrieved: the reader has seen the event, or has left
+                # marks it as retrieved: the reader has seen the event, or has left
+                running.exception()
 
     def _stream(self, task: Task) -> Iterator[Event]:
         return iterate_sync(self._astream(task), _loop_of_outer_run())

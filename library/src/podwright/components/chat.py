@@ -97,9 +97,8 @@ async def run_chat(
                 f"The answer does not fit the schema: {reason}. Answer again with JSON that fits."
             )
             messages.add_asides(answer, order)
-            await asyncio.sleep(
-                0
-            )  # a model that answers at once must not keep other runs from their turn
+            # a model that answers at once must not keep other runs from their turn
+            await asyncio.sleep(0)
         else:
             messages.turn.append(answer)
             run.messages = messages.to_data()

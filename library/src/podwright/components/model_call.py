@@ -358,10 +358,8 @@ class _Attempts:
             raise
         except errors.PodwrightError:
             raise
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # a SystemExit would end the event loop of all runs
+        except (Exception, SystemExit) as error:
+            # a SystemExit would end the event loop of all runs
             raise errors.error_from(
                 errors.ModelError, f"Model '{self._model.name}'", error
             ) from error

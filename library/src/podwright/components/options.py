@@ -81,9 +81,8 @@ def apply_options(
         elif key in ("description", "metadata"):
             blueprint[key] = value
         elif settings and resembles_setting(key):
-            blueprint.setdefault("config", {})[key] = (
-                value  # a misspelt setting is reported with all other problems
-            )
+            # a misspelt setting is reported with all other problems
+            blueprint.setdefault("config", {})[key] = value
         else:
             known = sorted(
                 DescribedOptions.__optional_keys__ | (CONFIG_KEYS if settings else set[str]())

@@ -121,9 +121,8 @@ class Remote(PromptComponent):
         self._check(run, task)
         body = to_json_bytes(_request_body(task))
         stream = RemoteStream(run, self.name)
-        async with run.journal.call(
-            in_tool=run.in_tool
-        ):  # before: a call that may not begin holds nothing back
+        # before: a call that may not begin holds nothing back
+        async with run.journal.call(in_tool=run.in_tool):
             loan = await borrow(run.budgets)
             try:
                 return await self._call_in_time(run, body, loan.limits, stream)

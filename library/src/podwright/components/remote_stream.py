@@ -123,9 +123,8 @@ class RemoteStream:
         try:
             event = adapter().validate_json(data)
         except ValidationError as error:
-            if (
-                error.errors(include_url=False)[0]["type"] == "union_tag_invalid"
-            ):  # a type of a newer release
+            # a type of a newer release
+            if error.errors(include_url=False)[0]["type"] == "union_tag_invalid":
                 return
             raise self._error(errors.RemoteResponseError, "sent an invalid event.") from None
         self._count(event)

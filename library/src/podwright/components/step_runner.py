@@ -137,9 +137,8 @@ class StepRunner:
         while (index := cast("int", node["step"])) < len(sequence):
             step = resolved(sequence)[index]
             here = (*path, index)
-            await asyncio.sleep(
-                0
-            )  # steps that never wait must not block other tasks and time limits
+            # steps that never wait must not block other tasks and time limits
+            await asyncio.sleep(0)
             with self._run.step(step.name or "", STEP_TYPES[type(step)], here) as result:
                 result.outcome = await self._run_step(step, scope, node.setdefault("in", {}), here)
             node["step"] = index + 1

@@ -185,9 +185,8 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
             f"The arguments of tool '{call.name}' are not valid JSON: {error}."
         ) from error
     items = as_array(arguments)
-    if len(items) == 1 and isinstance(
-        items[0], dict
-    ):  # arguments are one object, so that a list with one holds them
+    # arguments are one object, so that a list with one holds them
+    if len(items) == 1 and isinstance(items[0], dict):
         arguments = cast("dict[str, Any]", items[0])
     if not isinstance(arguments, dict):
         message = f"The arguments of tool '{call.name}' must be an object, not {type(arguments).__name__}."

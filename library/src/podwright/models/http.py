@@ -258,10 +258,8 @@ async def _session() -> aiohttp.ClientSession:
     loop = asyncio.get_running_loop()
     if loop not in _sessions:
         keeper = _keep_session(loop)
-        _sessions[loop] = (
-            await anext(keeper),
-            keeper,
-        )  # nothing is awaited before, so no other task makes a second one
+        # nothing is awaited before, so no other task makes a second one
+        _sessions[loop] = await anext(keeper), keeper
     return _sessions[loop][0]
 
 

@@ -14,7 +14,8 @@ _SET_BEFORE_IMPORT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it downloads a price list
     "LITELLM_MODE": "PRODUCTION",  # else it reads a .env file
     "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",  # else it fetches images for providers that take no URLs
-    "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",  # else a stream with 101 equal pieces, as of a table, is an error
+    # else a stream with 101 equal pieces, as of a table, is an error
+    "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",
 }
 _lock = threading.Lock()
 _modules: list[Any] = []

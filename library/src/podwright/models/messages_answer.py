@@ -161,9 +161,8 @@ class MessageAnswer:
             case "error" | "":
                 error = read_error(fields)
                 raise InvalidResponseError if error == ErrorBody() else RefusedError(error)
-            case (
-                _
-            ):  # the end of a block, and events to come, which the documentation asks to ignore
+            # the end of a block, and events to come, which the documentation asks to ignore
+            case _:
                 pass
         return Piece()
 

@@ -102,9 +102,8 @@ def merge_items(pieces: Iterable[Any]) -> list[Any]:
             items.append(item)
         if index is not None:
             by_index[repr(index), repr(item.type)] = item
-            by_index[repr(index), ""] = (
-                item  # the last one of this index, for pieces without a type
-            )
+            # the last one of this index, for pieces without a type
+            by_index[repr(index), ""] = item
         item.pieces.append(piece)
         item.is_signed = item.is_signed or bool(fields.get("signature"))
     return [_merged("", item.pieces) for item in items]
@@ -184,9 +183,8 @@ class ToolCallPieces:
         call.id = call.id or id_
         if name.strip() != call.name.strip():  # some providers repeat the whole name in each piece
             call.name += name
-        if not (
-            _repeats(call, arguments) and call.arguments.is_whole
-        ):  # and some the whole call at its end
+        # and some the whole call at its end
+        if not (_repeats(call, arguments) and call.arguments.is_whole):
             call.arguments.add(arguments)
         fields = {key: value for key, value in piece.items() if key not in _OWN_CALL_KEYS}
         if in_function := {

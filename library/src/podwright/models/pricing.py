@@ -321,9 +321,8 @@ def _from_genai_prices(model: str, call: _Call) -> _Amount | None:
         )
     except LookupError:
         return None
-    except (
-        ValueError
-    ):  # a combination of counts that it cannot take apart, such as audio and cached input
+    except ValueError:
+        # a combination of counts that it cannot take apart, such as audio and cached input
         if not (terms.input_audio or terms.output_audio):
             raise
         plain = call._replace(terms=terms._replace(input_audio=0, output_audio=0))

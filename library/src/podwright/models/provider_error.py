@@ -67,9 +67,8 @@ def _texts(message: Message) -> Iterator[str]:
 def _plain(text: str) -> str:
     """The text in one line and without JSON's escapes, so that a quotation is equal to its source."""
     text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
-    text = text.encode("utf-16", "surrogatepass").decode(
-        "utf-16", "replace"
-    )  # two escapes may be one character
+    # two escapes may be one character
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(re.sub(r"\\[nrt]", " ", text).replace("\\", "").split())
 
 

@@ -146,8 +146,6 @@ def transport_error(model: str, error: TransportError) -> errors.ModelError:
     """The error for a request of a model without a complete response."""
     kind = _TRANSPORT_ERRORS.get(error.fault, errors.ModelConnectionError)
     model_error = kind(f"'{model}': {error}.", suggestion=error.suggestion)
-    model_error.transient = error.fault not in (
-        "tls",
-        "too_large",
-    )  # another attempt would meet them again
+    # another attempt would meet them again
+    model_error.transient = error.fault not in ("tls", "too_large")
     return model_error

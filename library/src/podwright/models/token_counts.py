@@ -83,9 +83,8 @@ class TokenCounts:
         cost = read_amount(as_object(usage.get("cost")).get("total_cost", usage.get("cost")))
         if cost is None:
             return
-        if usage.get(
-            "is_byok"
-        ):  # OpenRouter's own fee; the provider behind it bills the owner of the key
+        # OpenRouter's own fee; the provider behind it bills the owner of the key
+        if usage.get("is_byok"):
             upstream = read_amount(
                 as_object(usage.get("cost_details")).get("upstream_inference_cost")
             )

@@ -250,7 +250,8 @@ def _engine(url: URL) -> AsyncEngine:
     """An engine with the settings that a store needs."""
     options: dict[str, Any] = {
         "json_serializer": _to_json,
-        "json_deserializer": json.loads,  # unlike orjson, it reads the lone surrogates that a model may write
+        # unlike orjson, it reads the lone surrogates that a model may write
+        "json_deserializer": json.loads,
     }
     if url.drivername.startswith("sqlite"):
         connect_args = {"timeout": TRANSACTION_TIMEOUT, "isolation_level": "IMMEDIATE"}

@@ -129,9 +129,8 @@ class RunStore:
             before: Time of creation and id of the last run of the page before.
             size: How many.
         """
-        shown = [
-            column for column in runs.c if column is not runs.c.request
-        ]  # which may be megabytes
+        # which may be megabytes
+        shown = [column for column in runs.c if column is not runs.c.request]
         query = select(*shown).order_by(runs.c.created_at.desc(), runs.c.id.desc()).limit(size)
         if statuses:
             query = query.where(runs.c.status.in_(statuses))
@@ -368,16 +367,14 @@ class RunStore:
         superseded = set[str]()
         rows = list[dict[str, Any]]()
         async with self._database.transaction() as connection:
-            for each in sorted(
-                updates, key=lambda each: each.run_id
-            ):  # an order in which no transactions deadlock
+            # an order in which no transactions deadlock
+            for each in sorted(updates, key=lambda each: each.run_id):
                 values = {"held_id": each.run_id, "held_attempt": each.attempt, **each.values}
                 if each.events:
                     values["seq"] = each.events[-1][0] + 1
                 statement = _UPDATE_HELD
-                if (
-                    values.get("status") == "waiting_for_approval"
-                ):  # if it was cancelled meanwhile, it ends at its turn
+                # if it was cancelled meanwhile, it ends at its turn
+                if values.get("status") == "waiting_for_approval":
                     status = case((runs.c.cancel_requested, "queued"), else_=values.pop("status"))
                     statement = statement.values(status=status, queued_at=self._database.now())
                 if time_column := _TIME_OF_STATUS.get(str(values.get("status"))):

@@ -169,9 +169,8 @@ class BackgroundWorker:
             active[task].cut_off()
         if late:
             _, late = await asyncio.wait(late, timeout=RESPONSE_SECONDS)
-        for (
-            task
-        ) in late:  # the database cannot be reached: another process repeats what is not stored
+        # the database cannot be reached: another process repeats what is not stored
+        for task in late:
             task.cancel()
 
     # --- Taking over --------------------------------------------------------------------------------------------------

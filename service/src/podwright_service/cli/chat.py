@@ -75,9 +75,8 @@ def start_chat(path: str, model: str | None, api_key: str | None) -> None:
             message, suggestion="Use `podwright run`, or chat with an agent or a conductor."
         )
     if sys.stdin.isatty():
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # cancels a turn: see asyncio.Runner
+        # cancels a turn: see asyncio.Runner
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         print_note(
             f"Chat with '{component.name}' ({component.kind}). /help lists the commands, Ctrl-D ends."
         )

@@ -44,9 +44,8 @@ def default_url() -> str:
     """The address of the service on this machine, by `PODWRIGHT_HOST` and `PODWRIGHT_PORT`."""
     port = os.environ.get("PODWRIGHT_PORT", "")
     host = os.environ.get("PODWRIGHT_HOST", "")
-    port = (
-        port if port.isdecimal() else "8000"
-    )  # Kubernetes sets tcp://… next to a Service named "podwright"
+    # Kubernetes sets tcp://… next to a Service named "podwright"
+    port = port if port.isdecimal() else "8000"
     if host in ("", "0.0.0.0", "::"):  # noqa: S104 - a service on all interfaces is also on this one
         host = "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/ready"

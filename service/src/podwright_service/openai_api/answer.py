@@ -77,9 +77,8 @@ class Answer:
 
     def _piece(self, token: Token) -> Piece:
         separator = ""
-        if (
-            token.call != self._call
-        ):  # what the model said before it called a tool is a paragraph of its own
+        # what the model said before it called a tool is a paragraph of its own
+        if token.call != self._call:
             self._call = token.call
             self._text = ""
             separator = "\n\n" if self._sent else ""

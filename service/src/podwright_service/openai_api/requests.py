@@ -233,9 +233,8 @@ def _is_default(setting: Setting) -> bool:
 def _as_settings(settings: Sequence[Setting]) -> ModelSettings:
     values: dict[str, Any] = {}
     for _, name, value in settings:
-        values[name] = (
-            min(value, values[name]) if name in values else value
-        )  # max_tokens has two names
+        # max_tokens has two names
+        values[name] = min(value, values[name]) if name in values else value
     return cast("ModelSettings", values)
 
 

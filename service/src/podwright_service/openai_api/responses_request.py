@@ -212,9 +212,8 @@ class ResponsesRequest(OpenAIRequest):
                 and messages
                 and messages[-1].message["role"] == "assistant"
             ):
-                messages[-1].message.setdefault("tool_calls", []).append(
-                    _call(item)
-                )  # of the same answer
+                # of the same answer
+                messages[-1].message.setdefault("tool_calls", []).append(_call(item))
             else:
                 message = _translated(item)
                 if message["role"] == "assistant":  # whose thoughts come right before

@@ -70,9 +70,8 @@ ROUTERS = (router, with_body)
 
 def get_worker(request: Request) -> BackgroundWorker:
     """The worker of background runs."""
-    return cast(
-        "BackgroundWorker", get_runtime(request).background
-    )  # these routes exist only with one
+    # these routes exist only with one
+    return cast("BackgroundWorker", get_runtime(request).background)
 
 
 Worker = Annotated[BackgroundWorker, Depends(get_worker)]
@@ -211,9 +210,8 @@ async def _events(
     sent_at = time.monotonic()
     while lifecycle.state != "draining":
         with contextlib.suppress(DatabaseUnavailableError):  # the stream goes on when it is back
-            status = await store.status(
-                run_id
-            )  # before the events, which are complete if it has ended
+            # before the events, which are complete if it has ended
+            status = await store.status(run_id)
             while found := await store.events(run_id, last_event_id, MAX_EVENTS):
                 for seq, data in found:
                     yield _event(data["type"], data, str(seq))

@@ -188,9 +188,8 @@ class ModelStub(BackgroundServer):
             self.unanswered.append(str(error))
             return Fault(400, str(error))
         if callable(response):
-            response = await asyncio.to_thread(
-                response, request
-            )  # a function of the test may block
+            # a function of the test may block
+            response = await asyncio.to_thread(response, request)
         if isinstance(response, Fault):
             return response
         return await ScriptedModel(response, name=request.model).complete(request)
@@ -218,9 +217,8 @@ class ModelStub(BackgroundServer):
             case "malformed":
                 return web.Response(body=b'{"choices": [', content_type="application/json")
             case "silence":
-                await (
-                    asyncio.Event().wait()
-                )  # until the client disconnects or the stub stops, which cancels this
+                # until the client disconnects or the stub stops, which cancels this
+                await asyncio.Event().wait()
             case "cut" | "reset":
                 pass
         response = await self._start_response(request, received, ModelResponse(fault.text))
@@ -231,9 +229,8 @@ class ModelStub(BackgroundServer):
         self, request: web.Request, received: ReceivedRequest, partial: ModelResponse
     ) -> web.StreamResponse:
         if received.body.get("stream"):
-            return await self._stream(
-                request, _chunks(received, partial)[:-2]
-            )  # without finish reason and usage
+            # without finish reason and usage
+            return await self._stream(request, _chunks(received, partial)[:-2])
         response = web.StreamResponse(headers={"content-type": "application/json"})
         if partial.text:
             body = to_json_bytes(chat_completions.completion(received.request, partial))
