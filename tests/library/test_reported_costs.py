@@ -11,7 +11,7 @@ from tests.library.model_clients import SOON, question
 from tests.library.upstream import Upstream, completion, delta, reply, sse, streamed
 
 from podwright import Agent
-from podwright.errors import ModelResponseError
+from podwright.errors import ModelError, ModelResponseError
 from podwright.models import Connection
 from podwright.models import http as model_http
 from podwright.models.openai_compatible import ChatModel
@@ -207,3 +207,15 @@ async def test_the_file_comes_before_a_reported_cost(
         agent = Agent("a", "", model_at(provider, "openrouter/auto"))
         sources.append((await agent.arun("?", trace=True)).usage.cost_source)
     assert sources == ["genai-prices" if "as" in price else "override", "provider"]
+
+
+async def test_a_cost_that_grows_with_an_answer_that_is_cut_off(provider: Upstream) -> None:
+    """It is that of a part, and not shown as known."""
+    usage = {"prompt_tokens": 20, "completion_tokens": 2, "cost": 0.5}
+    begun = sse({**delta(content="Half"), "usage": usage}, done=False)
+    provider.answers([*streamed(begun)[:-1], "close"])
+    agent = Agent("a", "", model_at(provider, "openrouter/m"))
+    with pytest.raises(ModelError):
+        await agent.arun("?", stream=True)
+    assert agent.last_usage
+    assert (agent.last_usage.cost, agent.last_usage.uncounted_model_calls) == (None, 1)

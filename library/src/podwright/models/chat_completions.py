@@ -255,8 +255,12 @@ class ResponseBuilder:
         if not self.has_begun:
             return None
         usage = self._usage(request)
-        # counts that grow with the answer are not those of the whole one
-        return as_uncounted(usage) if self._counts_grow and not self.finish_reason else usage
+        return as_uncounted(usage) if self._is_partly_counted else usage
+
+    @property
+    def _is_partly_counted(self) -> bool:
+        """Whether counts that grow with the answer were cut off with it."""
+        return self._counts_grow and not self.finish_reason
 
     def _usage(self, request: ModelRequest) -> Usage:
         def estimate() -> Usage:
@@ -267,8 +271,8 @@ class ResponseBuilder:
 
     @property
     def reported_cost(self) -> float | None:
-        """The cost in USD that the response reports."""
-        return self._counts.cost
+        """The cost in USD that the response reports; None if it is that of a part of the answer."""
+        return None if self._is_partly_counted else self._counts.cost
 
     def terms(self) -> Terms:
         """What the price depends on besides the tokens."""

@@ -73,31 +73,30 @@ class Bill:
 
     def _priced(self, usage: Usage) -> Usage:
         reported = self._reported()
-        terms = self._answer.terms()
-        if reported is None and usage.uncounted_model_calls:
+        if reported is not None:
+            return self._at_reported_cost(usage, reported)
+        if usage.uncounted_model_calls:
             return usage
-        if reported is None:
-            cost = self._model.price(usage, terms, self._began)
-        elif usage.uncounted_model_calls:
-            cost = None
-        else:
-            cost = pricing.own_price(self._model.name, usage, terms, self._began)
-        if cost is not None:
-            return _with(usage, cost)
-        if reported is None:
-            return usage
-        counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
-        return replace(counted, cost=reported, cost_source="provider")
+        cost = self._model.price(usage, self._answer.terms(), self._began)
+        return usage if cost is None else _with(usage, cost)
 
     def _reported(self) -> float | None:
-        """The cost that the provider reports, in USD; in a header, 0 may also mean that it does not know."""
+        """The cost that the provider reports, in USD."""
         if not self._reports_cost:
             return None
-        return (
-            self._answer.reported_cost
-            if self._answer.reported_cost is not None
-            else self.cost_header or None
-        )
+        if self._answer.reported_cost is not None:
+            return self._answer.reported_cost
+        # in a header, 0 may also mean that the provider does not know
+        return self.cost_header or None
+
+    def _at_reported_cost(self, usage: Usage, reported: float) -> Usage:
+        """The usage at the cost that the provider reports, unless the operator's file has the price of its tokens."""
+        if not usage.uncounted_model_calls:
+            own = pricing.own_price(self._model.name, usage, self._answer.terms(), self._began)
+            if own is not None:
+                return _with(usage, own)
+        counted = replace(usage, unpriced_model_calls=0, uncounted_model_calls=0)
+        return replace(counted, cost=reported, cost_source="provider")
 
 
 def _with(usage: Usage, cost: pricing.Cost) -> Usage:
